@@ -6,8 +6,7 @@ from scipy.integrate import quad
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Estimate
-from glassformer.priors.bilinear import BilinearPrior
-from glassformer.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.priors.bilinear import BilinearPrior, GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
 from glassformer.priors.wishart import NarrowWishartPrior
 
 BILINEAR = [

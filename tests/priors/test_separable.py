@@ -26,12 +26,12 @@ from glassformer.models.registry import build
 from glassformer.numerics.decompositions import square_root
 from glassformer.priors import laws
 from glassformer.priors.base import ScalarPrior
+from glassformer.priors.bilinear import LowWidthPrior
 from glassformer.priors.denoised import Denoised
-from glassformer.priors.gaussian_rows import GaussianRowsPrior
+from glassformer.priors.factors import SeparableFactorPrior
 from glassformer.priors.laws import Discrete, GaussBernoulli, Gaussian, Rademacher, law_of
-from glassformer.priors.limits import LowWidthPrior
+from glassformer.priors.rows import GaussianRowsPrior
 from glassformer.priors.separable import SeparablePrior
-from glassformer.priors.separable_factors import SeparableFactorPrior
 from glassformer.priors.wishart import WishartPrior
 from glassformer.state_evolution.solve import state_evolution
 

@@ -5,7 +5,7 @@ import pytest
 
 from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex, limits, simulate, thresholds
 from glassformer.cli import main
-from glassformer.priors.spectrum_rows import SpectrumRowsPrior
+from glassformer.priors.rows import SpectrumRowsPrior
 from glassformer.testing import check_model
 
 SPECTRUM = [0.2, 0.5, 2.3]

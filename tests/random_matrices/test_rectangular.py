@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.core.errors import ParameterError
-from glassformer.priors.bilinear import BilinearPrior
-from glassformer.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.priors.bilinear import BilinearPrior, GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
 from glassformer.random_matrices.rectangular import RectangularLaw
 
 # What is promised for beta in [1, 1000], rho in [0.01, 5], R in [1e-6, 1e6].

@@ -20,8 +20,8 @@ from glassformer.models.base import FiniteSize, Model, finite_width_warning, req
 from glassformer.models.token_correlation import correlation_root, told
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.base import ScalarPrior
+from glassformer.priors.bilinear import bilinear_prior
 from glassformer.priors.laws import law_of
-from glassformer.priors.limits import bilinear_prior
 from glassformer.priors.resolve import lone_spectrum, matrix_prior, named, requested_prior, resolve_prior
 from glassformer.priors.spectrum import SymmetricSpectrumPrior
 from glassformer.priors.wishart import (

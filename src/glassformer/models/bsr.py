@@ -29,11 +29,11 @@ from glassformer.models.base import (
 from glassformer.models.token_correlation import are_correlated, correlation_root, told
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.base import ScalarPrior
+from glassformer.priors.bilinear import bilinear_prior
 from glassformer.priors.factors import FactorPrior
 from glassformer.priors.law import Law
 from glassformer.priors.laws import NAMES as LAWS
 from glassformer.priors.laws import Gaussian
-from glassformer.priors.limits import bilinear_prior
 from glassformer.priors.resolve import centred, lone_spectrum, matrix_prior, named, requested_prior, resolve_prior
 from glassformer.priors.spectrum import RectangularSpectrumPrior
 from glassformer.random_matrices.given import POWER_LAW
@@ -177,7 +177,7 @@ class BilinearSequenceRegression(Model):
         """Factors of fixed width and their law."""
         if law.rotational:
             return resolve_prior(FactorPrior(float(self.beta), width))
-        from glassformer.priors.separable_factors import SeparableFactorPrior
+        from glassformer.priors.factors import SeparableFactorPrior
 
         return resolve_prior(SeparableFactorPrior(float(self.beta), width, law), law)
 

@@ -19,8 +19,8 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.random_matrices.atoms import SpectralLaw
 
 # The mutual information is integrated on panels in log(1 + t) no longer than this, the first of which is halved so
-# often towards zero, with the nodes of a rule and of the one that checks it (chosen such that the error estimate is
-# near rounding for every prior of the package).
+# often towards zero, with the nodes of a rule and of the one that checks it (chosen by trial; the difference of the two
+# rules is the error estimate).
 _LONGEST_PANEL, _HALVINGS, _NODES = 0.25, 12, (8, 5)
 # Relative error of a precision above which its effect on the variance is computed, not bounded (a convention).
 _SHARP = 1e-9

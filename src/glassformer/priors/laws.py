@@ -1,4 +1,4 @@
-"""The laws that have a name: Gaussian, Rademacher, Gauss-Bernoulli, and any finite number of values."""
+"""Laws by name: Gaussian, Rademacher, Gauss-Bernoulli, and any finite number of values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.registry import create_by_name
-from glassformer.priors.law import Law
-from glassformer.priors.mixture import Components, MixtureLaw
+from glassformer.priors.law import Components, Law, MixtureLaw
 
-# Deviation from unit variance that is rounding.
+# Deviation from unit variance that is taken for rounding (a convention).
 _ROUNDING = 1e-9
-# Least probability of a weight: of rarer ones averages are rounding.
+# Least probability of a weight: averages over rarer ones are rounding.
 _RAREST = 1e-12
 _PROBABILITIES = f"probabilities, at least {_RAREST:g} and of sum one"
 
@@ -94,7 +93,7 @@ class Discrete(MixtureLaw):
     """Weights that take a finite number of values.
 
     Args:
-        values: of unit variance; a mean is allowed where channels know what to do with it.
+        values: of unit variance; models refuse a mean.
         weights: their probabilities, at least 1e-12 and of sum one; equal by default.
 
     Raises:
@@ -163,7 +162,7 @@ NAMES = tuple(LAWS)
 
 
 def law_of(prior: object) -> Law:
-    """The law that a user's ``prior=`` is or names.
+    """The law that the argument ``prior=`` is, or names.
 
     Args:
         prior: a law, or the name of one, such as ``"rademacher"`` and ``"gauss-bernoulli:0.1"``.

@@ -1,4 +1,4 @@
-"""Independent layers with one prior each, coupled by the off-diagonal conjugate overlaps."""
+"""Independent layers of one prior, coupled by the off-diagonal conjugate overlaps."""
 
 from __future__ import annotations
 

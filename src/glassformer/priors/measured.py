@@ -1,29 +1,25 @@
-"""Denoisers that are not the signal's own: their error is measured on what they are applied to."""
+"""Denoisers other than that of the signal's prior: their error is measured on the observation."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.priors.base import ScalarPrior, SignalEstimate
-from glassformer.priors.shrunk import spectral_rectangular
+from glassformer.priors.spectral import SpectralPrior, shrink_rectangular
 from glassformer.random_matrices.estimated import EstimatedLaw
 
-# Noise beyond which nothing is known, and below which nothing is left to do, to rounding.
-_LARGEST, _SMALLEST = 1e15, 1e-15
 
-
-class MeasuredPrior(ScalarPrior):
-    r"""A denoiser of rectangular matrices whose claimed error is measured, as no prior vouches for it.
+class MeasuredPrior(SpectralPrior):
+    r"""A denoiser of rectangular matrices whose error is estimated from the observation itself (Stein).
 
     Equation :eq:`measured-error` of the documentation: of an observation ``Y`` with noise ``R`` and an estimate
     ``f(Y)`` of divergence ``div`` per entry, :math:`\langle(f(Y) - Y)^2\rangle + 2R\,\mathrm{div} - R` is the squared
-    error on average over the noise, whatever the signal (Stein). Its fluctuations can take it out of the range of
+    error on average over the noise, whatever the signal. Its fluctuations can take it out of the range of
     errors, where it is replaced by the end of that range: 1, or ``R`` over the number of entries.
     """
 
@@ -42,17 +38,11 @@ class MeasuredPrior(ScalarPrior):
         return IncompatibleError(f"{type(self).__name__} has no error before it is applied: use the model's own prior")
 
     @abstractmethod
-    def shrunk(self, field: Array, precision: float) -> SignalEstimate:
-        """The estimate and its Onsager coefficient, from ``field`` and ``precision`` as ``denoise`` gets them."""
+    def estimate(self, field: Array, precision: float) -> SignalEstimate:
+        """Return the estimate and its Onsager coefficient, whatever error it claims."""
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
-        r"""Estimate of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = 1/R`."""
-        del memory
-        if precision <= 1 / _LARGEST:
-            return SignalEstimate(np.zeros_like(field), 1.0, 1.0)
-        if precision >= 1 / _SMALLEST:
-            return SignalEstimate(field / precision, 1 / precision, 1 / precision)
-        found, noise = self.shrunk(field, precision), 1 / precision
+    def shrink(self, field: Array, precision: float) -> SignalEstimate:
+        found, noise = self.estimate(field, precision), 1 / precision
         error = np.mean((found.signal - field * noise) ** 2) + 2 * found.onsager - noise
         return replace(found, variance=float(np.clip(error, min(noise / field.size, 1.0), 1.0)))
 
@@ -79,7 +69,7 @@ class AssumedPrior(MeasuredPrior):
     def power_deviation(self, shape: tuple[int, ...]) -> float:
         return self.assumed.power_deviation(shape)
 
-    def shrunk(self, field: Array, precision: float) -> SignalEstimate:
+    def estimate(self, field: Array, precision: float) -> SignalEstimate:
         return self.assumed.denoise(field, precision)
 
 
@@ -103,7 +93,7 @@ class UnknownLawPrior(MeasuredPrior):
 
     smoothing: float
 
-    def shrunk(self, field: Array, precision: float) -> SignalEstimate:
+    def estimate(self, field: Array, precision: float) -> SignalEstimate:
         law = EstimatedLaw(max(field.shape) / min(field.shape), 1 / precision, self.smoothing)
-        signal, onsager = spectral_rectangular(law, field, precision)
+        signal, onsager = shrink_rectangular(law, field, precision)
         return SignalEstimate(signal, onsager, onsager)

@@ -1,4 +1,4 @@
-"""What a user may give as ``prior=``, and what becomes of it."""
+"""The argument ``prior=`` of models: from what a user gives to the prior of the model."""
 
 from __future__ import annotations
 
@@ -9,36 +9,35 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.priors.base import Prior, ScalarPrior
-from glassformer.priors.gaussian_rows import GaussianRowsPrior
 from glassformer.priors.law import Law
 from glassformer.priors.laws import NAMES, Gaussian, law_of
+from glassformer.priors.rows import GaussianRowsPrior, SpectrumRowsPrior
 from glassformer.priors.separable import SeparablePrior
-from glassformer.priors.spectrum_rows import SpectrumRowsPrior
 from glassformer.random_matrices.given import Spectrum, spectrum_of
 
-# A mean that is rounding, and the error before any data that is one.
+# Means below the first number are rounding; the error before any data may differ from one by the second (conventions).
 _ROUNDING, _START = 1e-9, 1e-6
 
 _AnyPrior = TypeVar("_AnyPrior", bound=Prior)
 
 
 def resolve_prior(prior: _AnyPrior, law: Law | None = None) -> _AnyPrior:
-    """The prior, marked as the model's own choice, with the law of its weights where the user gave one.
+    """Mark a prior as the model's own choice, with the law of its weights where the user gave one, and return it.
 
-    A copy of the model with other parameters (``dataclasses.replace``) is handed the prior of the first one, and makes
-    its own choice anew; what a user gives is kept, or refused.
+    A copy of the model with other parameters (``dataclasses.replace``) receives the prior of the first one. It chooses
+    anew if that was the model's own choice; a prior that the user gave is kept, or refused.
     """
     object.__setattr__(prior, "_selected_from", law or Gaussian())
     return prior
 
 
 def requested_prior(given: object) -> object:
-    """What the user gave: for a model's own choice, the law that it was made from."""
+    """The argument that the user gave: for a model's own choice, the law from which it was made."""
     return getattr(given, "_selected_from", given)
 
 
 def named(prior: Prior) -> dict[str, str]:
-    """What tables record of the prior that a user gave; nothing where the model chose standard normal weights.
+    """The parameter ``prior`` of tables; none where the model chose standard normal weights.
 
     Example:
         >>> named(rows_prior(None, 2, 1, 0.0)), named(rows_prior("rademacher", 2, 1, 0.0))
@@ -96,7 +95,7 @@ def lone_spectrum(given: object, **others: object) -> Spectrum:
 
     Args:
         given: see :func:`~glassformer.random_matrices.given.spectrum_of`.
-        others: by name, what a spectrum excludes; a prior may be the one that the model made of it.
+        others: parameters by name that a spectrum excludes; a prior may be the one that the model made of it.
 
     Raises:
         ParameterError: it is none.
@@ -125,29 +124,29 @@ def centred(given: object) -> Law:
         Traceback (most recent call last):
         ...
         glassformer.core.errors.IncompatibleError: prior = discrete:0.0@0.5,2.0@0.5 has the mean 1, which channels \
-know nothing of: centre the weights, by Discrete.standardised for instance, and let the link add what they share
+do not see: centre the weights, for instance by Discrete.standardised, and add the mean in the link
     """
     law = law_of(given)
     if abs(law.mean) > _ROUNDING:
         raise IncompatibleError(
-            f"prior = {law.label} has the mean {law.mean:g}, which channels know nothing of: centre the weights, by "
-            "Discrete.standardised for instance, and let the link add what they share"
+            f"prior = {law.label} has the mean {law.mean:g}, which channels do not see: centre the weights, for instance "
+            "by Discrete.standardised, and add the mean in the link"
         )
     return law
 
 
 def matrix_prior(given: object, degrees: float) -> ScalarPrior:
-    """A finished prior of a matrix, looked over before it is used.
+    """Check a finished prior of a matrix, and return it.
 
     Args:
         given: the prior.
         degrees: free entries per unit of the sample size, 1 for any matrix and 1/2 for symmetric ones.
 
     Raises:
-        ParameterError: it is no such prior, or its errors do not start from one.
+        ParameterError: it is no such prior, or its error before any data is not one.
 
     Example:
-        >>> from glassformer.priors.limits import GaussianMatrixPrior
+        >>> from glassformer.priors.bilinear import GaussianMatrixPrior
         >>> matrix_prior(GaussianMatrixPrior(), 1.0)
         GaussianMatrixPrior()
     """

@@ -14,31 +14,17 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import mean_and_error
 from glassformer.priors.base import SignalEstimate
 from glassformer.priors.law import Law
-from glassformer.priors.weight_rows import WeightRowsPrior
+from glassformer.priors.rows import WeightRowsPrior
 
-
-@dataclass(frozen=True)
-class Policy:
-    """How rows of several laws are averaged over.
-
-    Attributes:
-        coupled: relative size of an entry of a precision that couples two rows.
-        shared: errors of the estimates of what coupling changes, in units of their spread, which does not show the
-            part that they share: where it was measured, errors were up to 2.5 times that.
-        known: variance of a weight that is known exactly.
-        profile: precisions between which a profile looks for its variances.
-        grid: how many.
-    """
-
-    coupled: float = 1e-10
-    shared: float = 4.0
-    known: float = 1e-15
-    profile: tuple[float, float] = (1e-4, 1e6)
-    grid: int = 60
-
-
-_POLICY = Policy()
-
+# Relative size of an entry of a precision above which it couples two rows (a convention).
+_COUPLED = 1e-10
+# Errors of the change that coupling makes, in units of the spread of its estimates: the estimates share a part of their
+# error, and where it was measured, errors were up to 2.5 times the spread.
+_SHARED = 4.0
+# Variance of a weight that is known exactly: channels divide by it.
+_KNOWN = 1e-15
+# Precisions between which a profile is tabulated, and how many.
+_PROFILE, _GRID = (1e-4, 1e6), 60
 
 _Function = Callable[[Array, Array], Array]
 
@@ -51,9 +37,9 @@ class SeparablePrior(WeightRowsPrior):
        b = Aw^* + A^{1/2}\xi, \qquad \Psi(\hat Q) = E\log Z(b, A), \quad
        \partial\Psi/\partial\hat Q = \tfrac12\,(E[ww^T] - V).
 
-    Rows that the precision does not couple are averaged one by one, by quadrature; from there the difference that
-    coupling makes is an average over lattices for two rows, and over quasi-random points for more, with its standard
-    error. Unlike Gaussian rows, mixtures of rows are not rows: what is known of one direction tells of others.
+    Rows that the precision does not couple are averaged one by one, by quadrature. The change that coupling makes is an
+    average over lattices for two rows, and over quasi-random points for more, with its standard error. Unlike for
+    Gaussian rows, mixtures of rows have another law than rows: knowing one direction gives information on others.
 
     Args:
         law: of every weight.
@@ -98,15 +84,16 @@ class SeparablePrior(WeightRowsPrior):
             for rows in _groups(precision):
                 inner = np.ix_(rows, rows)
                 own = blur[inner]
-                found = self._averaged(precision[inner], partial(self._moments, own), partial(_apart, own))
+                moments, join = partial(self._moments, own), partial(_independent_moments, own)
+                found = self._averaged(precision[inner], moments, join)
                 value[k][inner] = 0.5 * (found.value[0] + found.value[0].T)
                 error[k][inner] = found.error[0] + np.abs(found.value[1])
-        # Discrete weights are known exactly from some precision on, and channels divide by what is not known.
-        missing = np.maximum(_POLICY.known - np.diagonal(value, axis1=1, axis2=2), 0.0)[:, :, None] * np.eye(self.count)
+        # Discrete weights are known exactly from some precision on, and channels divide by the variance.
+        missing = np.maximum(_KNOWN - np.diagonal(value, axis1=1, axis2=2), 0.0)[:, :, None] * np.eye(self.count)
         return Estimate(value + missing, error + missing)
 
     def _moments(self, blur: Array, field: Array, precision: Array) -> Array:
-        """Posterior covariances, and what an error of the precision makes of them, shape (n, 2, P, P)."""
+        """Posterior covariances, and their change by an error of the precision, shape (n, 2, P, P)."""
         # The derivative of V along dA is -E[C dA C]; |C| |dA| |C| bounds it entry by entry.
         covariance = self.law.posterior(field, precision)[1]
         size, change = np.abs(covariance), blur if len(precision) > 1 else np.ones((1, 1))
@@ -116,14 +103,14 @@ class SeparablePrior(WeightRowsPrior):
         value, error = np.zeros((2, len(q_hat)))
         for k, precision in enumerate(self._precisions(q_hat)):
             for rows in _groups(precision):
-                found = self._averaged(precision[np.ix_(rows, rows)], self.law.log_partition, _total)
+                found = self._averaged(precision[np.ix_(rows, rows)], self.law.log_partition, _sum)
                 value[k] += found.value
                 error[k] += found.error
         value -= 0.5 * np.einsum("nab,nab->n", self.self_overlap - variance, q_hat)
         return Estimate(self.degrees * value, self.degrees * error)
 
     def _averaged(self, precision: Array, function: _Function, join: Callable[[list[Array]], Array]) -> Estimate:
-        """Average of ``function(b, A)``: that of uncoupled rows, joined, and the difference that coupling makes."""
+        """Average of ``function(b, A)``: that of uncoupled rows, joined, and the change by their coupling."""
         alone = [np.array([[own]]) for own in np.diag(precision)]
         singles = [mean_and_error(self._estimates(own, function)) for own in alone]
         value, error = (join([single[part] for single in singles]) for part in (0, 1))
@@ -131,14 +118,14 @@ class SeparablePrior(WeightRowsPrior):
             return Estimate(value, error)
         difference = self._estimates(precision, function) - self._estimates(np.diag(np.diag(precision)), function)
         change, blur = mean_and_error(difference)
-        return Estimate(value + change, error + _POLICY.shared * blur)
+        return Estimate(value + change, error + _SHARED * blur)
 
     def _estimates(self, precision: Array, function: _Function) -> Array:
         return self.law.estimates(precision, lambda field: function(field, precision))
 
     def profile(self, points: int) -> tuple[Array, Array]:
-        # Where the variance of a row is as far from the prior's and from zero as that of Gaussian rows is.
-        wanted, grid = 1 / (1 + np.exp(np.linspace(-6, 6, points))), np.geomspace(*_POLICY.profile, _POLICY.grid)
+        # The variances are those of the profile of Gaussian rows.
+        wanted, grid = 1 / (1 + np.exp(np.linspace(-6, 6, points))), np.geomspace(*_PROFILE, _GRID)
         found = self.scalar_variance(grid).value
         falling = np.minimum.accumulate(np.maximum(found, np.finfo(float).tiny))
         precision = np.exp(np.interp(np.log(wanted), np.log(falling[::-1]), np.log(grid[::-1])))
@@ -169,26 +156,26 @@ class SeparablePrior(WeightRowsPrior):
         return SignalEstimate(signal, variance, variance)
 
     def _precisions(self, q_hat: Array) -> Array:
-        """What is known of the rows in all, shape (batch, P, P)."""
+        """Precisions with those of the side information, shape (batch, P, P)."""
         return self.allowed(q_hat) + self.side * np.eye(self.count)
 
 
 def _groups(precision: Array) -> list[NDArray[np.intp]]:
     """Rows that a precision couples, directly or through others, group by group."""
     scale = np.sqrt(np.abs(np.diag(precision)))
-    reach = np.abs(precision) > _POLICY.coupled * np.outer(scale, scale)
+    reach = np.abs(precision) > _COUPLED * np.outer(scale, scale)
     np.fill_diagonal(reach, True)
     for _ in range(len(reach).bit_length()):
         reach = reach @ reach
     return [np.flatnonzero(pattern) for pattern in np.unique(reach, axis=0)]
 
 
-def _total(singles: list[Array]) -> Array:
+def _sum(singles: list[Array]) -> Array:
     return np.asarray(np.sum(singles, axis=0))
 
 
-def _apart(blur: Array, singles: list[Array]) -> Array:
-    """What :meth:`SeparablePrior._moments` amounts to where rows are independent."""
+def _independent_moments(blur: Array, singles: list[Array]) -> Array:
+    """:meth:`SeparablePrior._moments` of independent rows, from those of each."""
     variance, change = (np.array([single[part, 0, 0] for single in singles]) for part in (0, 1))
     spread = np.outer(variance, variance) * blur
     np.fill_diagonal(spread, change * np.diag(blur))

@@ -1,19 +1,17 @@
-"""Matrices of any spectrum, with eigenvectors or singular vectors of no preferred direction."""
+"""Matrices of a given spectrum, with eigenvectors or singular vectors of uniform direction."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.priors.base import ScalarPrior, SignalEstimate
 from glassformer.priors.bilinear import BilinearPrior
-from glassformer.priors.shrunk import shrunk_rectangular, shrunk_symmetric
+from glassformer.priors.spectral import SpectralPrior
 from glassformer.priors.wishart import SymmetricPrior
 from glassformer.random_matrices.atoms import AtomsLaw
 from glassformer.random_matrices.given import Spectrum
@@ -22,25 +20,15 @@ from glassformer.random_matrices.rectangular_atoms import RectangularAtomsLaw
 from glassformer.random_matrices.symmetric_atoms import SymmetricAtomsLaw
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Between which noises a spectrum is resolved."""
-
-    largest: float = 1e14  # above it nothing is known to rounding
-    smallest: float = 1e-10  # below it atoms stand alone or digits end, and the error is proportional to the noise
-    beyond: float = 1e-4  # to this part, by its own estimate
-
-
-_POLICY = Noise()
-
-
-class SpectrumPrior(ScalarPrior):
-    """What symmetric and rectangular matrices of any spectrum share.
-
-    Values are scaled: around their mean, where that is known, the signal has power one.
-    """
+class SpectrumPrior(SpectralPrior):
+    """A matrix of a given spectrum, scaled such that the signal has power one around its known mean."""
 
     spectrum: Spectrum
+
+    least_precision = 1e-14
+    # Atoms stand alone or digits end at this precision; beyond it the MMSE is taken to fall as its inverse.
+    known_precision = resolved_precision = 1e10
+    beyond = 1e-4
 
     @cached_property
     def atoms(self) -> tuple[Array, Array]:
@@ -67,36 +55,20 @@ class SpectrumPrior(ScalarPrior):
     def rank(self) -> float:
         return 1 - self.zeros
 
-    def mmse(self, q_hat: Array) -> Estimate:
-        q_hat = np.asarray(q_hat, dtype=float)
-        noise = 1 / np.maximum(q_hat, 1e-300)
-        value, error = np.where(noise > _POLICY.largest, 1.0, 0.0), np.zeros(q_hat.shape)
-        proper = (noise <= _POLICY.largest) & (noise > 0)
-        if np.any(proper):
-            seen = np.maximum(noise[proper], _POLICY.smallest)
-            found, share = self._mmse_at(seen), noise[proper] / seen
-            value[proper] = found.value * share
-            error[proper] = found.error * share + np.where(share < 1, _POLICY.beyond, 0.0) * value[proper]
-        return Estimate(value, error)
-
-    def _mmse_at(self, noise: Array) -> Estimate:
-        """One noise level at a time: nodes of all of them together would take memory."""
-        distinct, back = np.unique(noise, return_inverse=True)
-        found = [self.noisy_law(np.array([level])).mmse() for level in distinct]
-        return Estimate(*(np.concatenate(part)[back] for part in zip(*found, strict=True)))
+    def _law_mmse(self, noise: Array) -> Estimate:
+        # One noise level at a time: nodes of all of them together would take memory.
+        levels, index = np.unique(noise, return_inverse=True)
+        laws = [self.noisy_law(np.array([level])).mmse() for level in levels]
+        return Estimate(*(np.concatenate(part)[index] for part in zip(*laws, strict=True)))
 
     def power_deviation(self, shape: tuple[int, ...]) -> float:
-        # The spectrum is what it is at every size.
+        # The spectrum is the same at every size.
         del shape
         return 1e-9
 
-    def known(self, precision: float) -> bool:
-        """Whether a precision is large enough for the observation to be the signal, to rounding."""
-        return precision >= 1 / _POLICY.smallest
-
 
 @dataclass(frozen=True)
-class SymmetricSpectrumPrior(SpectrumPrior, SymmetricPrior):
+class SymmetricSpectrumPrior(SymmetricPrior, SpectrumPrior):
     r"""Symmetric matrices with given eigenvalues, scaled to variance one; their mean is known before any data.
 
     Args:
@@ -151,9 +123,6 @@ class SymmetricSpectrumPrior(SpectrumPrior, SymmetricPrior):
     def factor_width(self, columns: int) -> int:
         return max(1, round((1 - self.zeros) * columns))
 
-    def power(self, signal: Array) -> float:
-        return float(np.sum(signal**2) / len(signal))
-
     def mean(self, shape: tuple[int, int]) -> Array:
         return self.centre * np.eye(shape[0])
 
@@ -161,15 +130,6 @@ class SymmetricSpectrumPrior(SpectrumPrior, SymmetricPrior):
         values = self.spectrum.sized(shape[0]) / self.scale
         vectors = orthogonal(shape[0], shape[0], rng)
         return (vectors * values) @ vectors.T
-
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
-        r"""Posterior mean of ``S`` from natural parameters :math:`A Y` and :math:`A = \hat q`."""
-        del memory
-        if precision <= 1 / _POLICY.largest:
-            return SignalEstimate(self.mean((len(field), len(field))), 1.0, 1.0)
-        if self.known(precision):
-            return SignalEstimate(field / precision, 1 / precision, 1 / precision)
-        return shrunk_symmetric(self.noisy_law(np.array([1 / precision])), field, precision)
 
 
 @dataclass(frozen=True)
@@ -239,15 +199,6 @@ class RectangularSpectrumPrior(SpectrumPrior):
         values = self.spectrum.sized(short) / self.scale * float(shape[0] * shape[1]) ** 0.25
         left, right = (orthogonal(side, short, rng) for side in shape)
         return (left * values) @ right.T
-
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
-        r"""Posterior mean of ``S`` from natural parameters :math:`A Y` and :math:`A = \hat q`."""
-        del memory
-        if precision <= 1 / _POLICY.largest:
-            return SignalEstimate(np.zeros_like(field), 1.0, 1.0)
-        if self.known(precision):
-            return SignalEstimate(field / precision, 1 / precision, 1 / precision)
-        return shrunk_rectangular(self.noisy_law(np.array([1 / precision])), field, precision)
 
 
 def orthogonal(rows: int, columns: int, rng: np.random.Generator) -> Array:

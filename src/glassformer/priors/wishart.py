@@ -10,44 +10,24 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.priors.base import ScalarPrior, SignalEstimate
-from glassformer.priors.limits import GaussianMatrixPrior, exact
-from glassformer.priors.shrunk import shrunk_symmetric
+from glassformer.priors.bilinear import GaussianMatrixPrior, exact
+from glassformer.priors.spectral import SpectralPrior
 from glassformer.random_matrices.nuclear_norm import trace_dimension
 from glassformer.random_matrices.symmetric import SymmetricLaw
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Precisions beyond which the MMSE equals its limit to rounding, and a law would only lose digits.
-
-    Attributes:
-        tiny: of it nothing is learned.
-        huge: of it everything is.
-        asymptotic: the same per unit of a small width, from which on the MMSE falls as its inverse (to 1e-9 and
-            better).
-    """
-
-    tiny: float = 1e-13
-    huge: float = 1e15
-    asymptotic: float = 1e10
-
-
-_POLICY = Limits()
-
-
-# A symmetric matrix has half as many free entries as the sample sizes d^2, or d r, count.
-_DEGREES = 0.5
-
-
 class SymmetricPrior(ScalarPrior):
-    """What the Wishart prior and its limits share: symmetric signals, counted by their trace."""
+    """Priors of symmetric signals, which have half as many free entries as the sample sizes d^2, or d r, count."""
 
-    degrees = _DEGREES
+    degrees = 0.5
     symmetric = True
 
+    def power(self, signal: Array) -> float:
+        return float(np.sum(signal**2) / len(signal))
+
 
 @dataclass(frozen=True)
-class WishartPrior(SymmetricPrior):
+class WishartPrior(SymmetricPrior, SpectralPrior):
     r""":math:`S = W W^T/\sqrt{rd}`, ``W`` of shape (d, r) with independent standard normal entries.
 
     Eigenvalues are of order one and :math:`\mathrm{Tr}\,S^2/d \to 1 + \rho`. Before any data the mean
@@ -74,9 +54,17 @@ class WishartPrior(SymmetricPrior):
 
     rho: float
 
+    least_precision = 1e-13  # below, rounding leaves nothing but the bulk of noise
+    beyond = 1e-6  # the law agrees with its limit to 1e-9 there, and less well only near rho = 1
+
     def __post_init__(self) -> None:
         if not (np.isfinite(self.rho) and self.rho > 0):
             raise ParameterError("rho", self.rho, "finite and > 0")
+
+    @property
+    def resolved_precision(self) -> float:
+        # Where rho = 1 the bulk ends at zero, and q_hat MMSE approaches its limit more slowly.
+        return float(1e10 * min(self.rho, 1.0) ** 1.5)
 
     @property
     def mmse_dimension(self) -> float:
@@ -100,22 +88,6 @@ class WishartPrior(SymmetricPrior):
     def factor_width(self, columns: int) -> int:
         return max(1, round(self.rho * columns))
 
-    def mmse(self, q_hat: Array) -> Estimate:
-        q_hat = np.asarray(q_hat, dtype=float)
-        value = np.where(q_hat <= _POLICY.tiny, 1.0, 0.0)
-        error = np.zeros_like(value)
-        proper = q_hat > _POLICY.tiny
-        if np.any(proper):
-            largest = _POLICY.asymptotic * min(self.rho, 1.0) ** 1.5
-            seen = np.minimum(q_hat[proper], largest)
-            found = SymmetricLaw(self.rho, 1 / seen).mmse()
-            # Beyond, q_hat MMSE is at its limit, while the law's bulk of noise would be lost in rounding; where
-            # rho = 1 the bulk ends at zero and the approach is slower.
-            beyond = np.where(q_hat[proper] > largest, 1e-6, 0.0)
-            value[proper] = found.value * (seen / q_hat[proper])
-            error[proper] = found.error * (seen / q_hat[proper]) + beyond * value[proper]
-        return Estimate(value, error)
-
     def mean(self, shape: tuple[int, int]) -> Array:
         return np.sqrt(self.rho) * np.eye(shape[0])
 
@@ -126,28 +98,10 @@ class WishartPrior(SymmetricPrior):
         factor = rng.standard_normal((d, width))
         return factor @ factor.T / np.sqrt(width * d)
 
-    def power(self, signal: Array) -> float:
-        return float(np.sum(signal**2) / len(signal))
-
     def power_deviation(self, shape: tuple[int, int]) -> float:
         # Var Tr S^2/d to leading order: the trace of W W^T alone moves it by 2 (1 + rho) sqrt(2/(d r)) and more.
         d = shape[0]
         return float(2 * (1 + self.rho) * np.sqrt(2 / (d * self.factor_width(d))) + 2 / d)
-
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
-        r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
-
-        Args:
-            field: shape ``(d, d)``, symmetric.
-            precision: :math:`A \ge 0`; at zero the prior mean is returned.
-            memory: ignored, this prior needs none.
-        """
-        del memory
-        if precision <= _POLICY.tiny:
-            return SignalEstimate(self.mean((len(field), len(field))), 1.0, 1.0)
-        if precision >= _POLICY.huge:
-            return SignalEstimate(field / precision, 1 / precision, 1 / precision)
-        return shrunk_symmetric(SymmetricLaw(self.rho, 1 / precision), field, precision)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,9 @@ class SpectralLaw(Protocol):
     def density(self, s: ArrayLike) -> Array:
         """Density of a single law at values ``s``."""
 
+    def shrinkage(self, s: Array) -> tuple[Array, Array]:
+        """Return the denoised values of a single law, and their derivative."""
+
     def denoise(self, s: ArrayLike) -> Array:
         """Bayes-optimal denoiser of a single law at values ``s``."""
 

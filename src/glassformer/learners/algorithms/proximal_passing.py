@@ -21,7 +21,7 @@ from glassformer.core.solution import Status
 from glassformer.learners.algorithms.message_passing import Trail
 from glassformer.learners.algorithms.risk import Risk
 from glassformer.numerics.decompositions import eigh, svd
-from glassformer.priors.shrunk import rectangular_divergence, symmetric_divergence
+from glassformer.priors.spectral import rectangular_divergence, symmetric_divergence
 
 # A susceptibility of less is none: that of an estimate of zero.
 _NONE = 1e-14
