@@ -129,8 +129,8 @@ do not see: centre the weights, for instance by Discrete.standardised, and add t
     law = law_of(given)
     if abs(law.mean) > _ROUNDING:
         raise IncompatibleError(
-            f"prior = {law.label} has the mean {law.mean:g}, which channels do not see: centre the weights, for instance "
-            "by Discrete.standardised, and add the mean in the link"
+            f"prior = {law.label} has the mean {law.mean:g}, which channels do not see: centre the weights, for "
+            "instance by Discrete.standardised, and add the mean in the link"
         )
     return law
 
