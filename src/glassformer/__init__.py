@@ -46,7 +46,7 @@ _HOME = {
     "SequenceMultiIndex": "models.smi",
     "Solution": "core.solution",
     "Status": "core.solution",
-    "Sweep": "experiments.sweeps.plan",
+    "Sweep": "experiments.sweeps.sweep",
     "Table": "core.results",
     "collect": "experiments.sweeps.collect",
     "conjugate_overlap": "state_evolution.conjugate_overlap",

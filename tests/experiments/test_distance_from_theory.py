@@ -9,7 +9,7 @@ import pytest
 
 from glassformer import BilinearSequenceRegression, ParameterError, Ridge, simulate
 from glassformer.core.solution import Status
-from glassformer.experiments.distance_from_theory import far_from_theory, few_instances
+from glassformer.experiments.simulation import far_from_theory, few_instances
 
 GOOD, BAD = (SimpleNamespace(status=status) for status in (Status.CONVERGED, Status.CONTRADICTED))
 

@@ -35,9 +35,9 @@ from glassformer import (
 )
 from glassformer.cli import main
 from glassformer.experiments.sweeps.collect import to_frame
-from glassformer.experiments.sweeps.engines import outcomes
 from glassformer.experiments.sweeps.run import progress
 from glassformer.experiments.sweeps.store import Record, Store
+from glassformer.experiments.sweeps.workers import compute_tasks
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.plotting.sweep import plot
 
@@ -375,7 +375,7 @@ def test_collecting_what_is_not_settled_exits_as_status_does(tmp_path, capsys):
 
 
 def test_records_tell_their_version(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("glassformer.experiments.sweeps.compute.Record", partial(Record, version="0.0.1"))
+    monkeypatch.setattr("glassformer.experiments.sweeps.run.Record", partial(Record, version="0.0.1"))
     run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": [0.3]}), tmp_path)
     assert collect(tmp_path).attrs["glassformer"] == "0.0.1"
     assert main(["sweep", "status", str(tmp_path)]) == 0
@@ -384,7 +384,7 @@ def test_records_tell_their_version(tmp_path, capsys, monkeypatch):
 
 def test_records_of_several_versions_name_them_all(tmp_path, monkeypatch):
     run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": [0.3]}), tmp_path)
-    monkeypatch.setattr("glassformer.experiments.sweeps.compute.Record", partial(Record, version="0.0.1"))
+    monkeypatch.setattr("glassformer.experiments.sweeps.run.Record", partial(Record, version="0.0.1"))
     run_sweep(Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.3]}), tmp_path)
     assert collect(tmp_path).attrs["glassformer"] == f"0.0.1, {__version__}"
 
@@ -534,14 +534,14 @@ def test_tasks_of_lost_workers_are_tried_again_and_given_up_at_last(tmp_path, mo
     monkeypatch.syspath_prepend(tmp_path)
     deadly = importlib.import_module("deadly")
     marker = str(tmp_path / "marker")
-    assert dict(outcomes(deadly.once, [marker], workers=2)) == {marker: marker}
-    ((_, result),) = outcomes(deadly.always, [marker], workers=2)
+    assert dict(compute_tasks(deadly.once, [marker], workers=2)) == {marker: marker}
+    ((_, result),) = compute_tasks(deadly.always, [marker], workers=2)
     assert isinstance(result, BrokenProcessPool)
 
 
 @pytest.mark.slow
 def test_where_tasks_cannot_be_computed_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("glassformer.experiments.sweeps.engines"), "_PATIENCE", 0.3)
+    monkeypatch.setattr(importlib.import_module("glassformer.experiments.sweeps.workers"), "_PATIENCE", 0.3)
     with pytest.raises(ParameterError, match="workers"):
         run_sweep(THEORY, tmp_path, workers=0)
     sweep = Sweep("smi", {"alpha": [0.5]}, parameters={"link": lambda z: z[0, 0], "indices": 1, "noise": 0.1})
@@ -554,10 +554,10 @@ def test_where_tasks_cannot_be_computed_is_said(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["closed", "silent", "worker", "tcp://nowhere", "nonsense", "", "ucx://a:1"])
 def test_an_address_without_a_scheduler_is_one_error(place, monkeypatch):
-    engines = importlib.import_module("glassformer.experiments.sweeps.engines")
-    monkeypatch.setattr(engines, "_PATIENCE", 0.3)
+    workers = importlib.import_module("glassformer.experiments.sweeps.workers")
+    monkeypatch.setattr(workers, "_PATIENCE", 0.3)
     if place == "worker":
-        monkeypatch.setattr(engines, "_who_answers", lambda address: asyncio.sleep(0, "Worker"))
+        monkeypatch.setattr(workers, "_kind_of_server", lambda address: asyncio.sleep(0, "Worker"))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         if place != "closed":
@@ -565,13 +565,13 @@ def test_an_address_without_a_scheduler_is_one_error(place, monkeypatch):
         port = listening.getsockname()[1]
         address = f"tcp://127.0.0.1:{port}" if place in ("closed", "silent", "worker") else place
         with pytest.raises(ParameterError, match=r"^scheduler = .*running dask scheduler; ") as caught:
-            list(outcomes(abs, [1], scheduler=address))
+            list(compute_tasks(abs, [1], scheduler=address))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow
 def test_a_scheduler_that_dies_is_one_line(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(importlib.import_module("glassformer.experiments.sweeps.engines"), "_PATIENCE", 2)
+    monkeypatch.setattr(importlib.import_module("glassformer.experiments.sweeps.workers"), "_PATIENCE", 2)
     (tmp_path / "sweep.toml").write_text(TOML)
     place = tmp_path / "scheduler.json"
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]

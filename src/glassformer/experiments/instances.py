@@ -1,4 +1,4 @@
-"""What every simulation shares: its table, its instances, whole numbers of samples."""
+"""Runs of a learner on simulated data: one run, the table of all runs, and the experiment that makes them."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from glassformer.models.new_samples import NewInputs
 if TYPE_CHECKING:
     import xarray
 
-# Inputs that are drawn again whenever they are needed, or shared out over devices.
+# Storages: inputs that are drawn again whenever they are needed, or distributed over devices.
 GENERATED, SHARDED = "generated", "sharded"
-# What a run takes in memory when it is over, and steps of one that is drawn again at each.
-_RUN_BYTES, _STEPS = 2000, 50
-# Operations of the shortest run: a tenth of a second.
-_RUN_WORK = 1.2e8
+# Memory of a finished run in bytes, its least work in operations (a tenth of a second), and the steps that are assumed
+# for a run whose inputs are drawn again at each step (measured, to an order of magnitude).
+_RUN_BYTES, _RUN_WORK, _STEPS = 2000, 1.2e8, 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run(FitStatus):
-    r"""One run: its seed (from which it can be repeated bit by bit), what it reached and how it ended.
+    r"""One run: the seed that repeats it bit by bit, its errors and its status.
 
-    Beside the attributes of :class:`~glassformer.learners.base.FitStatus`; what a model does not have is None.
+    It has the attributes of :class:`~glassformer.learners.base.FitStatus` too; those that a model does not have are
+    None.
 
     Attributes:
         seed: of teacher, inputs, noise and everything random in the learner.
@@ -53,10 +53,10 @@ class Run(FitStatus):
         row_error: error of each row, shape (P,).
         overlap: inner products of estimated with true rows, shape (P, P).
         cosine: cosine similarity of each estimated row with its true one.
-        prediction_error: squared error on new labels of their average over the claimed posterior, the labels' own noise
-            left out; counted as in theory, per label, or of one attention layer per token.
-        plugin_error: squared error on new labels of those that the estimated rows would have.
-        label_error: share of new labels, without their own noise, that the most probable ones miss; of discrete labels.
+        prediction_error: squared error of the posterior mean of new labels, without the noise of the labels; counted as
+            in theory, per label, or for one attention layer per token.
+        plugin_error: squared error of the labels of the estimated rows on new samples.
+        label_error: share of new discrete labels, without their noise, that differ from the most probable ones.
     """
 
     seed: int
@@ -70,13 +70,13 @@ class Run(FitStatus):
     label_error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """What there is of it, by name."""
+        """All fields that are not None, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation(Table):
-    """A :class:`~glassformer.core.results.Table` that also keeps every run.
+    """A :class:`~glassformer.core.results.Table` with all runs.
 
     Attributes:
         instances: every :class:`Run`, as ``instances[point][instance]``; in JSON, a list ``instances`` of every point.
@@ -109,12 +109,12 @@ class Simulation(Table):
 
     @property
     def _of_all(self) -> set[str]:
-        """Names of the numbers that every run has."""
+        """Names of the fields that every run has."""
         named = (set(run.to_dict()) - {"history"} for point in self.instances for run in point)
         return set.intersection(*named) if self.instances else set()
 
     def to_xarray(self) -> xarray.Dataset:
-        """As of any table, and the values of every run with a dimension ``instance``: ``instance_error`` and so on."""
+        """The data set of the table, with the values of every run as ``instance_error`` and so on."""
         found = super().to_xarray()
         dimension = found["status"].dims[0]
         for name in sorted(self._of_all):
@@ -132,18 +132,18 @@ class Simulation(Table):
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is drawn and learned from.
+    """Everything that determines the runs of a simulation.
 
     Attributes:
-        model: as it was asked for.
+        model: the model that the user gave.
         size: the model at a finite size.
-        alpha: sample ratios asked for.
+        alpha: requested sample ratios.
         d: token dimension.
         instances: runs per sample ratio.
-        seed: of the first instance.
-        settings: the learner, all its settings filled in.
+        seed: seed of the first instance.
+        learner: with all its settings.
         storage: how the inputs are kept.
-        keeper: where finished runs and the state of unfinished ones are kept.
+        checkpoints: the folder of finished runs and of the state of unfinished ones.
     """
 
     model: Any
@@ -152,9 +152,9 @@ class Experiment:
     d: int
     instances: int
     seed: int
-    settings: Learner
+    learner: Learner
     storage: str
-    keeper: CheckpointFolder
+    checkpoints: CheckpointFolder
 
     @cached_property
     def samples(self) -> NDArray[np.int64]:
@@ -167,45 +167,45 @@ class Experiment:
 
     @property
     def realised(self) -> Array:
-        """The sample ratios that these are."""
+        """The sample ratios of these whole numbers."""
         return np.asarray(self.samples / self.size.unit)
 
     def runs(self) -> list[list[Run]]:
-        """Every instance at every sample ratio: one growing data set, drawn where a run of it is not kept already."""
+        """Run every instance at every sample ratio, on one growing data set per instance; finished runs are read."""
         self._require_resources()
         samples = self.samples
-        if self.storage in (GENERATED, SHARDED) and self.storage not in self.settings.storages:
+        if self.storage in (GENERATED, SHARDED) and self.storage not in self.learner.storages:
             raise IncompatibleError(
-                f"storage {self.storage} is for algorithm {' or '.join(taking(self.storage))}, {self.settings.name} "
-                f"needs its inputs in one array: use {' or '.join(self.settings.storages)}"
+                f"storage {self.storage} is for algorithm {' or '.join(taking(self.storage))}, {self.learner.name} "
+                f"needs its inputs in one array: use {' or '.join(self.learner.storages)}"
             )
         designs, runs, shared = _Designs(self), [list[Run]() for _ in samples], self._identity()
         pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
         for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
             n, seed = int(samples[point]), self.seed + k
             own = None if shared is None else {**shared, "samples": n, "seed": seed}
-            runs[point].append(self.keeper.run(Run, own, partial(self._run, designs, n, seed)))
+            runs[point].append(self.checkpoints.run(Run, own, partial(self._run, designs, n, seed)))
         return runs
 
     def learned(self) -> tuple[Array, FitResult]:
-        """The teacher of the first instance, and what the learner makes of as many samples as there are at most."""
+        """Return the teacher of the first instance, and the fit to the largest number of samples."""
         self._require_resources()
-        return self._learned(_Designs(self), int(self.samples.max()), self.seed, None)
+        return self._fit(_Designs(self), int(self.samples.max()), self.seed, None)
 
-    def _learned(
+    def _fit(
         self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint | None
     ) -> tuple[Array, FitResult]:
-        """A teacher, its labels, and what the learner made of them."""
+        """Draw a teacher and its labels, and fit the learner to them."""
         model, design = self.size.model, designs.of(seed, samples)
         signal = model.prior.sample(model.signal_shape(design), np.random.default_rng([seed, 0]))
         labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
         side = model.prior.side_observation(signal, np.random.default_rng([seed, 3]))
-        return signal, self.settings.learn(model, DataSet(design, labels, seed, checkpoint, side, signal))
+        return signal, self.learner.learn(model, DataSet(design, labels, seed, checkpoint, side, signal))
 
     def _run(self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Run:
-        """One instance: what was learned, and how good that is."""
+        """Fit one instance and measure its errors."""
         model = self.size.model
-        signal, found = self._learned(designs, samples, seed, checkpoint)
+        signal, found = self._fit(designs, samples, seed, checkpoint)
         new = NewInputs(self.size.design, self.size.input_shape, (seed, 4))
         measured = [model.measured(estimate, signal, found.variance, new=new) for estimate in found.estimates]
         reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(FitStatus)}
@@ -215,7 +215,7 @@ class Experiment:
         return Run(seed=seed, **reached)
 
     def _require_resources(self) -> None:
-        """Raise if a teacher, runs, inputs or labels would not fit into memory, or drawing inputs would not end."""
+        """Raise if a teacher, runs, inputs or labels would not fit into memory, or take too long."""
         self.model.require_teacher(self.d)
         runs = float(self.instances) * len(self.alpha)
         memory, work = _RUN_BYTES * runs, _RUN_WORK * runs
@@ -223,7 +223,7 @@ class Experiment:
         largest, (length, d) = float(np.max(self.alpha)), self.size.input_shape
         entries = largest * self.size.unit * length * d
         kept = 0 if self.storage == GENERATED else 4 if self.storage in ("float32", SHARDED) else 8
-        # Labels, fields and what is derived of them: numbers for each entry of a label.
+        # Labels and fields: a few numbers for each entry of a label.
         label = float(math.prod(self.size.model.channel.label_shape))
         memory, work = kept * entries + 64 * largest * self.size.unit * label, _STEPS * entries
         remedy = "use a smaller d or alpha, storage float32, or for gamp storage generated"
@@ -232,20 +232,20 @@ class Experiment:
         require_resources(name, value, memory, remedy, work, "inputs")
 
     def _identity(self) -> dict[str, Any] | None:
-        """What its runs share of all that determines them, what users wrote included; None if that cannot be told."""
+        """Everything that determines its runs, apart from their samples and seed; None if it cannot be identified."""
         try:
-            content = identity(self.size, self.settings)
+            content = identity(self.size, self.learner)
         except UnidentifiedError as error:
-            if self.keeper.folder is not None:
-                text = f"runs are computed and not kept, for what determines them cannot be told ({error})"
+            if self.checkpoints.folder is not None:
+                text = f"runs are computed and not kept: what determines them cannot be identified ({error})"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
             return None
         return {
             "version": __version__,
             "model": self.size.model.name,
             "parameters": {name: repr(value) for name, value in self.size.model.parameters.items()},
-            "algorithm": self.settings.name,
-            "settings": {name: repr(value) for name, value in vars(self.settings).items()},
+            "algorithm": self.learner.name,
+            "settings": {name: repr(value) for name, value in vars(self.learner).items()},
             "content": content,
             "d": self.d,
             "storage": self.storage,
@@ -254,8 +254,8 @@ class Experiment:
     def table(self, columns: dict[str, Array], runs: list[list[Run]], notes: Sequence[str]) -> Simulation:
         """The table of the runs; the status of a row is that of its first run that did not converge."""
         own, finite = self.model.parameters, self.size.model.parameters
-        given = {name: value for name, value in vars(self.settings).items() if value is not None}
-        settings = {"algorithm": self.settings.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
+        given = {name: value for name, value in vars(self.learner).items() if value is not None}
+        settings = {"algorithm": self.learner.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
         return Simulation(
             model=self.model.name,
             parameters={**own, **settings},
@@ -268,20 +268,22 @@ class Experiment:
 
 @dataclass
 class _Designs:
-    """The design of one instance at a time, drawn when it is first needed."""
+    """The design of one instance at a time, drawn when it is first used."""
 
     experiment: Experiment
     seed: int = -1
     design: Any = None
 
     def of(self, seed: int, samples: int) -> Any:
-        """Its first samples, of as many as the largest sample ratio needs."""
+        """Return the first samples of the instance with this seed."""
         if seed != self.seed:
+            # Released before the next one is drawn: two would not fit into memory.
             self.design = None
-            self.design, self.seed = self._drawn(seed), seed
+            self.design, self.seed = self._draw(seed), seed
         return self.design.first(samples)
 
-    def _drawn(self, seed: int) -> Any:
+    def _draw(self, seed: int) -> Any:
+        """All samples of an instance, as many as the largest sample ratio needs."""
         size, storage, samples = self.experiment.size, self.experiment.storage, int(self.experiment.samples.max())
         if storage == GENERATED:
             return GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
@@ -303,7 +305,7 @@ def standard_error(samples: Array) -> Array:
 
 
 def _finite_ratios(asked: dict[str, Any], finite: dict[str, Any], theory: bool) -> list[str]:
-    """A note on parameters that whole numbers of tokens, directions or samples change, as they are used."""
+    """A note on the parameters that whole numbers of tokens, directions or samples change."""
     changed = {name: value for name, value in finite.items() if asked.get(name) != value}
     if not changed:
         return []

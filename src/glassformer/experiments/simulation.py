@@ -1,4 +1,4 @@
-"""Learners on simulated data, next to the theory of the same finite sizes."""
+"""Learners on simulated data, beside the theory of the same finite sizes, and how far they are from it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table, wide_error_bars
 from glassformer.core.solution import Status
-from glassformer.experiments.distance_from_theory import far_from_theory, few_instances, interval
 from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
 from glassformer.learners.base import IN_ANY_FORM, Learner
 from glassformer.learners.registry import chosen
 from glassformer.models import Model
+from glassformer.numerics.quasi_random import confident
 from glassformer.state_evolution.limits import limits
 from glassformer.state_evolution.solve import validated_alpha
 
-# Fields of a run whose means are columns, and those that have a standard error and a Bayes-optimal counterpart.
+# Fields of a run whose means are columns, and errors with a standard error and a Bayes-optimal counterpart.
 _MEANS = ("overlap", "cosine", "training_error", "training_loss", "rank", "early_stopped_error")
 _COMPARED = ("row", "prediction", "plugin", "label")
+# A mean is far from theory by this share of the error before any data, which is 1, whatever its standard error is; or
+# beyond its 95 % interval, if also by this share of the theory (conventions).
+_FAR, _RELATIVELY_FAR = 0.1, 0.05
+# From so many instances on, the 95 % interval is close to two standard errors.
+_MANY = 10
 
 
 def simulate(
@@ -97,21 +102,24 @@ def simulate(
     require_arguments(simulate, locals())
     experiment = experiment_of(model, alpha, d, instances, seed, chosen(algorithm, settings), storage, checkpoint)
     runs = experiment.runs()
-    size, learner, ratios = experiment.size.model, experiment.settings, experiment.realised
-    nothing = np.full(len(ratios), np.nan)
+    size, learner, ratios = experiment.size.model, experiment.learner, experiment.realised
+    unknown = np.full(len(ratios), np.nan)
     if size.theory_unavailable_reason is not None:
-        return experiment.table(
-            _columns(runs, nothing, None), runs, [size.theory_unavailable_reason, *few_instances(instances)]
-        )
+        notes = [size.theory_unavailable_reason, *few_instances(instances)]
+        return experiment.table(_columns(runs, unknown, None), runs, notes)
     optimum = limits(size, ratios, throw=False)
-    own = learner.theory(size, ratios, optimum)
-    notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
-    theory = nothing if isinstance(own, str) else own
+    theory, notes = learner.theory(size, ratios, optimum), [*size.remarks, *experiment.size.remarks]
+    if isinstance(theory, str):
+        notes.append(f"no theory of {learner.name}: {theory}")
+        theory = unknown
+    bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
+    if bistable:
+        notes.append(f"hard phase at alpha = {', '.join(bistable)}: message passing ends above the optimum")
     columns = _columns(runs, theory, optimum)
-    bars = wide_error_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
-    distance = far_from_theory(_compared(columns, size.row_names), ratios, runs, d)
-    remarks = [*size.remarks, *experiment.size.remarks, *notes, *_hard(optimum), *few_instances(instances)]
-    return experiment.table(columns, runs, [*remarks, *bars, *distance])
+    notes += few_instances(instances)
+    notes += wide_error_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
+    notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, d)
+    return experiment.table(columns, runs, notes)
 
 
 def experiment_of(
@@ -124,11 +132,11 @@ def experiment_of(
     storage: str = "float64",
     checkpoint: str | Path | None = None,
 ) -> Experiment:
-    """What :func:`simulate` draws and learns from, its arguments checked; nothing is drawn yet."""
+    """Check the arguments of :func:`simulate` and return its experiment; nothing is drawn yet."""
     alpha = validated_alpha(alpha)
     require_integer("d", d, 2)
     require_integer("instances", instances)
-    # Seeds are never multiplied with anything: they may be of any length.
+    # Seeds may be arbitrarily large: nothing is computed with them.
     if not is_whole(seed, 0):
         raise ParameterError("seed", seed, "an integer >= 0")
     if not isinstance(storage, str) or storage not in IN_ANY_FORM:
@@ -141,22 +149,26 @@ def experiment_of(
 
 
 def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dict[str, Array]:
-    """Errors of the runs beside the theory of the learner and the Bayes-optimal one, NaN where there is none."""
+    """Errors of the runs, the theory of the learner and the Bayes-optimal one, NaN where there is none."""
 
-    def best(name: str, beside: Array) -> Array:
-        return np.full_like(beside, np.nan) if optimum is None else optimum[name]
+    def optimal(name: str, like: Array) -> Array:
+        return np.full_like(like, np.nan) if optimum is None else optimum[name]
 
-    names = ("error", "prior_error", *_MEANS, *(f"{name}_error" for name in _COMPARED))
-    known = {name: values for name in names if (values := _collected(runs, name)) is not None}
+    # Fields that every run has, shape (points, instances, ...).
+    known = {}
+    for name in ("error", "prior_error", *_MEANS, *(f"{name}_error" for name in _COMPARED)):
+        values = [[getattr(run, name) for run in point] for point in runs]
+        if all(value is not None for point in values for value in point):
+            known[name] = np.array(values, dtype=float)
     errors, powers = known["error"], known["prior_error"]
     relative = errors.sum(axis=1) / powers.sum(axis=1)
     columns = {
         "error": errors.mean(axis=1),
         "standard_error": standard_error(errors),
-        "interval": interval(standard_error(errors), errors.shape[1]),
+        "interval": confident(errors.shape[1]) * standard_error(errors),
         "theory": theory,
-        "theory_bayes_optimal": best("error", theory),
-        "theory_error_estimate": best("error_estimate", theory),
+        "theory_bayes_optimal": optimal("error", theory),
+        "theory_error_estimate": optimal("error_estimate", theory),
         "relative_error": relative,
         "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
         **{name: known[name].mean(axis=1) for name in _MEANS if name in known},
@@ -165,30 +177,71 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
         if (error := f"{name}_error") in known:
             columns[error] = known[error].mean(axis=1)
             columns[f"{name}_standard_error"] = standard_error(known[error])
-            # Where the label is the field, the prediction is that of the mean: theory has one error for both.
+            # Where the label is the field, prediction and plug-in are the same, and theory has one error for both.
             if optimum is None or error in optimum.columns:
-                columns[f"{name}_theory"] = best(error, columns[error])
+                columns[f"{name}_theory"] = optimal(error, columns[error])
     if optimum is not None and "prediction_error" in columns and "label_noise" in optimum.columns:
         columns["label_noise"] = optimum["label_noise"]
     return columns
 
 
 def _compared(columns: dict[str, Array], rows: Sequence[str]) -> list[tuple[str, Array, Array, Array, Array]]:
-    """Errors beside theory: of each row where there are several, else of the signal."""
-    bar = columns["theory_error_estimate"]
+    """Errors to compare with theory: of each row where there are several, else of the signal."""
+    estimate = columns["theory_error_estimate"]
     if len(rows) == 1 or "row_theory" not in columns or np.array(columns["row_theory"]).shape[1:] != (len(rows),):
-        return [("the error", columns["error"], columns["standard_error"], columns["theory"], bar)]
-    error, blur, theory = (columns[name] for name in ("row_error", "row_standard_error", "row_theory"))
-    return [(f"the error of {row}", error[:, k], blur[:, k], theory[:, k], bar) for k, row in enumerate(rows)]
+        return [("the error", columns["error"], columns["standard_error"], columns["theory"], estimate)]
+    parts = [columns[name] for name in ("row_error", "row_standard_error", "row_theory")]
+    return [(f"the error of {row}", *(part[:, k] for part in parts), estimate) for k, row in enumerate(rows)]  # type: ignore[misc]
 
 
-def _collected(runs: list[list[Run]], name: str) -> Array | None:
-    """One field of all runs, shape (points, instances, ...); None where one run does not have it."""
-    values = [[getattr(run, name) for run in point] for point in runs]
-    return None if any(value is None for point in values for value in point) else np.array(values, dtype=float)
+def few_instances(instances: int) -> list[str]:
+    """A note on standard errors of few instances."""
+    if not 1 < instances < _MANY:
+        return []
+    factor = confident(instances)
+    return [f"standard errors are from {instances} instances: 95 % intervals are {factor:.3g} times as wide"]
 
 
-def _hard(optimum: Table) -> list[str]:
-    """A note where message passing does not reach the optimum."""
-    bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
-    return [f"hard phase at alpha = {', '.join(bistable)}: message passing ends above the optimum"] if bistable else []
+def far_from_theory(
+    rows: Sequence[tuple[str, Array, Array, Array, Array]], alpha: Array, runs: Sequence[Sequence[Run]], d: int
+) -> list[str]:
+    """A note on the mean that is furthest from theory, with the likely reason; none where all are close.
+
+    Args:
+        rows: name, means, standard errors, theory and its error estimates of each quantity, shape (points,).
+        alpha: sample ratios.
+        runs: the runs at each of them.
+        d: dimension of the runs.
+    """
+    found = []
+    for name, mean, error, theory, estimate in rows:
+        for k in range(len(alpha)):
+            gap = abs(mean[k] - theory[k])
+            interval = confident(len(runs[k])) * error[k] + np.nan_to_num(estimate[k])
+            beyond = error[k] > 0 and gap > interval and gap > _RELATIVELY_FAR * abs(theory[k])
+            if gap > _FAR or beyond:
+                found.append((gap, k, name, float(mean[k]), float(error[k]), float(theory[k])))
+    if not found:
+        return []
+    gap, k, name, mean_k, error_k, theory_k = max(found)
+    more = len(found) - 1
+    others = f"; {more} more value{'s are' if more > 1 else ' is'} far from theory" if more else ""
+    side = "above" if mean_k > theory_k else "below"
+    chance = f" ({gap / error_k:.2g} standard errors)" if error_k > 0 else ""
+    text = f"far from theory: {name} at alpha = {alpha[k]:.4g} is {mean_k:.3g}, {gap:.2g} {side} theory{chance}. "
+    return [text + _reason(runs[k], gap, error_k, d) + others]
+
+
+def _reason(runs: Sequence[Run], gap: float, error: float, d: int) -> str:
+    """The likely reason why a mean is far from theory."""
+    failed = [run for run in runs if not run.status.ok]
+    size = f"finite size: theory is the limit of large d, and d = {d}"
+    if failed:
+        statuses = ", ".join(sorted({str(run.status) for run in failed}))
+        return f"{len(failed)} of {len(runs)} runs ended {statuses}; {size}"
+    if len(runs) == 1:
+        return f"One instance has no standard error: add instances; or {size}"
+    interval = confident(len(runs)) * error
+    if gap <= interval:
+        return f"The 95 % interval of {len(runs)} instances is +- {interval:.2g}: add instances; or {size}"
+    return f"More than chance explains (95 % of {len(runs)} instances): {size}"

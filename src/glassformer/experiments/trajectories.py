@@ -1,4 +1,4 @@
-"""Errors after every step of a learner on simulated data, next to the theory of the same finite sizes."""
+"""Errors after every step of a learner on simulated data, beside the theory of the same finite sizes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from glassformer.learners.registry import chosen
 from glassformer.models.base import Model, require_theory
 from glassformer.state_evolution.solve import validated_alpha
 
-# What runs remember of their way, where theory has it.
-_FOLLOWED = ("error", "row_error", "cosine", "plugin_error")
-# Distance from theory that is told: in standard errors, and as a share of theory.
-_CHANCE, _SLIGHT = 4.0, 0.05
+# Quantities that runs record after every step, where theory has them.
+_RECORDED = ("error", "row_error", "cosine", "plugin_error")
+# A distance from theory is noted if it exceeds this many standard errors and this share of theory (conventions).
+_SIGNIFICANT, _RELATIVE = 4.0, 0.05
 
 
 def follow(
@@ -37,7 +37,7 @@ def follow(
     seed: int | None = None,
     algorithm: str | Learner = "gamp",
 ) -> Table:
-    r"""The way to an estimate, step by step: theory and, at a size ``d``, runs on data.
+    r"""Return errors step by step: theory and, at a size ``d``, runs on data.
 
     Runs are those of :func:`~glassformer.experiments.simulation.simulate`, without damping; one that has settled stays
     where it is.
@@ -83,74 +83,71 @@ def follow(
     require_integer("steps", steps)
     require_theory(model)
     if d is None:
-        _require_theory(learner, instances, seed)
+        for name, value in (("instances", instances), ("seed", seed)):
+            if value is not None:
+                raise IncompatibleError(f"{name} = {value} is for runs beside theory: give their size d")
+        for name, value in non_default_fields(learner).items():
+            if name not in learner.in_trajectory:
+                text = f"changes nothing in the theory of the steps of {learner.name}"
+                raise IncompatibleError(f"{name} = {value} {text}")
         return _theory(learner, model, alpha, steps, overlap)
-    asked = learner.followed(steps, overlap)
-    _require_kept(learner, asked)
-    instances, seed = 4 if instances is None else instances, 0 if seed is None else seed
-    experiment = experiment_of(model, alpha, d, instances, seed, asked, asked.storages[0])
-    runs, size = experiment.runs(), experiment.size.model
-    start = asked.beginning(size, d, overlap, [run.history for run in runs[0]])
-    table = _theory(asked, size, experiment.realised, steps, start)
-    known = {"error", *runs[0][0].history[0]}
-    names = [name for name in _FOLLOWED if name in table.columns and name in known]
-    columns = {key: column for name in names for key, column in _measured(runs, asked, name, steps).items()}
-    parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
-    found = replace(table, columns={**table.columns, **columns}, parameters=parameters)
-    remarks = [*experiment.size.remarks, *_restless(experiment.realised, runs), *_of_the_size(found, steps)]
-    return replace(found, notes=[*table.notes, *remarks])
-
-
-def _require_theory(learner: Learner, instances: int | None, seed: int | None) -> None:
-    """Raise for what only runs depend on."""
-    for name, value in (("instances", instances), ("seed", seed)):
-        if value is not None:
-            raise IncompatibleError(f"{name} = {value} is for runs beside theory: give their size d")
+    stepwise = learner.followed(steps, overlap)
     for name, value in non_default_fields(learner).items():
-        if name not in learner.in_trajectory:
-            raise IncompatibleError(f"{name} = {value} changes nothing in the theory of the steps of {learner.name}")
-
-
-def _require_kept(learner: Learner, followed: Learner) -> None:
-    """Raise for settings that are others on the way that theory describes."""
-    for name, value in non_default_fields(learner).items():
-        if getattr(followed, name) != value:
+        used = getattr(stepwise, name)
+        if used != value:
             raise IncompatibleError(
-                f"{name} = {value} is not kept: {learner.name} is followed with {name} = {getattr(followed, name)}, "
-                "as its theory is; use simulate for other ways"
+                f"{name} = {value} is not kept: {learner.name} is followed with {name} = {used}, as its theory is; "
+                "use simulate for other settings"
             )
+    instances, seed = 4 if instances is None else instances, 0 if seed is None else seed
+    experiment = experiment_of(model, alpha, d, instances, seed, stepwise, stepwise.storages[0])
+    runs, size = experiment.runs(), experiment.size.model
+    start = stepwise.beginning(size, d, overlap, [run.history for run in runs[0]])
+    table = _theory(stepwise, size, experiment.realised, steps, start)
+    recorded = {"error", *runs[0][0].history[0]}
+    columns = dict(table.columns)
+    for name in _RECORDED:
+        if name in table.columns and name in recorded:
+            columns |= _measured(runs, stepwise, name, steps)
+    parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
+    found = replace(table, columns=columns, parameters=parameters)
+    notes = [*experiment.size.remarks, *_unsettled_runs(experiment.realised, runs), *_far_from_theory(found, steps)]
+    return replace(found, notes=[*table.notes, *notes])
 
 
-def _restless(alpha: Array, points: list[list[Run]]) -> list[str]:
-    """Where runs do not settle, however many steps: theirs is not the way of theory."""
+def _unsettled_runs(alpha: Array, points: list[list[Run]]) -> list[str]:
+    """Notes on runs that do not settle, however many steps they make: theory does not describe them."""
     words = {
         Status.OSCILLATING: "do not settle without damping at this size",
         Status.DIVERGING: "diverge; smaller steps may help",
         Status.NON_FINITE: "diverge; nothing is measured of them from there on; smaller steps may help",
     }
-    return [
-        f"alpha = {ratio:g}: {count} of {len(point)} runs {text}"
-        for ratio, point in zip(alpha, points, strict=True)
-        for status, text in words.items()
-        for count in [sum(run.status is status for run in point)]
-        if count
-    ]
+    notes = []
+    for ratio, point in zip(alpha, points, strict=True):
+        for status, text in words.items():
+            count = sum(run.status is status for run in point)
+            if count:
+                notes.append(f"alpha = {ratio:g}: {count} of {len(point)} runs {text}")
+    return notes
 
 
-def _of_the_size(table: Table, steps: int) -> list[str]:
-    """Where runs keep away from theory by more than chance: theory is that of large sizes."""
+def _far_from_theory(table: Table, steps: int) -> list[str]:
+    """Notes on runs that are further from theory than chance explains: theory is the limit of large sizes."""
     names = ("alpha", "error", "measured_error", "measured_standard_error")
     if any(name not in table.columns for name in names):
         return []
-    ratio, theory, measured, blur = (table[name].reshape(-1, steps + 1) for name in names)
-    away = np.abs(measured - theory)
-    apart = (away > _CHANCE * blur) & (away > _SLIGHT * theory)
-    return [
-        f"alpha = {a[0]:g}: runs are up to {np.max(gap[far]):.2g} away from theory, more than {_CHANCE:g} standard "
-        f"errors: theory is that of large sizes, and d = {table.parameters['d']} may be small"
-        for a, gap, far in zip(ratio, away, apart, strict=True)
-        if far.any()
-    ]
+    notes = []
+    parts = (table[name].reshape(-1, steps + 1) for name in names)
+    for ratio, theory, measured, standard_errors in zip(*parts, strict=True):
+        gap = np.abs(measured - theory)
+        far = (gap > _SIGNIFICANT * standard_errors) & (gap > _RELATIVE * theory)
+        if far.any():
+            notes.append(
+                f"alpha = {ratio[0]:g}: runs are up to {np.max(gap[far]):.2g} away from theory, more than "
+                f"{_SIGNIFICANT:g} standard errors: theory is that of large sizes, and d = {table.parameters['d']} may "
+                "be small"
+            )
+    return notes
 
 
 def _theory(learner: Learner, model: Model, alpha: Array, steps: int, start: Any) -> Table:
@@ -161,17 +158,18 @@ def _theory(learner: Learner, model: Model, alpha: Array, steps: int, start: Any
 
 
 def _measured(points: list[list[Run]], learner: Learner, name: str, steps: int) -> dict[str, Array]:
-    """Means over the runs of one quantity and their standard errors, the steps of one ratio after those of another."""
+    """Means over the runs of one quantity and their standard errors, all steps of one ratio after those of another."""
     runs = np.array([[_padded(run, learner, name, steps) for run in point] for point in points])
     flat = np.swapaxes(runs, 1, 2).reshape(-1, runs.shape[1], *runs.shape[3:])
-    blur = f"measured_{name.removesuffix('error').rstrip('_')}_standard_error".replace("__", "_")
-    return {f"measured_{name}": flat.mean(axis=1), blur: standard_error(flat)}
+    error = f"measured_{name.removesuffix('error').rstrip('_')}_standard_error".replace("__", "_")
+    return {f"measured_{name}": flat.mean(axis=1), error: standard_error(flat)}
 
 
 def _padded(run: Run, learner: Learner, name: str, steps: int) -> Array:
-    """What a run measured after every step, shape (steps + 1, ...); nothing before the first, the end ever after.
+    """A quantity of a run after every step, shape (steps + 1, ...).
 
-    A run that diverged has no end.
+    Message passing measures nothing before its first step. A run that settled early stays where it is; of one that
+    diverged nothing is known afterwards.
     """
     values = [step[name] if name in step else np.mean(step["row_error"]) for step in run.history]
     before = [] if learner.follows_start else [np.full_like(values[0], np.nan)]

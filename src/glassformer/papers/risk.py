@@ -136,7 +136,7 @@ def scaling(quick: bool) -> FigureContent:
     model = AttentionIndexed(spectrum=power_law(_EXPONENT, count), tokens=1, channel="linear", noise=1.0)
     learners = [
         ("weight decay 1", RegularisedRisk(penalty="trace", strength=1.0), True),
-        ("weight decay, best strength", RegularisedRisk(penalty="trace"), True),
+        ("weight decay, best strength", RegularisedRisk(penalty="trace"), False),
     ]
     alpha = np.geomspace(0.004, 30.0, points)
     computed = _compute(model, learners, alpha, (0.3, 1.0, 3.0, 9.0), (count, instances), "relative_error")

@@ -72,7 +72,7 @@ def two_layers(quick: bool, reference: Path | None) -> FigureContent:
             3,
             {"xlabel": label_alpha("n/d"), "ylabel": r"prediction error $E\|y - \hat y\|^2$", "ylim": (0, None)},
         ),
-        Axis(lines, 3, settings),
+        Axis(lines, 3, settings, legend={}),
     ]
     data = joined(
         [

@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError
 from glassformer.core.results import scalar_columns
-from glassformer.experiments.sweeps.store import Record, Store
+from glassformer.experiments.sweeps.store import Store
 
 if TYPE_CHECKING:
     import pandas
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def collect(store: str | Path) -> xarray.Dataset:
-    """All records of the sweep last run in a store, over its axes.
+    """Return all records of the sweep last run in a store, over its axes.
 
     Points without a record, and values that a record does not have, are NaN; ``status`` says why. Attributes name the
     model, its fixed parameters, the computation and the versions of the package that made the records.
@@ -28,8 +28,7 @@ def collect(store: str | Path) -> xarray.Dataset:
 
     Example:
         >>> import tempfile
-        >>> from glassformer.experiments.sweeps.plan import Sweep
-        >>> from glassformer.experiments.sweeps.run import run_sweep
+        >>> from glassformer import Sweep, run_sweep
         >>> folder = tempfile.mkdtemp()
         >>> _ = run_sweep(Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.2, 0.4, 0.6]}), folder)
         >>> dict(collect(folder).sizes)
@@ -38,21 +37,37 @@ def collect(store: str | Path) -> xarray.Dataset:
     require_arguments(collect, locals())
     import xarray
 
-    kept = Store.existing(store)
-    sweep, keys = kept.sweep()
-    axes = {name: _coordinate(values) for name, values in sweep["axes"].items()}
-    every = kept.read()
+    source = Store.existing(store)
+    sweep, keys = source.read_sweep()
+    # Numbers are coordinates as they are, everything else by its name.
+    axes = {
+        name: values if all(type(value) in (int, float) for value in values) else [str(value) for value in values]
+        for name, values in sweep["axes"].items()
+    }
+    every = source.read()
     records = [every.get(key) for key in keys]
+    # The largest shape of each value that occurs.
+    sizes: dict[str, tuple[int, ...]] = {}
+    for record in records:
+        for name, value in record.values.items() if record else ():
+            sizes[name] = max(sizes.get(name, ()), np.shape(value), key=lambda size: (len(size), size))
+    if not sizes:
+        raise DataError("store", "<no values>", "at least one record with values", "see `sweep status` for what failed")
     shape = tuple(len(values) for values in axes.values())
     variables: dict[str, Any] = {}
-    for name, size in _sizes(records).items():
-        column = np.array([_value(record, name, size) for record in records]).reshape(shape + size)
-        variables[name] = ((*axes, *("row", "column")[: len(size)]), column)
-    statuses = np.array([record.status if record else "missing" for record in records], dtype=object)
-    variables["status"] = (tuple(axes), statuses.reshape(shape))
-    variables["message"] = (tuple(axes), np.array([r.message if r else "" for r in records], object).reshape(shape))
-    versions = sorted({record.version for record in records if record})
-    found = xarray.Dataset(variables, coords=axes, attrs=_attributes(sweep, ", ".join(versions)))
+    for name, size in sizes.items():
+        column = np.full((len(records), *size), np.nan)
+        for k, record in enumerate(records):
+            value = record.values.get(name) if record else None
+            if value is not None:
+                part = np.array(value, dtype=float)
+                column[(k, *map(slice, part.shape))] = part
+        variables[name] = ((*axes, *("row", "column")[: len(size)]), column.reshape(shape + size))
+    for name, missing in (("status", "missing"), ("message", "")):
+        texts = np.array([getattr(record, name) if record else missing for record in records], dtype=object)
+        variables[name] = (tuple(axes), texts.reshape(shape))
+    versions = ", ".join(sorted({record.version for record in records if record}))
+    found = xarray.Dataset(variables, coords=axes, attrs=_attributes(sweep, versions))
     for name in axes:
         if name in sweep["units"]:
             found[name].attrs["units"] = sweep["units"][name]
@@ -72,34 +87,8 @@ def to_frame(found: xarray.Dataset) -> pandas.DataFrame:
     return pandas.DataFrame({**{str(name): flat[name].to_numpy() for name in axes}, **columns})
 
 
-def _coordinate(values: list[Any]) -> Any:
-    """Numbers as they are, everything else by its name."""
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    return values if numbers else [str(value) for value in values]
-
-
-def _sizes(records: list[Record | None]) -> dict[str, tuple[int, ...]]:
-    """Shapes of the values by name, the largest that occurs."""
-    sizes: dict[str, tuple[int, ...]] = {}
-    for record in records:
-        for name, value in record.values.items() if record else ():
-            sizes[name] = max(sizes.get(name, ()), np.shape(value), key=lambda size: (len(size), size))
-    if not sizes:
-        raise DataError("store", "<no values>", "at least one record with values", "see `sweep status` for what failed")
-    return sizes
-
-
-def _value(record: Record | None, name: str, size: tuple[int, ...]) -> Any:
-    value = record.values.get(name) if record else None
-    filled = np.full(size, np.nan)
-    if value is not None:
-        found = np.array(value, dtype=float)
-        filled[tuple(slice(length) for length in found.shape)] = found
-    return filled
-
-
 def _attributes(sweep: dict[str, Any], version: str) -> dict[str, Any]:
-    """What is the same at all points, in types that files of data sets know."""
+    """Everything that is the same at all points, in types that files of data sets have."""
     fixed = {**sweep["parameters"], **sweep["simulation"], **sweep["settings"]}
     known = {
         name: value if isinstance(value, int | float | str) and not isinstance(value, bool) else str(value)

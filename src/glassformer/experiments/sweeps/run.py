@@ -1,24 +1,27 @@
-"""Running a sweep: what is missing is computed, recorded point by point, and nothing else."""
+"""Running a sweep: missing points are computed and recorded one by one, and nothing else."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from glassformer.core.checks import require_arguments
 from glassformer.core.equality import ComparedByContent
+from glassformer.core.errors import GlassformerError
 from glassformer.core.files import open_lock_file
 from glassformer.core.progress import track
-from glassformer.experiments.sweeps.compute import computed
-from glassformer.experiments.sweeps.engines import outcomes
-from glassformer.experiments.sweeps.plan import Point, Sweep, Task
+from glassformer.experiments.simulation import simulate
 from glassformer.experiments.sweeps.store import FAILED, Record, Store
+from glassformer.experiments.sweeps.sweep import GridPoint, Sweep, Task
+from glassformer.experiments.sweeps.workers import compute_tasks
+from glassformer.learners.registry import learner, settings_meant
+from glassformer.models.registry import build
 
 try:
     import fcntl
@@ -26,19 +29,19 @@ except ImportError:
     # Without these locks two processes on one store may compute a point twice, with the same result.
     fcntl = None  # type: ignore[assignment]
 
-# Seconds between two looks at what another process works on.
+# Seconds after which tasks of other processes are looked at again.
 _PATIENCE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Progress(ComparedByContent):
-    """How far a sweep is.
+    """The state of a sweep.
 
     Attributes:
         total: points.
-        computed: of these in this call.
+        computed: points computed in this call.
         counts: points by status; ``"missing"`` ones have no record.
-        versions: of the package, that computed what is kept.
+        versions: versions of the package that computed the records.
         hidden: another sweep that the store held before, in words; its records are kept, and shown when it is run
             again.
     """
@@ -79,8 +82,8 @@ def run_sweep(
         retry: compute points that failed or did not converge once more.
 
     Raises:
-        ParameterError: an argument is out of range, or the scheduler is lost; what is in the store stays usable.
-        DataError: the store cannot be written to; what is in it stays usable.
+        ParameterError: an argument is out of range, or the scheduler is lost; the store stays usable.
+        DataError: the store cannot be written to; it stays usable.
 
     Example:
         >>> import tempfile
@@ -90,68 +93,68 @@ def run_sweep(
         (4, 0)
     """
     require_arguments(run_sweep, locals())
-    kept = Store(Path(store))
+    records = Store(Path(store))
     points = sweep.points
-    hidden = kept.keep_sweep(sweep, points)
-    claims = _Claims(kept, points, retry)
-    # Tasks are those of the whole grid, whatever is missing: so that two processes mean the same by one.
-    tasks = [task for task in sweep.tasks(points) if any(claims.missing(point) for point in task.points)]
-    done = 0
-    with contextlib.closing(claims):
-        advances = _advances(claims, tasks, workers, scheduler)
-        for size in track(advances, f"sweep of {len(points)} points", sum(map(claims.missing, points))):
-            done += size
-    return _counted([point.key for point in points], claims.records, done, hidden)
+    hidden = records.write_sweep(sweep, points)
+    locked = _LockedTasks(records, points, retry)
+    # Tasks are groups of the whole grid, whatever is missing: two processes lock the same ones.
+    tasks = [task for task in sweep.tasks(points) if any(map(locked.missing, task.points))]
+    function, computed = partial(compute_task, checkpoint=str(records.folder / "checkpoints")), 0
+
+    def sizes() -> Iterator[int]:
+        for task, found in compute_tasks(function, locked.claim(tasks), workers, scheduler):
+            locked.record(task, found)
+            yield len(task.points)
+
+    with contextlib.closing(locked):
+        for size in track(sizes(), f"sweep of {len(points)} points", sum(map(locked.missing, points))):
+            computed += size
+    return _progress([point.key for point in points], locked.records, computed, hidden)
 
 
 def progress(store: Store) -> Progress:
-    """How far the sweep last run in a store is."""
-    return _counted(store.sweep()[1], store.read(), 0)
+    """Return the state of the sweep last run in a store."""
+    return _progress(store.read_sweep()[1], store.read())
 
 
-def _counted(keys: Sequence[str], records: Mapping[str, Record], done: int, hidden: str = "") -> Progress:
+def _progress(keys: Sequence[str], records: Mapping[str, Record], computed: int = 0, hidden: str = "") -> Progress:
     counts = Counter(records[key].status if key in records else "missing" for key in keys)
     versions = {records[key].version for key in keys if key in records}
-    return Progress(len(keys), done, dict(counts), tuple(sorted(versions)), hidden)
+    return Progress(len(keys), computed, dict(counts), tuple(sorted(versions)), hidden)
 
 
-def _advances(claims: _Claims, tasks: Sequence[Task], workers: int, scheduler: str | None) -> Iterator[int]:
-    """The numbers of points computed, task by task."""
-    checkpoint = str(claims.store.folder / "checkpoints")
-    function: Callable[[Task], list[Record]] = partial(computed, checkpoint=checkpoint)
-    for task, records in outcomes(function, claims.claimed(tasks), workers, scheduler):
-        claims.record(task, records)
-        yield len(task.points)
-
-
-class _Claims:
-    """What is recorded, and tasks of this process, told to others by locks.
+class _LockedTasks:
+    """The records of a store, and the tasks that this process has locked.
 
     The system lifts the locks of a process that ends, in whatever way.
     """
 
-    def __init__(self, store: Store, points: Sequence[Point], retry: bool) -> None:
+    def __init__(self, store: Store, points: Sequence[GridPoint], retry: bool) -> None:
         self.store, self.records = store, store.read()
         keys = {point.key for point in points}
-        # What another attempt is asked for counts as missing until this call, or another process, has made it.
-        self._poor = {key: record for key, record in self.records.items() if retry and key in keys and not record.good}
+        # A point to be tried again counts as missing until this call, or another process, has made a new record.
+        self._retried = {k: record for k, record in self.records.items() if retry and k in keys and not record.good}
         self._files: dict[str, IO[bytes]] = {}
 
-    def missing(self, point: Point) -> bool:
+    def missing(self, point: GridPoint) -> bool:
         """Whether the point is still to be computed."""
         record = self.records.get(point.key)
-        return record is None or (point.key in self._poor and record == self._poor[point.key])
+        return record is None or (point.key in self._retried and record == self._retried[point.key])
 
-    def claimed(self, tasks: Sequence[Task]) -> Iterator[Task]:
-        """Tasks that no other process works on, with the points still missing; those of others are waited for."""
+    def claim(self, tasks: Sequence[Task]) -> Iterator[Task]:
+        """Lock the tasks one by one, with their missing points, and wait for those of other processes at the end."""
         left = list(tasks)
         while left:
-            held = []
+            elsewhere = []
             for task in left:
-                file = self._lock(task)
-                if file is None:
-                    held.append(task)
-                    continue
+                file = open_lock_file(self.store.locks / task.name, "store")
+                if fcntl is not None:
+                    try:
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        file.close()
+                        elsewhere.append(task)
+                        continue
                 self.records |= self.store.read(task.name)
                 rest = replace(task, points=tuple(filter(self.missing, task.points)))
                 if rest.points:
@@ -159,12 +162,12 @@ class _Claims:
                     yield rest
                 else:
                     file.close()
-            left = held
+            left = elsewhere
             if left:
                 time.sleep(_PATIENCE)
 
     def record(self, task: Task, records: list[Record] | Exception) -> None:
-        """Keep what became of a task, and let go of it."""
+        """Write the records of a task, or that its worker was lost, and unlock it."""
         if isinstance(records, Exception):
             message = f"the worker was lost ({type(records).__name__}: {records})"
             records = [Record(FAILED, {}, message) for _ in task.points]
@@ -174,17 +177,64 @@ class _Claims:
         self._files.pop(task.name).close()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Unlock everything."""
         while self._files:
             self._files.popitem()[1].close()
 
-    def _lock(self, task: Task) -> IO[bytes] | None:
-        """A file that this process alone has locked; None if another one has."""
-        file = open_lock_file(self.store.locks / task.name, "store")
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.close()
-                return None
-        return file
+
+def compute_task(task: Task, checkpoint: str | None = None) -> list[Record]:
+    """Compute a record of every point of the task, wherever it runs; an error of the package is a record too.
+
+    Args:
+        task: what to compute.
+        checkpoint: folder for the state of training in progress.
+    """
+    start = time.perf_counter()
+    try:
+        records = _records(task, checkpoint)
+    except (GlassformerError, ValueError, ArithmeticError, MemoryError) as error:
+        records = [Record(FAILED, {}, f"{type(error).__name__}: {error}") for _ in task.points]
+    share = (time.perf_counter() - start) / len(task.points)
+    return [Record(record.status, record.values, record.message, share) for record in records]
+
+
+def _records(task: Task, checkpoint: str | None) -> list[Record]:
+    folder = Path(task.folder) if task.folder else None
+    model, options = build(task.model, task.parameters, folder), dict(task.simulation)
+    name = options.pop("algorithm", task.learner)
+    whose = learner(name, **settings_meant(name, task.settings, folder))
+    if task.compute == "thresholds":
+        found = whose.thresholds(model)
+        values = {entry.name: _json_number(entry.alpha) for entry in found.entries}
+        errors = {f"{entry.name}_error_estimate": _json_number(entry.error_estimate) for entry in found.entries}
+        notes = [f"{entry.name}: {entry.note}" for entry in found.entries]
+        return [Record("converged", {**values, **errors, "hard_phase": found.hard_phase}, "; ".join(notes))]
+    if task.compute == "limits":
+        return [_record(row) for row in whose.limits(model, task.alpha, throw=False).rows()]
+    del options["instances"]
+    # Training alone takes long enough to be continued in the middle of a point.
+    table = simulate(
+        model,
+        task.alpha,
+        instances=1,
+        algorithm=whose,
+        checkpoint=checkpoint if whose.continues else None,
+        **options,
+    )
+    run, (row,) = table.instances[0][0], table.rows()
+    # One instance has no standard error; standard errors of several follow from their records.
+    for name in ("instances", "standard_error", "interval", "relative_standard_error"):
+        row.pop(name, None)
+    claimed = {} if run.claimed_error is None else {"claimed_error": _json_number(run.claimed_error)}
+    return [_record({**row, "iterations": int(run.iterations), **claimed})]
+
+
+def _record(row: dict[str, Any]) -> Record:
+    return Record(row.pop("status"), {name: value for name, value in row.items() if name != "alpha"})
+
+
+def _json_number(value: float) -> float | str | None:
+    """A number in JSON: infinity has a meaning (never) and no notation there."""
+    if value == float("inf"):
+        return "inf"
+    return float(value) if value == value else None

@@ -1,4 +1,4 @@
-"""The types of what a sweep is made of, told before anything is computed."""
+"""Types of the values in a sweep, checked before anything is computed."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ SIMULATION: dict[str, Any] = {
     "seed": Annotated[int, Field(ge=0)],
     "storage": one_of(IN_ANY_FORM),
 }
-# How the library begins its sentences, and its words for what files of sweeps call otherwise.
-_OPENINGS = ("Input should be ", "Value error, ")
+# Words of pydantic that files of sweeps do not use.
 _WORDS = {"a valid mapping": "a table", "a valid dictionary": "a table", "a valid string": "a text"}
 
 
 def of_model(name: str) -> dict[str, Any]:
-    """Types of a model's parameters; parts that may be of many are named, or given ready made.
+    """Types of a model's parameters; a part of several possible types is given by name, or as an object.
 
     Example:
         >>> of_model("attention")["depth"]
@@ -59,7 +58,7 @@ def check(name: str, value: object, kind: Any) -> None:
     """Raise unless ``value`` is of the type ``kind``; nothing is converted, but whole numbers count as numbers.
 
     Raises:
-        ParameterError: it is not, with the entry that is wrong and what is allowed.
+        ParameterError: it is not; names the wrong entry and what is allowed.
 
     Example:
         >>> check("alpha", [0.1, "a"], list[float])
@@ -75,24 +74,19 @@ def check(name: str, value: object, kind: Any) -> None:
 
 
 def _refusal(name: str, error: ValidationError) -> ParameterError:
-    """The first entry that is wrong; where several types are allowed, what that of the deepest place says."""
+    """The first wrong entry; where several types are allowed, that of the type that matched furthest."""
     found: dict[tuple[int, ...], list[Any]] = {}
     for entry in error.errors(include_url=False):
-        # Other parts of a place name the types that were tried.
+        # The texts in a place name the types that were tried.
         found.setdefault(tuple(part for part in entry["loc"] if isinstance(part, int)), []).append(entry)
     place = max(found, key=len)
-    allowed = " or ".join(dict.fromkeys(_allowed(entry["msg"]) for entry in found[place]))
+    messages = [entry["msg"].removeprefix("Input should be ").removeprefix("Value error, ") for entry in found[place]]
+    allowed = " or ".join(dict.fromkeys(_WORDS.get(message, message) for message in messages))
     return ParameterError(name + "".join(f"[{k}]" for k in place), found[place][0]["input"], allowed)
 
 
-def _allowed(message: str) -> str:
-    for opening in _OPENINGS:
-        message = message.removeprefix(opening)
-    return _WORDS.get(message, message)
-
-
 def _plain(value: Any) -> Any:
-    """Arrays and their numbers as lists and numbers of Python, which is what files hold."""
+    """Arrays and their numbers as lists and numbers of Python, as in files."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""Where tasks are computed: in this process, in local ones, or on the machines of a scheduler."""
+"""Workers that compute tasks: this process, local processes, or the machines of a dask scheduler."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Workers that may die over one task before the task is given up.
+# Workers that may die over one task before the task is given up (a convention).
 _ATTEMPTS = 3
-# Processes on one machine.
+# Most processes on one machine (a convention).
 _MOST_WORKERS = 4096
-# Tasks drawn per worker, so that none waits for the next.
+# Tasks taken per worker, so that no worker waits for the next task.
 _AHEAD = 2
-# Threads per worker: as many workers as cores leave one each, and threads that wait for each other are slow.
+# Variables that limit threads: with as many workers as cores, one thread per worker is fastest.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-
-# What objects raise that cannot be sent to another process.
+# Errors of objects that cannot be sent to another process.
 _UNSENT = (AttributeError, TypeError, PicklingError)
 # Seconds that a scheduler has to answer.
 _PATIENCE = 5
@@ -40,25 +39,25 @@ _PATIENCE = 5
 Outcome = tuple[T, "R | Exception"]
 
 
-def outcomes(
+def compute_tasks(
     function: Callable[[T], R], tasks: Iterable[T], workers: int = 1, scheduler: str | None = None
 ) -> Iterator[Outcome[T, R]]:
-    """``(task, function(task))`` as they are done; an exception in place of a result where a worker died.
+    """Yield ``(task, function(task))`` as they are done; an exception in place of a result where a worker died.
 
-    Tasks are drawn when there is room for them, a few ahead of the workers.
+    Tasks are taken from the iterator a few ahead of the workers.
 
     Args:
-        function: importable by the workers.
-        tasks: what it is called with.
-        workers: local processes; one is this process.
+        function: called with each task; importable by the workers.
+        tasks: the tasks.
+        workers: local processes; 1 computes in this process.
         scheduler: address of a dask scheduler, in place of local processes.
 
     Raises:
         ParameterError: ``workers`` is out of range, or there is no such scheduler, or it ends before the tasks do.
-        IncompatibleError: dask is asked for and not installed, or a task cannot be sent.
+        IncompatibleError: dask is needed and not installed, or a task cannot be sent to another process.
 
     Example:
-        >>> list(outcomes(abs, [-1, 2]))
+        >>> list(compute_tasks(abs, [-1, 2]))
         [(-1, 1), (2, 2)]
     """
     if not is_whole(workers, 1) or workers > _MOST_WORKERS:
@@ -76,13 +75,17 @@ def _in_processes(function: Callable[[T], R], tasks: Iterator[T], workers: int) 
     source = ((task, 0) for task in tasks)
     exhausted = False
     while not exhausted or again:
-        # A pool whose worker died computes nothing more: what was not done begins again in a new one.
-        with _single_threads(), ProcessPoolExecutor(workers, get_context("spawn"), _end_with, (os.getpid(),)) as pool:
+        # A pool whose worker died computes nothing more: unfinished tasks begin again in a new one.
+        with (
+            _single_threads(),
+            ProcessPoolExecutor(workers, get_context("spawn"), _watch_parent, (os.getpid(),)) as pool,
+        ):
             futures: dict[Future[R], tuple[T, int]] = {}
             broken = False
             while not broken:
-                room = _AHEAD * workers - len(futures)
-                for task, lost in islice(chain(_emptied(again), source), room):
+                free = _AHEAD * workers - len(futures)
+                retried = (again.pop() for _ in range(len(again)))
+                for task, lost in islice(chain(retried, source), free):
                     futures[pool.submit(function, task)] = (task, lost)
                 if not futures:
                     exhausted = True
@@ -98,8 +101,8 @@ def _in_processes(function: Callable[[T], R], tasks: Iterator[T], workers: int) 
             again.extend(futures.values())
 
 
-def _end_with(parent: int) -> None:
-    """Let a worker end when the process that started it does, which it would otherwise wait for in vain."""
+def _watch_parent(parent: int) -> None:
+    """End a worker when the process that started it has ended; otherwise it would wait forever."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -109,32 +112,19 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _emptied(items: list[T]) -> Iterator[T]:
-    while items:
-        yield items.pop()
-
-
 def _result(future: Future[R], task: Any) -> R | Exception:
     try:
         return future.result()
     except BrokenProcessPool as error:
         return error
     except _UNSENT as error:
-        if _is_sent(task):
-            raise
-        raise IncompatibleError(
-            f"a task cannot be sent to another process ({error}): name the function as FILE.py:FUNCTION, or use one "
-            "worker"
-        ) from error
-
-
-def _is_sent(task: Any) -> bool:
-    """Whether a task reaches another process; texts of errors that say so differ from one Python to the next."""
-    try:
-        ForkingPickler.dumps(task)
-    except _UNSENT:
-        return False
-    return True
+        # Errors of pickling differ between versions of Python, and may come from the function: the task is tried alone.
+        try:
+            ForkingPickler.dumps(task)
+        except _UNSENT:
+            text = "name the function as FILE.py:FUNCTION, or use one worker"
+            raise IncompatibleError(f"a task cannot be sent to another process ({error}): {text}") from error
+        raise
 
 
 def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) -> Iterator[Outcome[T, R]]:
@@ -142,25 +132,25 @@ def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) 
         import distributed
     except ImportError:
         raise IncompatibleError("a scheduler needs dask: pip install 'glassformer[cluster]'") from None
-    # A client that cannot connect goes on trying in threads of its own: the address is tried without one.
+    # A client that cannot connect keeps trying in threads of its own: the address is tried without a client first.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, _require_scheduler(address)).result()
     connected: Any = distributed.Client
     try:
-        with _silent("distributed.client"), connected(address, timeout=_PATIENCE, set_as_default=False) as client:
+        with _without_log("distributed.client"), connected(address, timeout=_PATIENCE, set_as_default=False) as client:
             yield from _from_client(client, distributed.wait, function, tasks)
-    # Older versions have no error of its own for a client that is closed.
+    # Older versions have no class for the error of a closed client.
     except (CancelledError, OSError, getattr(distributed.client, "ClosedClientError", CancelledError)) as error:
-        remedy = "it was lost on the way; what is computed is kept: run the same command again"
+        remedy = "the connection was lost; finished points are kept: run the same command again"
         raise ParameterError("scheduler", address, "a dask scheduler that goes on running", remedy) from error
 
 
 def _from_client(client: Any, finished: Any, function: Callable[[T], R], tasks: Iterator[T]) -> Iterator[Outcome[T, R]]:
-    """As :func:`outcomes`, on the workers of a client of dask, which raises errors of its own where it is lost."""
+    """Compute on the workers of a client of dask, which raises errors of its own when the connection is lost."""
     futures: dict[Any, T] = {}
     while True:
-        room = max(0, _AHEAD * max(1, sum(client.nthreads().values())) - len(futures))
-        futures |= {client.submit(function, task, pure=False): task for task in islice(tasks, room)}
+        free = max(0, _AHEAD * max(1, sum(client.nthreads().values())) - len(futures))
+        futures |= {client.submit(function, task, pure=False): task for task in islice(tasks, free)}
         if not futures:
             return
         with client.as_current():
@@ -171,8 +161,8 @@ def _from_client(client: Any, finished: Any, function: Callable[[T], R], tasks: 
 
 
 @contextlib.contextmanager
-def _silent(name: str) -> Iterator[None]:
-    """A logger says nothing meanwhile: what it knows is raised as well."""
+def _without_log(name: str) -> Iterator[None]:
+    """Silence a logger, whose messages are raised as errors as well."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -185,16 +175,16 @@ def _silent(name: str) -> Iterator[None]:
 async def _require_scheduler(address: str) -> None:
     """Raise unless a scheduler answers at the address in time."""
     try:
-        kind = await asyncio.wait_for(_who_answers(address), _PATIENCE)
+        kind = await asyncio.wait_for(_kind_of_server(address), _PATIENCE)
         reason = "" if kind == "Scheduler" else f"a {kind} answers there"
     except Exception as error:
-        # Every transport has errors of its own for an address that it cannot read or reach.
+        # Every transport has errors of its own for an address that cannot be read or reached.
         reason = f"nothing answers there in {_PATIENCE} s ({type(error).__name__}: {error})"
     if reason:
         raise ParameterError("scheduler", address, "the address of a running dask scheduler", reason)
 
 
-async def _who_answers(address: str) -> str:
+async def _kind_of_server(address: str) -> str:
     from distributed.comm.core import connect
     from distributed.core import send_recv
 
@@ -206,7 +196,7 @@ async def _who_answers(address: str) -> str:
 
 @contextlib.contextmanager
 def _single_threads() -> Iterator[None]:
-    """Processes begun meanwhile use one thread each, unless the user has said otherwise."""
+    """Give processes that are started meanwhile one thread each, unless the user has set another number."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update({name: value or "1" for name, value in before.items()})
     try:

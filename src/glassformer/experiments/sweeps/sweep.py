@@ -1,0 +1,394 @@
+"""A computation on a grid of parameters: its axes, its points and their keys, and its file in TOML."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import tomllib
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer import __version__
+from glassformer.core.errors import ParameterError, UnidentifiedError, in_file
+from glassformer.core.hashing import identified, identity
+from glassformer.core.parsing import parse_grid
+from glassformer.core.resources import require_resources
+from glassformer.learners.registry import learner, learner_type, settings_meant
+from glassformer.models.registry import MODELS, build, meant, model_type
+
+COMPUTATIONS = ("limits", "thresholds", "simulate")
+_SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
+_UNITS = {"rho": "r/d", "beta": "L/d", "noise": "variance of the label noise", "d": "token dimension"}
+# Version of the content of records and of the way they are computed.
+FORMAT = 2
+# Memory of a point with its record, in bytes (measured).
+_POINT_BYTES = 4000
+# Fields of a sweep and the tables of a file that hold them, names in the table [sweep], and the largest file in bytes,
+# more than any grid that fits into memory.
+_TABLES = {"parameters": "parameters", "grid": "grid", "simulation": "simulate", "settings": "settings"}
+_GENERAL = ("model", "compute", "learner")
+_LARGEST_FILE = 2**24
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """One point of a sweep: its coordinates, and a key of everything that determines its value."""
+
+    coordinates: dict[str, Any]
+    key: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """Points that are computed in one call: they differ in ``alpha`` at most.
+
+    The name is the key of the first point of the whole group, and stays when points are left out.
+    """
+
+    name: str
+    compute: str
+    model: str
+    parameters: dict[str, Any]
+    simulation: dict[str, Any]
+    settings: dict[str, Any]
+    learner: str
+    points: tuple[GridPoint, ...]
+    folder: str | None = None
+
+    @property
+    def alpha(self) -> list[float]:
+        """Sample ratios of the points; empty where there is no such axis."""
+        return [point.coordinates["alpha"] for point in self.points if "alpha" in point.coordinates]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    r"""One computation on a grid.
+
+    Args:
+        model: its name in the table of models.
+        grid: values of everything that varies, by name, each a list, or a text ``"start:stop:count"``: ``alpha``,
+            parameters of the model, for simulations also ``d``.
+        compute: ``"limits"``, ``"thresholds"`` or ``"simulate"``.
+        parameters: parameters of the model that do not vary.
+        simulation: ``algorithm``, ``d``, ``instances``, ``seed`` and ``storage`` of simulations; instance ``k`` has the
+            seed ``seed + k``, and ``seed`` is the last axis of the results.
+        settings: settings of the algorithm, or of the learner; as on the command line, ``"best"`` is the best strength
+            and ``"FILE.py:FUNCTION"`` a loss.
+        learner: name of the learner whose limits or thresholds are computed.
+        folder: folder of the files named in ``parameters`` and ``settings``.
+
+    Raises:
+        ParameterError: an unknown or missing name, or a value out of range.
+
+    Example:
+        >>> sweep = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": "0.1:1:10"}, parameters={"beta": 1})
+        >>> sweep.shape, len(list(sweep.tasks(sweep.points)))
+        ((2, 10), 2)
+    """
+
+    model: str
+    grid: Mapping[str, Sequence[Any] | str]
+    compute: str = "limits"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    simulation: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    learner: str = "gamp"
+    folder: str | None = None
+
+    def __post_init__(self) -> None:
+        # Imported here: pydantic is slow to import, and not needed without a sweep.
+        from glassformer.experiments.sweeps.types import SIMULATION, Ratio, check, list_of, of_model, one_of
+
+        check("model", self.model, one_of(MODELS))
+        check("compute", self.compute, one_of(COMPUTATIONS))
+        for name in ("parameters", "grid", "simulation", "settings"):
+            check(name, getattr(self, name), Mapping[str, Any])
+        self._check_simulation()
+        self._check_settings()
+        if (self.compute == "thresholds") == ("alpha" in self.grid):
+            allowed = "no alpha" if self.compute == "thresholds" else "an axis alpha"
+            raise ParameterError("grid", list(self.grid), f"{allowed}, to compute {self.compute}")
+        axes = {name: _axis(name, values) for name, values in self.grid.items()}
+        for name in axes:
+            if name in self.parameters or name in self.simulation:
+                raise ParameterError(name, axes[name], "either an axis of the grid or a fixed value, not both")
+        # Names that are unknown here are refused by the model, which names its own.
+        types = {**of_model(self.model), **SIMULATION, "alpha": Ratio}
+        for name in types.keys() & self.parameters.keys():
+            check(name, self.parameters[name], types[name])
+        for name in types.keys() & axes.keys():
+            check(name, axes[name], list_of(types[name]))
+        if "alpha" in axes:
+            axes["alpha"] = [float(value) for value in axes["alpha"]]
+        sizes = {name: len(values) for name, values in axes.items()}
+        if self.compute == "simulate":
+            sizes["instances"] = self._simulation["instances"]
+        largest = max(sizes, key=lambda name: sizes[name], default="grid")
+        needed = _POINT_BYTES * math.prod(sizes.values())
+        require_resources(largest, sizes.get(largest), needed, "split the grid into several sweeps", what="points")
+        object.__setattr__(self, "grid", axes)
+        # A mistake in the fixed parameters is found now, not in every point.
+        self._first_model()
+
+    def _check_simulation(self) -> None:
+        from glassformer.experiments.sweeps.types import SIMULATION, check
+
+        if self.compute != "simulate":
+            for name, value in {**self.simulation, **self.grid}.items():
+                if name in self.simulation or name in _SIMULATION:
+                    raise ParameterError(name, value, f"nothing: it belongs to simulate, not to {self.compute}")
+        for name, value in self.simulation.items():
+            if name not in _SIMULATION:
+                raise ParameterError(name, value, f"one of {', '.join(_SIMULATION)}")
+            check(name, value, SIMULATION[name])
+        for name in ("instances", "seed"):
+            if name in self.grid:
+                raise ParameterError(name, self.grid[name], "a fixed number: instances have consecutive seeds")
+        check("learner", self.learner, SIMULATION["algorithm"])
+        if self.compute == "simulate" and self.learner != "gamp":
+            raise ParameterError("learner", self.learner, "nothing: simulations have an algorithm in table [simulate]")
+
+    def _check_settings(self) -> None:
+        from glassformer.experiments.sweeps.types import check, of_settings
+
+        kind = learner_type(self._algorithm)
+        allowed = of_settings(kind)
+        if self.compute != "simulate":
+            allowed = {name: allowed[name] for name in kind.in_theory}
+        values = self._settings_meant()
+        for name, value in self.settings.items():
+            if name not in allowed:
+                what = "the settings" if self.compute == "simulate" else f"the settings of the {self.compute}"
+                known = ", ".join(allowed) or "there are none"
+                raise ParameterError(name, value, f"one of {what} of {self._algorithm}: {known}")
+            check(name, values[name], allowed[name])
+        learner(self._algorithm, **values)
+
+    @classmethod
+    def from_toml(cls, path: str | Path, links: Sequence[str | Path] = ()) -> Sweep:
+        """Read a sweep from a file.
+
+        Its tables are ``[sweep]`` (model, compute, learner), ``[parameters]``, ``[grid]``, ``[simulate]`` and
+        ``[settings]``.
+
+        Args:
+            path: the file.
+            links: Python files that it may name, as ``FILE.py:FUNCTION`` relative to itself. The code of these files
+                is run, and of no other.
+
+        Raises:
+            ParameterError: the file cannot be read, does not describe a sweep, or names a file that is not in
+                ``links``.
+            IncompatibleError: parameters that exclude each other.
+        """
+        document = _read_toml(Path(path))
+        with in_file(path):
+            return cls(**_arguments_of(document, Path(path).parent, links))
+
+    @property
+    def _folder(self) -> Path | None:
+        return Path(self.folder) if self.folder else None
+
+    @property
+    def _simulation(self) -> dict[str, Any]:
+        return {**_SIMULATION, **self.simulation} if self.compute == "simulate" else {}
+
+    @property
+    def _algorithm(self) -> str:
+        return str(self._simulation.get("algorithm", self.learner))
+
+    def _settings_meant(self) -> dict[str, Any]:
+        return settings_meant(self._algorithm, self.settings, self._folder)
+
+    def _first_model(self) -> Any:
+        """The model at the first point."""
+        first = {n: values[0] for n, values in self.axes.items() if n not in ("alpha", *_SIMULATION)}
+        return build(self.model, {**self.parameters, **first}, self._folder)
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """Values along each axis of the results, the axis of seeds included."""
+        axes = {name: list(values) for name, values in self.grid.items()}
+        if self.compute == "simulate":
+            first, count = (self._simulation[name] for name in ("seed", "instances"))
+            axes["seed"] = [first + k for k in range(count)]
+        return axes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        return tuple(len(values) for values in self.axes.values())
+
+    @property
+    def points(self) -> list[GridPoint]:
+        """All points, the last axis running fastest."""
+        axes = self.axes
+        varied = [[(name, value, self._content(name, value)) for value in values] for name, values in axes.items()]
+        simulation = {name: value for name, value in self._simulation.items() if name not in ("instances", *axes)}
+        # The default learner has no part in keys: records made before there were others stay known.
+        whose = {} if self.learner == _SIMULATION["algorithm"] else {"learner": self.learner}
+        fixed = {name: self._content(name, value) for name, value in {**self.parameters, **simulation, **whose}.items()}
+        common = identity(FORMAT, __version__, self.compute, self.model, self._settings_meant())
+        points = []
+        for place in itertools.product(*varied):
+            # Whether a parameter is fixed or an axis of one value makes no difference.
+            contents = {**fixed, **{name: content for name, _, content in place}}
+            text = common + "".join(f";{name}={contents[name]}" for name in sorted(contents))
+            key = hashlib.sha256(text.encode()).hexdigest()[:24]
+            points.append(GridPoint({name: value for name, value, _ in place}, key))
+        return points
+
+    def _content(self, name: str, value: Any) -> str:
+        """A value in a key: its identity; where that is unknown, a text that never occurs again."""
+        try:
+            return identity(meant(name, value, self._folder))
+        except UnidentifiedError as error:
+            text = f"points of this {name} are kept for this run only: its content cannot be identified ({error})"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return uuid.uuid4().hex
+
+    def tasks(self, points: Sequence[GridPoint]) -> Iterator[Task]:
+        """All points in groups that are computed together: theory in batches over ``alpha``, simulations one by one."""
+        batch = 1 if self.compute == "simulate" else model_type(self.model).together
+        groups: dict[str, list[GridPoint]] = {}
+        for point in points:
+            others = {name: value for name, value in point.coordinates.items() if name != "alpha"}
+            groups.setdefault(repr(others), []).append(point)
+        for group in groups.values():
+            for begin in range(0, len(group), batch):
+                together = tuple(group[begin : begin + batch])
+                own = {name: value for name, value in together[0].coordinates.items() if name != "alpha"}
+                simulation = {name: own.pop(name, value) for name, value in self._simulation.items()}
+                yield Task(
+                    name=together[0].key,
+                    compute=self.compute,
+                    model=self.model,
+                    parameters={**self.parameters, **own},
+                    simulation=simulation,
+                    settings=dict(self.settings),
+                    learner=self.learner,
+                    points=together,
+                    folder=self.folder,
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The sweep in types of JSON; functions by their names."""
+        units = {**_UNITS, "alpha": str(self._first_model().parameters.get("alpha", ""))}
+        return {
+            "model": self.model,
+            "compute": self.compute,
+            "learner": self.learner,
+            "parameters": json_values(self.parameters),
+            "axes": {name: axis_labels(values) for name, values in self.axes.items()},
+            "units": {name: units[name] for name in self.axes if units.get(name)},
+            "simulation": json_values(self._simulation),
+            "settings": json_values(self.settings),
+        }
+
+
+# --- values along axes ------------------------------------------------------------------------------------------------
+
+
+def _axis(name: str, values: Any) -> list[Any]:
+    """The values of an axis: a list of different ones, or ``"start:stop:count"``."""
+    found: list[Any]
+    if isinstance(values, str) and ":" in values:
+        found = list(parse_grid(name, values))
+    elif isinstance(values, list | tuple | np.ndarray):
+        found = [value.item() if isinstance(value, np.generic) else value for value in values]
+    else:
+        raise ParameterError(name, values, "a list of values, or start:stop:count")
+    if not found or len({identified(value) or id(value) for value in found}) < len(found):
+        raise ParameterError(name, values, "at least one value, all of them different")
+    return found
+
+
+def json_values(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Values in types of JSON; functions by their names."""
+    return {name: _json_value(value) for name, value in named.items()}
+
+
+def _json_value(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_json_value(part) for part in value]
+    return getattr(value, "__name__", None) or str(value).split(" at 0x")[0]
+
+
+def axis_labels(values: Sequence[Any]) -> list[Any]:
+    """The values of an axis in types of JSON; equal names are followed by a part of the identity of the value.
+
+    Example:
+        >>> [len(label) for label in axis_labels([lambda z: z, lambda z: 2 * z])], axis_labels([0.5, abs])
+        ([15, 15], [0.5, 'abs'])
+    """
+    plain = [_json_value(value) for value in values]
+    return [
+        f"{label} {(identified(value) or str(turn))[:6]}" if plain.count(label) > 1 else label
+        for turn, (label, value) in enumerate(zip(plain, values, strict=True))
+    ]
+
+
+# --- files in TOML ----------------------------------------------------------------------------------------------------
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            # Read in part: a pipe is as good as a file, and a device may be endless.
+            content = file.read(_LARGEST_FILE + 1)
+        if len(content) > _LARGEST_FILE:
+            raise ValueError(f"it has more than {_LARGEST_FILE} bytes")
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except RecursionError:
+        raise ParameterError("sweep", path.name, "a file in TOML (it is nested too deeply)") from None
+    except (OSError, ValueError) as error:
+        raise ParameterError("sweep", path.name, f"a file in TOML ({error})") from None
+
+
+def _arguments_of(document: dict[str, Any], folder: Path, links: Sequence[str | Path]) -> dict[str, Any]:
+    """The arguments of :class:`Sweep` in a document, which names files relative to its folder."""
+    from glassformer.experiments.sweeps.types import check
+
+    for name in document:
+        if name not in ("sweep", *_TABLES.values()):
+            raise ParameterError(name, document[name], "the tables sweep, parameters, grid, simulate and settings")
+        check(name, document[name], dict[str, Any])
+    general = document.get("sweep", {})
+    for name in ("model", "compute"):
+        if name not in general:
+            raise ParameterError(name, None, "a value in the table [sweep]")
+    for name, value in general.items():
+        if name not in _GENERAL:
+            raise ParameterError(name, value, "model, compute and learner in the table [sweep]")
+    tables = {key: document.get(name, {}) for key, name in _TABLES.items()}
+    # The code of a named file is run: only of files that the reader of the sweep names as well.
+    trusted, named = {Path(link).resolve() for link in links}, set()
+    entries = [entry for table in ("parameters", "grid", "settings") for entry in tables[table].items()]
+    for name, text in (text for entry in entries for text in _texts(*entry)):
+        file = folder / text.rpartition(":")[0]
+        if file.is_file() and file.resolve() not in trusted:
+            raise ParameterError(name, text, "a file that you name too, since its code is run", f"add --link {file}")
+        named.add(file.resolve())
+    for link in links:
+        if Path(link).resolve() not in named:
+            raise ParameterError("link", str(link), "a file that the sweep names", "leave it out")
+    return {**general, **tables, "folder": str(folder.resolve())}
+
+
+def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """All texts in a value, texts in lists included, with the name of the entry."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(name, item)
