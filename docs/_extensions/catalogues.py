@@ -52,8 +52,8 @@ def commands() -> str:
 
 def documents() -> str:
     """Every kind of document that ``--json`` prints."""
-    from glassformer.cli.documents import document
     from glassformer.cli.output import KINDS, schema_name
+    from glassformer.cli.schema import document
 
     rows = [(f"`{schema_name(kind)}`", (document(kind).__doc__ or "").replace("``", "`")) for kind in KINDS]
     return _table([("Schema", "What it holds"), *rows])

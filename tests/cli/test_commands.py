@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from glassformer.cli import main
 from glassformer.cli.commands import COMMANDS
-from glassformer.cli.documents import document, json_schema
 from glassformer.cli.output import KINDS, schema_name
+from glassformer.cli.schema import document, json_schema
 from glassformer.models.registry import MODELS
 
 # A question to each that is answered at once, and what its answer contains.
@@ -98,7 +98,7 @@ def test_other_documents_name_their_schema(capsys, tmp_path, monkeypatch):
     assert call(f"sweep {question} --json") == 0
     assert validated(capsys.readouterr().out).complete
     checks = {"sound": lambda: (True, "as it should be"), "broken": lambda: (1 / 0, "never")}
-    monkeypatch.setattr("glassformer.cli.self_test.CHECKS", checks)
+    monkeypatch.setattr("glassformer.cli.doctor.CHECKS", checks)
     assert call("doctor --json") == 1
     found = validated(capsys.readouterr().out)
     assert [check.ok for check in found.checks] == [True, False]

@@ -14,7 +14,7 @@ from glassformer import (
     limits,
     simulate,
 )
-from glassformer.cli import self_test as doctor
+from glassformer.cli import doctor
 from glassformer.core.errors import BackendError
 from glassformer.numerics.jax_settings import require_backend
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from glassformer.cli.self_test import CHECKS
+from glassformer.cli.doctor import CHECKS
 from glassformer.core.cache import VARIABLE, cache_folder, cached_array
 
 

@@ -1,8 +1,8 @@
-"""Command line: the library's functions, one subcommand each, derived from the tables of commands, models and learners.
+"""The command line: one subcommand for each function, derived from the tables of commands, models and learners.
 
-Nothing heavy is imported before a command runs, and of the tables only what the command names, so that ``--help``
-answers at once. Exit codes: 0 when everything converged, 3 when something did not (it is printed with its status), 2
-for bad usage (one line on standard error), 1 when a check of ``doctor`` failed.
+No slow import happens before a command runs, and of the tables only what the command names is imported, so that
+``--help`` answers at once. Exit codes: 0 when everything converged, 3 when something did not (it is printed with its
+status), 2 for bad usage (one line on standard error), 1 when a check of ``doctor`` failed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0
     """
     if arguments is None:
-        # The process is ours: inside that of a user JAX stays as it is.
+        # In a process of its own; settings of JAX in the process of a user stay as they are.
         keep_compiled()
-    words = _attached(sys.argv[1:] if arguments is None else arguments)
+    words = _with_attached_numbers(sys.argv[1:] if arguments is None else arguments)
     from glassformer.core.errors import GlassformerError
 
     try:
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with short_warnings():
             return int(options.run(options))
     except BrokenPipeError:
-        # Who read the output has left; nothing is written to a closed end when the process leaves, either.
+        # The reader of the output has ended; nothing is written to it when this process ends, either.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
     except (GlassformerError, OSError) as error:
@@ -72,11 +72,8 @@ def parse_alpha(text: str) -> list[float]:
     return parse_grid("alpha", text)
 
 
-def _attached(arguments: Sequence[str]) -> list[str]:
-    """Options with their values as one word, where those are numbers or lists that begin with a minus.
-
-    Parsers take such lists for options. No option begins like a number.
-    """
+def _with_attached_numbers(arguments: Sequence[str]) -> list[str]:
+    """Join options with values that begin with a minus and a digit, which argparse takes for options."""
     joined: list[str] = []
     for word in arguments:
         if _NEGATIVE.match(word) and joined and joined[-1].startswith("--") and "=" not in joined[-1]:

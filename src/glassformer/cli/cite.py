@@ -1,4 +1,4 @@
-"""BibTeX of the papers behind what was used."""
+"""BibTeX of the papers behind models and learners."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """What was used."""
+    """Models and learners."""
     from glassformer.papers.citations import used
 
     parser.add_argument("used", nargs="*", help=f"{', '.join(used())} (default all)")

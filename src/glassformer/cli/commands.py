@@ -1,4 +1,4 @@
-"""The table of commands: the only place that knows them by name."""
+"""The table of commands."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ class Command(NamedTuple):
     """A line of the table.
 
     Attributes:
-        module: of this package, imported when the command is asked for. It has ``add(parser)`` for the options that are
-            its own and ``run(options)``, which returns the exit code.
+        module: module of this package, imported when the command is used. It has ``add(parser)``, which adds its own
+            options, and ``run(options)``, which returns the exit code.
         text: what it does.
-        takes_model: whether a model follows, whose options it has too; then ``run(options, model)``.
-        takes_alpha: whether it is computed at sample ratios.
+        takes_model: whether a model follows, with options of its own; then the function is ``run(options, model)``.
+        takes_alpha: whether it takes sample ratios.
     """
 
     module: str

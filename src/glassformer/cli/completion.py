@@ -11,7 +11,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """For which shell, with how it is switched on."""
+    """The shell."""
     parser.add_argument("shell", choices=SHELLS, help="see the documentation for where its output belongs")
 
 
@@ -24,15 +24,19 @@ def run(options: argparse.Namespace) -> int:
     from glassformer.models.registry import MODELS
 
     parser = parser_for([*COMMANDS, *MODELS])
-    named = _named()
+    names = _names()
     for words, action in _actions(parser):
-        _complete(action, named.get((action.dest, words[-1]), named.get((action.dest, ""))))
+        complete: Any = action
+        if action.type is Path:
+            complete.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
+        elif action.choices is None:
+            complete.choices = names.get((action.dest, words[-1]), names.get((action.dest, "")))
     print(shtab.complete(parser, options.shell))
     return 0
 
 
-def _named() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Names that can follow an option, by its destination and the model; those of any model stand under none."""
+def _names() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Names that can follow an option, by its destination and the model; no model stands for any."""
     from glassformer.cli.output import KINDS
     from glassformer.learners.registry import names
     from glassformer.models.registry import MODELS, model_type
@@ -50,20 +54,10 @@ def _named() -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[tuple[list[str], argparse.Action]]:
-    """Those of a parser and of all parsers within it, with the words that lead there."""
+    """All options and arguments, those of subcommands included, with the words of the command that they belong to."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for own in action.choices.values():
                 yield from _actions(own)
         else:
             yield parser.prog.split(), action
-
-
-def _complete(action: Any, names: tuple[str, ...] | None) -> None:
-    """Give an option the names, or the files, that can follow."""
-    import shtab
-
-    if action.type is Path:
-        action.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
-    elif action.choices is None:
-        action.choices = names

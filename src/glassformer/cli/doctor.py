@@ -1,10 +1,20 @@
-"""Whether the installation is sound."""
+"""Whether the installation is sound: versions, the machine, and computations whose outcome is known."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import platform
+import re
+import time
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any, NamedTuple
 
 from glassformer.cli.output import FAILED, print_json
+
+# Extras that only developers install.
+_DEVELOPERS = ("test", "docs", "bench", "release")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -13,9 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what there is and how the checks went."""
-    from glassformer.cli.self_test import check_all, machine, versions
-
+    """Print versions and machine, and the outcome of the checks."""
     checks = check_all()
     good = all(check.ok for check in checks)
     document = {"versions": versions(), "machine": machine()}
@@ -35,3 +43,170 @@ def _text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {number}" for name, number in value.items())
     return ", ".join(value) if isinstance(value, list) else str(value)
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python, of the package and of all its dependencies; None for those that are not installed.
+
+    Example:
+        >>> versions()["numpy"] is None
+        False
+    """
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    lines = [line for line in metadata.requires("glassformer") or [] if not line.rstrip("\"'").endswith(_DEVELOPERS)]
+    names = {match.group().lower() for match in (re.match(r"[\w.-]+", line) for line in lines) if match}
+    for name in ("glassformer", *sorted(names)):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """The system, its devices, threads and free memory, and the folder of caches."""
+    import jax
+    import threadpoolctl
+
+    from glassformer.core.cache import cache_folder
+    from glassformer.core.errors import BackendError
+    from glassformer.core.resources import available_memory
+    from glassformer.numerics.jax_settings import require_backend
+
+    try:
+        require_backend()
+        devices = [str(device) for device in jax.devices()]
+    except BackendError as error:
+        devices = [f"none: {error}"]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": cores,
+        "threads": {pool["internal_api"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()},
+        "devices": devices,
+        "free_gigabytes": round(available_memory() / 1e9, 1),
+        "cache": str(cache_folder() or "off"),
+    }
+
+
+class CheckResult(NamedTuple):
+    """A check: its name, whether it passed, its time, and what was found or went wrong."""
+
+    name: str
+    ok: bool
+    seconds: float
+    found: str
+
+
+def check_all() -> list[CheckResult]:
+    """Make all checks, in half a minute on one core; a check that raises has failed, and the others are made too."""
+    results = []
+    for name, check in CHECKS.items():
+        began = time.perf_counter()
+        try:
+            ok, found = check()
+        except Exception as error:  # any error is a finding
+            ok, found = False, f"{type(error).__name__}: {error}"
+        results.append(CheckResult(name, ok, round(time.perf_counter() - began, 2), found))
+    return results
+
+
+def _closed_form() -> tuple[bool, str]:
+    """Linear labels of full width, without noise: the error is the share of the unknowns without an equation."""
+    from glassformer import BilinearSequenceRegression, limits
+
+    error = limits(BilinearSequenceRegression(rho=float("inf")), 0.3)["error"][0]
+    return bool(abs(error - 0.7) < 1e-9), f"error {error:.9g} at alpha = 0.3, 0.7 by counting"
+
+
+def _thresholds() -> tuple[bool, str]:
+    from glassformer import BilinearSequenceRegression, thresholds
+
+    alpha = thresholds(BilinearSequenceRegression(rho=0.5))["perfect_recovery"].alpha
+    return bool(abs(alpha - 0.75) < 1e-12), f"perfect recovery at {alpha:.12g}, 3/4 by counting"
+
+
+def _compiled() -> tuple[bool, str]:
+    """A compiled link in double precision: noisy linear labels of one direction solve a quadratic equation."""
+    import numpy as np
+
+    from glassformer import SequenceMultiIndex, limits
+
+    error = limits(SequenceMultiIndex(lambda z: z[0, 0], noise=0.5), 1.0)["error"][0]
+    exact = (np.sqrt(0.25 + 2) - 0.5) / 2  # V = 1/(1 + alpha/(Delta + V))
+    return bool(abs(error - exact) < 1e-6), f"error {error:.9g}, {exact:.9g} in closed form"
+
+
+def _several_indices() -> tuple[bool, str]:
+    """Labels of one direction out of two: its error is the error above, of the other one nothing is learned."""
+    import numpy as np
+
+    from glassformer import SequenceMultiIndex, limits
+
+    link = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0]) / np.sqrt(2), indices=2, noise=0.5, points=512)
+    found = limits(link, 1.0)
+    error, estimate = (found[name][0] for name in ("error", "error_estimate"))
+    exact = (1 + (np.sqrt(0.25 + 2) - 0.5) / 2) / 2
+    return bool(abs(error - exact) < 4 * estimate < 0.02), (
+        f"error {error:.5g} +- {estimate:.1g}, {exact:.5g} in closed form"
+    )
+
+
+def _message_passing() -> tuple[bool, str]:
+    """Runs on data beside theory at the same finite ratios: within four standard errors and a term of order 1/d."""
+    from glassformer import BilinearSequenceRegression, simulate
+
+    runs = simulate(BilinearSequenceRegression(rho=0.5, noise=0.1), 0.6, d=60, instances=4)
+    error, bar, theory = (runs[name][0] for name in ("relative_error", "relative_standard_error", "theory"))
+    close = abs(error - theory) < 4 * bar + 1 / 60
+    text = f"error {error:.4g} +- {bar:.1g} on data of d = 60, {theory:.4g} in theory of large ones"
+    return bool(close and runs.converged), text
+
+
+def _repeatable() -> tuple[bool, str]:
+    from glassformer import BilinearSequenceRegression, simulate
+
+    model = BilinearSequenceRegression(rho=0.5)
+    first, second = (simulate(model, 0.6, d=20, instances=1, seed=7)["error"][0] for _ in range(2))
+    return bool(first == second), "the same seed gives the same bits"
+
+
+def _picture() -> tuple[bool, str]:
+    import tempfile
+    from pathlib import Path
+
+    from glassformer import BilinearSequenceRegression, limits
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "curve.png"
+        limits(BilinearSequenceRegression(rho=0.5), [0.2, 0.4]).plot(path)
+        size = path.stat().st_size
+    return size > 1000, f"a picture of {size} bytes"
+
+
+def _cache() -> tuple[bool, str]:
+    """Tables and compiled programs are kept between processes, unless that is switched off."""
+    from glassformer.core.cache import VARIABLE, cache_folder
+    from glassformer.core.errors import DataError
+    from glassformer.core.files import require_writable_file
+
+    folder = cache_folder()
+    if folder is None:
+        return True, "off: every process computes its tables and compiles its programs itself"
+    try:
+        require_writable_file("cache", folder / "tables" / "check", make=True)
+    except DataError as error:
+        return False, f"{error}; or set {VARIABLE} to another folder, or to off"
+    return True, f"{folder} can be written to"
+
+
+CHECKS: dict[str, Callable[[], tuple[bool, str]]] = {
+    "closed form": _closed_form,
+    "thresholds": _thresholds,
+    "compiled link": _compiled,
+    "two indices": _several_indices,
+    "message passing": _message_passing,
+    "repeatable": _repeatable,
+    "picture": _picture,
+    "cache": _cache,
+}

@@ -6,7 +6,7 @@ import argparse
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Which model first, a link of one's own, and where the page is."""
+    """The first model, a link function, and the address of the page."""
     from glassformer.models.registry import MODELS
 
     parser.add_argument("model", nargs="?", metavar="MODEL", help=f"{', '.join(MODELS)} (default bsr)")

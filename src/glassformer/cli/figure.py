@@ -9,7 +9,7 @@ from glassformer.cli.output import NOT_CONVERGED
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Which figures, how large, and where they go."""
+    """The figures, their size, and the folders of results and data."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("name", nargs="?", help="see --list")
     which.add_argument("--list", action="store_true", help="list the figures, with their numbers in the papers")

@@ -1,4 +1,4 @@
-"""Fixed points followed up and down."""
+"""Fixed points followed up and down in the sample ratio."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.cli.learners import add_learner, learner_of
-from glassformer.cli.output import add_columns, plots, report, write
+from glassformer.cli.output import add_columns, report, write
 from glassformer.core.parsing import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Whose branches, and its settings."""
+    """The learner and its settings."""
     add_learner(parser)
     add_columns(parser)
 
@@ -20,5 +20,5 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print both branches."""
     table = learner_of(options.learner, options).branches(model(), parse_grid("alpha", options.alpha))
-    write(options, table, lambda path: plots().plot_branches(table, path))
+    write(options, table)
     return report(options, table, ["alpha", "error_up", "error_down", "two_branches", "status", "error_estimate"])

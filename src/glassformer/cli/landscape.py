@@ -6,25 +6,25 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from glassformer.cli.output import exit_code, picture, plots, print_json, write_csv
+from glassformer.cli.output import exit_code, picture, print_json, write_csv
 from glassformer.core.display import heading
 from glassformer.core.errors import ParameterError
 from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 
-# What an overlap of a landscape takes, in bytes and in operations (half a millisecond).
+# Memory in bytes and work in operations of one overlap of a landscape (measured: half a millisecond).
 _BYTES, _WORK = 100, 5e5
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Overlaps, and the row that varies."""
+    """Number of overlaps, and the row that varies."""
     parser.add_argument("--points", type=int, default=400, help="overlaps on the curve (default 400)")
     parser.add_argument("--row", type=int, help="row whose overlap varies, counted from 1 (default the last)")
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
-    """Print where the free entropy is largest."""
+    """Print the maxima of the free entropy."""
     import pandas
 
     from glassformer.state_evolution.free_entropy import landscape
@@ -43,12 +43,15 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.csv:
         write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))
     if options.plot:
-        plots().plot_landscapes(curves, picture(options))
+        from glassformer.plotting.plots import plot_landscapes
+
+        plot_landscapes(curves, picture(options))
+    statuses = [status for curve in curves for status in curve.status]
     if options.json:
         print_json("landscapes", {"model": found.name, "landscapes": [curve.to_dict() for curve in curves]})
-        return exit_code([status for curve in curves for status in curve.status], found.parameters)
+        return exit_code(statuses, found.parameters)
     print(heading(found.name, found.parameters))
     for curve in curves:
         phase = "hard phase" if curve.hard_phase else "no hard phase"
         print(f"alpha = {curve.alpha:g}: free entropy is largest, or locally so, at overlap {curve.peaks}; {phase}")
-    return exit_code([status for curve in curves for status in curve.status], found.parameters)
+    return exit_code(statuses, found.parameters)

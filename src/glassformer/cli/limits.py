@@ -1,4 +1,4 @@
-"""Error and overlap that a learner reaches, the Bayes-optimal one by default."""
+"""Error and overlap that a learner reaches, by default the Bayes-optimal ones."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.cli.learners import add_learner, learner_of
-from glassformer.cli.output import add_columns, plots, report, write
+from glassformer.cli.output import add_columns, report, write
 from glassformer.core.parsing import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Whose limits, and its settings."""
+    """The learner and its settings."""
     add_learner(parser)
     add_columns(parser)
 
@@ -21,7 +21,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the limits."""
     learner = learner_of(options.learner, options)
     table = learner.limits(model(), parse_grid("alpha", options.alpha), throw=False)
-    write(options, table, lambda path: plots().plot_limits(table, path))
+    write(options, table)
     bistable = any(str(status) == "bistable" for status in table.status)
     others = [*(["algorithmic_error"] if bistable else []), *learner.told(table)]
     return report(options, table, ["alpha", "error", *others[:1], "status", "error_estimate", *others[1:]])

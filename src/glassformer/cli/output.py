@@ -1,4 +1,4 @@
-"""What commands print and write, and the exit codes that statuses call for."""
+"""Output of commands: tables, JSON, files, pictures, and the exit codes of statuses."""
 
 from __future__ import annotations
 
@@ -16,71 +16,57 @@ from glassformer.core.display import first_columns, heading
 from glassformer.core.files import replace_file, require_writable_file
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
-# Of a number in a table, and of one that only more of them tell from that of another row.
+# Digits of a number in a table, and the most that are shown where fewer would make rows look alike.
 _DIGITS, _MOST_DIGITS = 7, 12
-# Documents that are printed as JSON, and their versions; what is in them says ``interface.documents``.
-KINDS = {
-    "table": 1,
-    "thresholds": 1,
-    "phase-diagram": 1,
-    "landscapes": 1,
-    "plan": 1,
-    "sweep": 1,
-    "doctor": 1,
-}
+# Kinds of JSON documents, with their versions; ``cli.schema`` has their content.
+KINDS = dict.fromkeys(("table", "thresholds", "phase-diagram", "landscapes", "plan", "sweep", "doctor"), 1)
 
 
 @contextmanager
 def short_warnings() -> Iterator[None]:
-    """Warnings in one line each, as errors are, and once: where in the source they come from tells a reader nothing."""
-    told: set[str] = set()
-    shown = warnings.formatwarning
+    """Print every warning once, in one line like errors, without its place in the source."""
+    printed: set[str] = set()
+    original = warnings.formatwarning
 
-    def in_one_line(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-    ) -> str:
-        del category, filename, lineno, line
+    def in_one_line(message: Warning | str, *place: Any, **more: Any) -> str:
+        del place, more
         text = f"glassformer: warning: {' '.join(str(message).split())}\n"
-        fresh = text not in told
-        told.add(text)
-        return text if fresh else ""
+        if text in printed:
+            return ""
+        printed.add(text)
+        return text
 
     warnings.formatwarning = in_one_line
     try:
         yield
     finally:
-        warnings.formatwarning = shown
+        warnings.formatwarning = original
 
 
-def plots() -> Any:
-    """The module of plots, which brings a library along."""
-    from glassformer.plotting import plots
-
-    return plots
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
-    """Files that a result goes to, and how it is drawn."""
+    """Options for the files of a result, and for its picture."""
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
     add_look(parser)
 
 
 def add_look(parser: argparse.ArgumentParser) -> None:
-    """How a plot looks."""
+    """Options for the look of a plot."""
     text = "width and height of the drawing in inches, for instance 6x4"
     parser.add_argument("--plot-size", metavar="WxH", help=text)
     parser.add_argument("--plot-theme", metavar="NAME", help="light (default) or dark")
 
 
 def require_writable(options: argparse.Namespace) -> None:
-    """Raise before anything is computed if a file that is asked for could not be written afterwards.
+    """Raise before anything is computed if a requested file could not be written afterwards.
 
     Raises:
-        DataError: its folder is not there, or it is a folder itself, or may not be written, or is that of another
-            result.
-        ParameterError: a plot of no known format, size or theme.
-        IncompatibleError: the look of a plot that is not asked for.
+        DataError: its folder does not exist, or it is a folder, or may not be written, or is requested twice.
+        ParameterError: a plot of an unknown format, size or theme.
+        IncompatibleError: the look of a plot that is not requested.
     """
     from glassformer.core.errors import DataError
 
@@ -97,38 +83,45 @@ def require_writable(options: argparse.Namespace) -> None:
 
 
 def picture(options: argparse.Namespace) -> Any:
-    """Where the plot goes and how it looks; None where none is asked for."""
-    from glassformer.core.errors import IncompatibleError
+    """The file and the look of the plot; None where no plot is requested."""
+    from glassformer.core.errors import IncompatibleError, ParameterError
 
-    look = {"--plot-size": options.plot_size, "--plot-theme": options.plot_theme}
-    given = [name for name, value in look.items() if value is not None]
     if options.plot is None:
-        if given:
-            raise IncompatibleError(f"{given[0]} is for a plot: name its file with --plot")
+        for name in ("plot_size", "plot_theme"):
+            if getattr(options, name) is not None:
+                raise IncompatibleError(f"--{name.replace('_', '-')} is for a plot: name its file with --plot")
         return None
+    size = None
+    if options.plot_size is not None:
+        try:
+            width, height = (float(length) for length in options.plot_size.lower().split("x"))
+        except ValueError:
+            allowed = "a width and a height in inches, as in 6x4"
+            raise ParameterError("plot_size", options.plot_size, allowed) from None
+        size = width, height
     from glassformer.plotting.style import Picture
 
-    return Picture(options.plot, _size(options.plot_size), options.plot_theme or "light")
+    return Picture(options.plot, size, options.plot_theme or "light")
 
 
-def _size(text: str | None) -> tuple[float, float] | None:
-    from glassformer.core.errors import ParameterError
+def write(options: argparse.Namespace, result: Any, plot: Callable[[Any], None] | None = None, **more: Any) -> None:
+    """Write a result to the requested files.
 
-    if text is None:
-        return None
-    try:
-        width, height = (float(length) for length in text.lower().split("x"))
-    except ValueError:
-        raise ParameterError("plot_size", text, "a width and a height in inches, as in 6x4") from None
-    return width, height
-
-
-def write(options: argparse.Namespace, result: Any, plot: Callable[[Any], None]) -> None:
-    """Write the result to the files that were asked for."""
+    Args:
+        options: of the command.
+        result: has ``to_pandas``.
+        plot: draws it to a picture; by default the function that the result names (``drawing``).
+        more: further arguments of that function.
+    """
     if options.csv:
         write_csv(options.csv, result.to_pandas())
     if options.plot:
-        plot(picture(options))
+        if plot is None:
+            from glassformer.plotting import plots
+
+            getattr(plots, result.drawing)(result, picture(options), **more)
+        else:
+            plot(picture(options))
 
 
 def write_csv(path: Path, frame: Any) -> None:
@@ -137,8 +130,11 @@ def write_csv(path: Path, frame: Any) -> None:
         frame.to_csv(part, index=False)
 
 
+# --- JSON and tables --------------------------------------------------------------------------------------------------
+
+
 def schema_name(kind: str) -> str:
-    """What a document of this kind says of itself.
+    """Return the name of the schema of a kind of document.
 
     Example:
         >>> schema_name("table")
@@ -148,20 +144,20 @@ def schema_name(kind: str) -> str:
 
 
 def print_json(kind: str, document: dict[str, Any]) -> None:
-    """Print a document of this kind, in types that JSON knows."""
+    """Print a document of this kind."""
     print(json.dumps({"schema": schema_name(kind), **document}, indent=2))
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
-    """How much of a table is printed."""
+    """The option for all columns of a table."""
     parser.add_argument("--all-columns", action="store_true", help="print all columns of the table, not five")
 
 
 def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
-    """Print a table and return the exit code its statuses call for.
+    """Print a table and return the exit code of its statuses.
 
-    Of the columns the first five are printed, unless all of the table are asked for. Infinite numbers, for which JSON
-    has no word, are printed as such.
+    The first five of the columns are printed, or all columns of the table with ``--all-columns``. Infinite numbers,
+    which JSON cannot represent, are printed as such.
     """
     if options.json:
         print_json("table", table.to_dict())
@@ -177,7 +173,7 @@ def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
 
 
 def exit_code(statuses: Sequence[Any], parameters: Mapping[str, Any]) -> int:
-    """What statuses of results with these parameters call for; those that are not good are named with remedies."""
+    """Return the exit code of statuses of results with these parameters; print remedies of those that are not good."""
     failed = {str(status): status.remedy_for(parameters) for status in statuses if not status.ok}
     for name, remedy in failed.items():
         print(f"glassformer: {name}: {remedy}", file=sys.stderr)
@@ -185,7 +181,7 @@ def exit_code(statuses: Sequence[Any], parameters: Mapping[str, Any]) -> int:
 
 
 def threshold_row(entry: Any) -> dict[str, str]:
-    """A threshold as tables show it: ``inf`` where it is never reached, and ``-`` where there is none.
+    """A threshold in a table: ``inf`` where it is never reached, ``-`` where it does not apply.
 
     Example:
         >>> from glassformer.state_evolution.thresholds import Threshold
@@ -193,13 +189,12 @@ def threshold_row(entry: Any) -> dict[str, str]:
         {'alpha': 'inf', '+-': '-', 'note': 'never'}
     """
     alpha = "-" if math.isnan(entry.alpha) else f"{entry.alpha:.8g}"
-    # Without a number there is none that could be off.
     known = math.isfinite(entry.alpha) and math.isfinite(entry.error_estimate)
     return {"alpha": alpha, "+-": f"{entry.error_estimate:.2g}" if known else "-", "note": entry.note}
 
 
 def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
-    """A plain table: numbers to the right, words to the left."""
+    """Print a plain table: numbers to the right, words to the left."""
 
     def text(value: Any, digits: int) -> str:
         if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -210,24 +205,21 @@ def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
             return f"{value:.2g}" if 0 < abs(value) < 1e-4 else f"{value:.{digits}g}"
         return str(value)
 
-    # The first column says where a row belongs.
-    digits = {columns[0]: _telling_apart([row[columns[0]] for row in rows])}
+    # The first column identifies the row.
+    digits = {columns[0]: _digits_to_distinguish([row[columns[0]] for row in rows])}
     cells = [[text(row[name], digits.get(name, _DIGITS)) for name in columns] for row in rows]
     widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(columns)]
     words = [any(isinstance(row[name], str) for row in rows) for name in columns]
     for line in [columns, *cells]:
-        padded = (
-            cell.ljust(width) if word else cell.rjust(width)
-            for cell, width, word in zip(line, widths, words, strict=True)
-        )
+        padded = (c.ljust(w) if word else c.rjust(w) for c, w, word in zip(line, widths, words, strict=True))
         print("  ".join(padded).rstrip())
 
 
-def _telling_apart(values: list[Any]) -> int:
-    """The fewest digits, up to a limit, with which numbers that differ are written differently.
+def _digits_to_distinguish(values: list[Any]) -> int:
+    """The fewest digits, up to a limit, with which different numbers are written differently.
 
     Example:
-        >>> _telling_apart([0.5, 0.25]), _telling_apart([0.50999978, 0.50999979, None])
+        >>> _digits_to_distinguish([0.5, 0.25]), _digits_to_distinguish([0.50999978, 0.50999979, None])
         (7, 8)
     """
     numbers = {value for value in values if isinstance(value, float) and math.isfinite(value)}

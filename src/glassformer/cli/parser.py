@@ -1,4 +1,4 @@
-"""From the tables to the parser of one command line."""
+"""The parser of a command line, made from the tables of commands and models."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SHARED: dict[str, Any] = {"epilog": _EPILOG, "formatter_class": argparse.RawDes
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser that prints errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_USAGE, f"{self.prog}: error: {message}\n")
 
 
 def parser_for(words: Sequence[str]) -> Parser:
-    """The parser of all commands, with the options of those, and of the models, that are among the words."""
+    """Return the parser of all commands, with options only for the commands and models among the words."""
     text = "Exact limits of learning from sequences of tokens, and the algorithms that reach them."
     parser = Parser(prog="glassformer", description=text, **_SHARED)
     parser.add_argument("--version", action="version", version=f"glassformer {__version__}")
@@ -39,14 +39,12 @@ def parser_for(words: Sequence[str]) -> Parser:
         own = commands.add_parser(name, help=command.text, description=command.text, **_SHARED)
         if name in words:
             module = importlib.import_module(f"glassformer.cli.{command.module}")
-            (_add_models if command.takes_model else _add_plain)(own, command, module, words)
+            if command.takes_model:
+                _add_models(own, command, module, words)
+            else:
+                module.add(own)
+                own.set_defaults(run=module.run)
     return parser
-
-
-def _add_plain(parser: argparse.ArgumentParser, command: Command, module: Any, words: Sequence[str]) -> None:
-    del command, words
-    module.add(parser)
-    parser.set_defaults(run=module.run)
 
 
 def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, words: Sequence[str]) -> None:
@@ -57,20 +55,14 @@ def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, 
             continue
         if command.takes_alpha:
             own.add_argument("--alpha", required=True, metavar="SPEC", help=f"sample ratio {entry.ratio}")
-        _add_parameters(own, name)
+        for option in options_of(name):
+            flag = {"action": "store_true"} if option.flag else {"type": option.kind, "metavar": option.metavar}
+            destination = f"model_{option.field}"
+            own.add_argument(option.word, dest=destination, required=option.required, help=option.text, **flag)
         module.add(own)
         own.add_argument("--json", action="store_true", help="print the result as JSON")
         add_files(own)
         own.set_defaults(run=partial(_run, module.run))
-
-
-def _add_parameters(parser: argparse.ArgumentParser, model: str) -> None:
-    """The parameters of a model as options; what is not given is left to the model."""
-    for option in options_of(model):
-        flag = {"action": "store_true"} if option.flag else {"type": option.kind, "metavar": option.metavar}
-        parser.add_argument(
-            option.word, dest=f"model_{option.field}", required=option.required, help=option.text, **flag
-        )
 
 
 def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namespace) -> int:
@@ -79,6 +71,6 @@ def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namesp
 
 
 def model_of(options: argparse.Namespace, **other: Any) -> Any:
-    """The model that the options name, with other values for some of its parameters."""
+    """Return the model of the options; parameters that are not given are left to the model, or given by ``other``."""
     given = {o.field: o.value(getattr(options, f"model_{o.field}")) for o in options_of(options.model)}
     return build(options.model, {**{name: value for name, value in given.items() if value is not None}, **other})

@@ -7,16 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.learners import add_settings, learner_of, titles
-from glassformer.cli.output import add_columns, plots, report, write
+from glassformer.cli.learners import add_learner, learner_of
+from glassformer.cli.output import add_columns, report, write
 from glassformer.core.parsing import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Sizes, and the settings of all learners."""
-    from glassformer.learners.registry import names
-
-    parser.add_argument("--algorithm", default=names()[0], help=f"{titles()}; default {names()[0]}")
+    """The learner and its settings, and sizes."""
+    add_learner(parser, "--algorithm", theory=False)
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
     parser.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
     parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
@@ -25,8 +23,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
     text = "sample ratios of a line of theory in the plot (default: theory at the sample ratios of the runs alone)"
     parser.add_argument("--theory-alpha", metavar="SPEC", help=text)
-    add_settings(parser)
     add_columns(parser)
+
+
+def _plot_with_theory(theory: Any, path: Any, runs: Any) -> None:
+    from glassformer.plotting.plots import plot_limits
+
+    plot_limits(theory, path, runs)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
@@ -51,10 +54,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         storage=options.storage,
         checkpoint=options.checkpoint,
     )
-    if theory is None:
-        write(options, result, lambda path: plots().plot_simulation(result, path))
-    else:
-        write(options, result, lambda path: plots().plot_limits(theory, path, runs=result))
+    write(options, result, None if theory is None else lambda path: _plot_with_theory(theory, path, result))
     rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
     known = [name for name in ("theory", "theory_bayes_optimal") if not np.all(np.isnan(result[name]))]
     if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):

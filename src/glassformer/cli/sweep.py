@@ -12,7 +12,7 @@ from glassformer.cli.output import NOT_CONVERGED, add_look, picture, print_json,
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """One action, with options of its own."""
+    """The action and its options."""
     actions = parser.add_subparsers(
         title="actions", metavar="ACTION", dest="action", required=True, parser_class=type(parser)
     )
@@ -24,19 +24,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "Python file that the sweep names and whose code may run, once for each; no other is run"
     run.add_argument("--link", type=Path, action="append", default=[], metavar="FILE.py", help=text)
     run.add_argument("--retry", action="store_true", help="also points that failed or did not converge")
-    run.set_defaults(act=_sweep_run)
+    run.set_defaults(act=_run)
     status = actions.add_parser("status", help="how many points have which status")
-    status.set_defaults(act=_sweep_status)
+    status.set_defaults(act=_status)
     collect = actions.add_parser("collect", help="all records as one labelled data set")
     collect.add_argument("--netcdf", type=Path, metavar="FILE", help="write it as netCDF (version 3)")
     collect.add_argument("--csv", type=Path, metavar="FILE", help="write it as a table, one line per point")
-    collect.set_defaults(act=_sweep_collect)
+    collect.set_defaults(act=_collect)
     plot = actions.add_parser("plot", help="draw one quantity")
     text = "the picture, in the format of its ending (default DIR/sweep.png)"
     plot.add_argument("--plot", "--out", type=Path, metavar="FILE", help=text)
     add_look(plot)
     plot.add_argument("--quantity", help="what to draw (default error)")
-    plot.set_defaults(act=_sweep_plot)
+    plot.set_defaults(act=_plot)
     for one in (status, collect, plot):
         one.add_argument("store", type=Path, metavar="DIR", help="folder of the records")
     for one in (run, status):
@@ -44,47 +44,46 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The action that was asked for."""
+    """Run the action."""
     return int(options.act(options))
 
 
-def _sweep_run(options: argparse.Namespace) -> int:
-    from glassformer.experiments.sweeps.plan import Sweep
+def _run(options: argparse.Namespace) -> int:
     from glassformer.experiments.sweeps.run import run_sweep
+    from glassformer.experiments.sweeps.sweep import Sweep
 
     sweep = Sweep.from_toml(options.file, options.link)
     found = run_sweep(sweep, options.store, options.workers, options.scheduler, options.retry)
     if found.hidden:
-        kept = "its results are kept, and shown again when it is run again"
-        _tell(f"this store held another sweep ({found.hidden}); {kept}")
+        text = "its results are kept, and shown again when it is run again"
+        _note(f"this store held another sweep ({found.hidden}); {text}")
     return _print_progress(options, found)
 
 
-def _sweep_status(options: argparse.Namespace) -> int:
+def _status(options: argparse.Namespace) -> int:
     from glassformer.experiments.sweeps.run import progress
     from glassformer.experiments.sweeps.store import Store
 
     found = progress(Store.existing(options.store))
     if set(found.versions) - {__version__}:
-        made = ", ".join(found.versions)
-        _tell(f"records of glassformer {made}; {__version__} is installed, and computes anew when the sweep is run")
+        text = f"{__version__} is installed, and computes anew when the sweep is run"
+        _note(f"records of glassformer {', '.join(found.versions)}; {text}")
     return _print_progress(options, found)
 
 
 def _print_progress(options: argparse.Namespace, found: Any) -> int:
     if options.json:
-        told = {name: getattr(found, name) for name in ("total", "computed", "counts", "complete")}
-        print_json("sweep", told)
+        print_json("sweep", {name: getattr(found, name) for name in ("total", "computed", "counts", "complete")})
     else:
         print(f"{found.total} points: {found}; {found.computed} computed now")
-    return _exit_code(found)
+    return 0 if found.good else NOT_CONVERGED
 
 
-def _tell(text: str) -> None:
+def _note(text: str) -> None:
     print(f"glassformer: {text}", file=sys.stderr)
 
 
-def _sweep_collect(options: argparse.Namespace) -> int:
+def _collect(options: argparse.Namespace) -> int:
     from glassformer.core.files import replace_file
     from glassformer.experiments.sweeps.collect import collect, to_frame
     from glassformer.experiments.sweeps.run import progress
@@ -97,18 +96,15 @@ def _sweep_collect(options: argparse.Namespace) -> int:
     if options.csv:
         write_csv(options.csv, to_frame(found))
     print(found)
-    so_far = progress(Store.existing(options.store))
-    if not so_far.good:
-        _tell(f"not all of {so_far.total} points are settled: {so_far}")
-    return _exit_code(so_far)
+    state = progress(Store.existing(options.store))
+    if state.good:
+        return 0
+    # Points that are missing, or may change by another attempt, are not settled.
+    _note(f"not all of {state.total} points are settled: {state}")
+    return NOT_CONVERGED
 
 
-def _exit_code(found: Any) -> int:
-    """Points that are missing or may change by another attempt are not settled."""
-    return 0 if found.good else NOT_CONVERGED
-
-
-def _sweep_plot(options: argparse.Namespace) -> int:
+def _plot(options: argparse.Namespace) -> int:
     from glassformer.core.files import require_writable_file
     from glassformer.experiments.sweeps.collect import collect
     from glassformer.plotting.sweep import plot

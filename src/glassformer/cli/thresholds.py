@@ -7,40 +7,41 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.cli.learners import add_learner, learner_of
-from glassformer.cli.output import plots, print_json, print_rows, threshold_row, write
+from glassformer.cli.output import print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
 
-# Polynomials of a row that are looked for, and the samples that show them.
+# Largest degree of the polynomials of a row that are tried, and samples that decide about each.
 _LARGEST, _SAMPLES = 4, 2**18
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Whose thresholds, and its settings."""
+    """The learner and its settings."""
     add_learner(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the thresholds."""
-    asked = model()
-    found, beside = learner_of(options.learner, options).thresholds(asked), _of_rows(asked)
-    write(options, found, lambda path: plots().plot_thresholds(found, path))
+    chosen = model()
+    found, exponents = learner_of(options.learner, options).thresholds(chosen), _row_exponents(chosen)
+    write(options, found)
     if options.json:
-        print_json("thresholds", {**found.to_dict(), **beside})
+        print_json("thresholds", {**found.to_dict(), **exponents})
         return 0
     print(heading(found.model, found.parameters))
     rows = [{"threshold": entry.name, **threshold_row(entry)} for entry in found.entries]
     print_rows(rows, ["threshold", "alpha", "+-", "note"])
-    said = {True: "yes", False: "no", None: "unknown"}[found.hard_phase]
-    print(f"hard phase: {said} ({found.hard_phase_reason})")
+    answer = {True: "yes", False: "no", None: "unknown"}[found.hard_phase]
+    print(f"hard phase: {answer} ({found.hard_phase_reason})")
     if found.exponents is not None:
         print(", ".join(f"{name} exponent: {value:g}" for name, value in found.exponents._asdict().items()))
-    for name, own in beside.get("row_exponents", {}).items():
-        print(f"{name}: " + ", ".join(f"{kind} exponent {_found(value)}" for kind, value in own.items()))
+    for name, own in exponents.get("row_exponents", {}).items():
+        values = {kind: f"above {_LARGEST}, or none" if value is None else f"{value:g}" for kind, value in own.items()}
+        print(f"{name}: " + ", ".join(f"{kind} exponent {value}" for kind, value in values.items()))
     return 0
 
 
-def _of_rows(model: Any) -> dict[str, Any]:
-    """Exponents of every row of a link of several, null where none is seen; nothing for other models."""
+def _row_exponents(model: Any) -> dict[str, Any]:
+    """Exponents of every row of a link of several rows, null where none is found; nothing for other models."""
     if not model.of_link or len(model.row_names) < 2:
         return {}
     from glassformer.core.results import to_json_types
@@ -48,7 +49,3 @@ def _of_rows(model: Any) -> dict[str, Any]:
 
     found = row_exponents(model, _LARGEST, _SAMPLES)
     return {"row_exponents": {name: to_json_types(own._asdict()) for name, own in found.items()}}
-
-
-def _found(value: float | None) -> str:
-    return f"above {_LARGEST}, or none" if value is None else f"{value:g}"

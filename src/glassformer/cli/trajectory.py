@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.cli.learners import add_settings, learner_of
-from glassformer.cli.output import add_columns, plots, report, write
+from glassformer.cli.output import add_columns, report, write
 from glassformer.core.parsing import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """How many steps, from where, and the runs beside theory."""
+    """Number of steps, the start, the algorithm, and runs beside theory."""
     parser.add_argument(
         "--steps", type=int, default=50, help="steps of the algorithm, or equal parts of its way (default 50)"
     )
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         seed=options.seed,
         algorithm=learner_of(options.algorithm, options),
     )
-    write(options, table, lambda path: plots().plot_trajectory(table, path))
+    write(options, table)
     names = ("measured_error", "measured_standard_error", "row_error", "cosine", "measured_cosine")
     there = [name for name in names if name in table.columns]
     return report(options, table, ["alpha", "iteration", "error", *there, "status", "error_estimate"])

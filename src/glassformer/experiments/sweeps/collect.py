@@ -61,7 +61,8 @@ def collect(store: str | Path) -> xarray.Dataset:
             value = record.values.get(name) if record else None
             if value is not None:
                 part = np.array(value, dtype=float)
-                column[(k, *map(slice, part.shape))] = part
+                places: Any = (k, *map(slice, part.shape))
+                column[places] = part
         variables[name] = ((*axes, *("row", "column")[: len(size)]), column.reshape(shape + size))
     for name, missing in (("status", "missing"), ("message", "")):
         texts = np.array([getattr(record, name) if record else missing for record in records], dtype=object)
