@@ -18,7 +18,7 @@ from glassformer.experiments.instances import Experiment, Run, Simulation, stand
 from glassformer.learners.base import IN_ANY_FORM, Learner
 from glassformer.learners.registry import chosen
 from glassformer.models import Model
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.state_evolution.limits import limits
 from glassformer.state_evolution.solve import validated_alpha
 
@@ -165,7 +165,7 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
     columns = {
         "error": errors.mean(axis=1),
         "standard_error": standard_error(errors),
-        "interval": confident(errors.shape[1]) * standard_error(errors),
+        "interval": confidence_factor(errors.shape[1]) * standard_error(errors),
         "theory": theory,
         "theory_bayes_optimal": optimal("error", theory),
         "theory_error_estimate": optimal("error_estimate", theory),
@@ -198,7 +198,7 @@ def few_instances(instances: int) -> list[str]:
     """A note on standard errors of few instances."""
     if not 1 < instances < _MANY:
         return []
-    factor = confident(instances)
+    factor = confidence_factor(instances)
     return [f"standard errors are from {instances} instances: 95 % intervals are {factor:.3g} times as wide"]
 
 
@@ -217,7 +217,7 @@ def far_from_theory(
     for name, mean, error, theory, estimate in rows:
         for k in range(len(alpha)):
             gap = abs(mean[k] - theory[k])
-            interval = confident(len(runs[k])) * error[k] + np.nan_to_num(estimate[k])
+            interval = confidence_factor(len(runs[k])) * error[k] + np.nan_to_num(estimate[k])
             beyond = error[k] > 0 and gap > interval and gap > _RELATIVELY_FAR * abs(theory[k])
             if gap > _FAR or beyond:
                 found.append((gap, k, name, float(mean[k]), float(error[k]), float(theory[k])))
@@ -241,7 +241,7 @@ def _reason(runs: Sequence[Run], gap: float, error: float, d: int) -> str:
         return f"{len(failed)} of {len(runs)} runs ended {statuses}; {size}"
     if len(runs) == 1:
         return f"One instance has no standard error: add instances; or {size}"
-    interval = confident(len(runs)) * error
+    interval = confidence_factor(len(runs)) * error
     if gap <= interval:
         return f"The 95 % interval of {len(runs)} instances is +- {interval:.2g}: add instances; or {size}"
     return f"More than chance explains (95 % of {len(runs)} instances): {size}"

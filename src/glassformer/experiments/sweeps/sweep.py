@@ -17,7 +17,7 @@ import numpy as np
 
 from glassformer import __version__
 from glassformer.core.errors import ParameterError, UnidentifiedError, in_file
-from glassformer.core.hashing import identified, identity
+from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.parsing import parse_grid
 from glassformer.core.resources import require_resources
 from glassformer.learners.registry import learner, learner_type, settings_meant
@@ -251,7 +251,7 @@ class Sweep:
         try:
             return identity(meant(name, value, self._folder))
         except UnidentifiedError as error:
-            text = f"points of this {name} are kept for this run only: its content cannot be identified ({error})"
+            text = f"points of this {name} are kept for this run only: its content cannot be identity_or_none ({error})"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
             return uuid.uuid4().hex
 
@@ -306,7 +306,7 @@ def _axis(name: str, values: Any) -> list[Any]:
         found = [value.item() if isinstance(value, np.generic) else value for value in values]
     else:
         raise ParameterError(name, values, "a list of values, or start:stop:count")
-    if not found or len({identified(value) or id(value) for value in found}) < len(found):
+    if not found or len({identity_or_none(value) or id(value) for value in found}) < len(found):
         raise ParameterError(name, values, "at least one value, all of them different")
     return found
 
@@ -333,7 +333,7 @@ def axis_labels(values: Sequence[Any]) -> list[Any]:
     """
     plain = [_json_value(value) for value in values]
     return [
-        f"{label} {(identified(value) or str(turn))[:6]}" if plain.count(label) > 1 else label
+        f"{label} {(identity_or_none(value) or str(turn))[:6]}" if plain.count(label) > 1 else label
         for turn, (label, value) in enumerate(zip(plain, values, strict=True))
     ]
 
