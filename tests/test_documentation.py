@@ -1,5 +1,6 @@
 """What the documentation lists is what there is."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def public():
 def test_every_public_name_is_documented_with_an_example():
     documented = set(re.findall(r"^\.\. auto\w+:: (\S+)", (HOME / "docs" / "api.md").read_text(), flags=re.MULTILINE))
     for name, thing in public().items():
+        thing = inspect.unwrap(thing)
         assert f"{thing.__module__}.{thing.__qualname__}" in documented, name
         plain = isinstance(thing, type) and issubclass(thing, Exception)
         assert plain or re.search(r"^ *Example", thing.__doc__, flags=re.MULTILINE), name

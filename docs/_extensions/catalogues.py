@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def public() -> str:
     """Every public name, with what it is and where it is documented."""
     import glassformer
 
-    things = [getattr(glassformer, name) for name in sorted(glassformer.__all__, key=str.lower)]
+    things = [inspect.unwrap(getattr(glassformer, name)) for name in sorted(glassformer.__all__, key=str.lower)]
     lines = [f"   ~{thing.__module__}.{thing.__qualname__}" for thing in things]
     return "\n".join(["```{eval-rst}", ".. autosummary::", "   :nosignatures:", "", *lines, "```"])
 

@@ -69,6 +69,7 @@ _HOME = {
     "run_sweep": "experiments.sweeps.run",
     "simulate": "experiments.simulation",
     "follow": "experiments.trajectories",
+    "state_evolution": "state_evolution.solve",
     "subspace_threshold": "state_evolution.weak_recovery",
     "thresholds": "state_evolution.thresholds",
     "trajectory": "state_evolution.trajectory",
@@ -81,8 +82,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    # The import may have put a package of this name in place, which can be called (glassformer.state_evolution).
+    return globals().setdefault(name, value)
 
 
 def __dir__() -> list[str]:
