@@ -422,7 +422,7 @@ def test_what_has_no_identity_is_compiled_for_each_object():
 
 @pytest.mark.slow
 def test_few_compiled_functions_are_kept(monkeypatch):
-    monkeypatch.setattr(compiled, "_KEPT", 4)
+    monkeypatch.setattr(compiled, "_LARGEST", 4)
 
     class Held:
         """Lives as long as what was compiled with it."""
@@ -434,13 +434,13 @@ def test_few_compiled_functions_are_kept(monkeypatch):
             return self.value * z
 
     alive = []
-    for k in range(compiled._KEPT + 3):
+    for k in range(compiled._LARGEST + 3):
         held = Held(float(k))
         alive.append(weakref.ref(held))
         assert compiled.CachedJit(lambda z, inner: inner(z), inner=held)(1.0).item() == k
         # Alike, and so not compiled again.
         compiled.CachedJit(lambda z, inner: inner(z), inner=Held(float(k)))(1.0)
-        assert len(compiled._executables) <= compiled._KEPT
+        assert len(compiled._executables) <= compiled._LARGEST
     del held
     gc.collect()
     assert [reference() is None for reference in alive[:3]] == [True] * 3

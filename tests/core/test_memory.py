@@ -57,8 +57,8 @@ def test_what_jax_keeps_of_a_function_goes_with_it():
     compiled.CachedJit(lambda x: 5 * x)(1.0)
     (first,) = compiled._executables.values()
     assert first._compiled._cache_size() == 1
-    for k in range(compiled._KEPT):
+    for k in range(compiled._LARGEST):
         compiled.CachedJit(lambda x, k: k * x, k=k)(1.0)
-    assert len(compiled._executables) == compiled._KEPT
+    assert len(compiled._executables) == compiled._LARGEST
     assert first._compiled._cache_size() == 0
     assert first(1.0) == 5

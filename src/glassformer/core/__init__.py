@@ -1,1 +1,1 @@
-"""What every room uses: errors, results, settings, identity, files."""
+"""Errors, results, statuses, settings, identity, caches, files and progress; nothing of the theory."""

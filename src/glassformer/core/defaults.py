@@ -1,4 +1,4 @@
-"""What a part says of itself unless its class says otherwise."""
+"""Attributes of a class with a default that subclasses override by attributes or properties."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def default_property(value: Any, meaning: str) -> Any:
-    """A read-only attribute that is ``value`` until a class declares another, by a plain attribute or a property.
+    """Return a read-only attribute with the value ``value``, unless a subclass declares another.
 
     Example:
         >>> class Part:

@@ -1,4 +1,4 @@
-"""Results that show themselves: as tables in a notebook, and as pictures."""
+"""Results as tables in terminals and notebooks, and as figures."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from glassformer.core.status import Status
 if TYPE_CHECKING:
     import pandas
 
-# Rows and columns of a table that is shown.
+# Most rows and columns of a table on display.
 _ROWS, _COLUMNS = 20, 5
-# The module that registers the function that draws results: by its name, as nothing here imports what is above.
+# Name of the module that registers the function that draws results; core does not import it.
 _PLOTTING = "glassformer.plotting.render"
 _renderers: list[Callable[..., Any]] = []
 
@@ -28,17 +28,17 @@ def register_renderer(render: Callable[..., Any]) -> None:
 
 
 class DisplayMixin(ComparedByContent):
-    """What a notebook shows of a result: its table, with units and statuses, and what to do where one is not good.
+    """A result that is displayed as its table, with the remedies of the statuses that are not good.
 
     Attributes:
-        drawing: name of the function of ``plotting.plots`` that draws it.
+        drawing: name of the function of ``plotting.plots`` that draws the result.
     """
 
     drawing: ClassVar[str]
 
     @property
     def title(self) -> str:
-        """What it is."""
+        """Title of the table and the figure."""
         return type(self).__name__
 
     @property
@@ -48,12 +48,12 @@ class DisplayMixin(ComparedByContent):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What remedies may name; empty where it is not known."""
+        """Parameters by name, from which remedies are chosen; empty if unknown."""
         return {}
 
     @abstractmethod
     def to_pandas(self) -> pandas.DataFrame:
-        """What is shown, as a data frame."""
+        """Return the result as a data frame."""
 
     def plot(
         self,
@@ -63,72 +63,70 @@ class DisplayMixin(ComparedByContent):
         *,
         ax: Any = None,
     ) -> Any:
-        """Draw it.
+        """Draw the result.
 
         Args:
-            path: a file to write as well, in the format of its ending.
+            path: a file for the figure, in the format of its ending.
             size: width and height in inches.
             theme: ``"light"`` or ``"dark"``.
-            ax: axes of Matplotlib to draw in, instead of a figure of its own.
+            ax: axes of Matplotlib to draw in, instead of a new figure.
 
         Returns:
-            What a notebook shows, with the ``figure`` of Matplotlib; with ``ax`` these axes.
+            A drawing, which notebooks show, with the ``figure`` of Matplotlib; with ``ax`` these axes.
 
         Raises:
-            ParameterError: a format, a size or a theme that there is not.
-            IncompatibleError: ``ax`` beside a path, a size or a theme, which are those of its figure.
+            ParameterError: the format, the size or the theme is not allowed.
+            IncompatibleError: ``ax`` is given together with a path, a size or a theme.
         """
         return self._draw(path, size, theme, ax)
 
     def _draw(self, path: str | Path | None, size: tuple[float, float] | None, theme: str, ax: Any, **more: Any) -> Any:
-        """Draw it, with further arguments of the function that draws it."""
+        """Draw the result, with further arguments of the function that draws it."""
         importlib.import_module(_PLOTTING)
         return _renderers[-1](self, path, size, theme, ax, **more)
 
     @property
     def display_columns(self) -> Sequence[str] | None:
-        """Columns of the data frame that are shown; None for all."""
+        """Columns of the data frame on display; None for all."""
         return None
 
     def display_frame(self) -> pandas.DataFrame:
-        """The data frame as it is shown: infinite numbers as such, where :meth:`to_pandas` has None, as JSON does."""
+        """Return the data frame on display: infinite numbers as such, where :meth:`to_pandas` has None as JSON does."""
         return self.to_pandas()
 
     def __str__(self) -> str:
         frame = self.display_frame()
-        shown = self._shown(frame)
-        table = shown.to_string(index=False, max_rows=_ROWS, na_rep="-", float_format=_number)
-        return "\n".join([self.title, table, *self._said(frame)])
+        text = self._visible(frame).to_string(index=False, max_rows=_ROWS, na_rep="-", float_format=_number)
+        return "\n".join([self.title, text, *self._sentences(frame)])
 
-    def _shown(self, frame: pandas.DataFrame) -> pandas.DataFrame:
+    def _visible(self, frame: pandas.DataFrame) -> pandas.DataFrame:
         names = self.display_columns
         return frame if names is None else frame[list(names)]
 
     def _repr_html_(self) -> str:
         frame = self.display_frame()
-        table = self._shown(frame).to_html(
+        table = self._visible(frame).to_html(
             index=False,
             border=0,
             max_rows=_ROWS,
             na_rep="-",
             float_format=_number,
-            formatters={"status": _marked} if "status" in frame else None,
+            formatters={"status": _mark} if "status" in frame else None,
         )
-        wide = f'<div style="overflow-x: auto">{table}</div>'
-        said = "".join(f"<p>{escape(text)}</p>" for text in self._said(frame))
-        return f"<p><b>{escape(self.title)}</b></p>{wide}{said}"
+        sentences = "".join(f"<p>{escape(text)}</p>" for text in self._sentences(frame))
+        return f'<p><b>{escape(self.title)}</b></p><div style="overflow-x: auto">{table}</div>{sentences}'
 
-    def _said(self, frame: pandas.DataFrame) -> list[str]:
-        """What a reader should know, and what to do about rows that are not good."""
+    def _sentences(self, frame: pandas.DataFrame) -> list[str]:
+        """Return the remarks below the table, and the remedies of statuses that are not good."""
         remedies = _remedies(self.settings)
         ends = [name for name in dict.fromkeys(frame.get("status", ())) if name in remedies]
-        hidden = len(frame.columns) - len(self._shown(frame).columns)
+        hidden = len(frame.columns) - len(self._visible(frame).columns)
         more = [f"{hidden} more column{'s' * (hidden > 1)}: to_pandas() has all"] if hidden else []
         return [*more, *self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
 
 
 def first_columns(columns: Sequence[str]) -> list[str]:
-    """The first columns of a table that is shown, and how its rows have ended: five in all.
+    """Return the first columns of a table on display and the status of its rows: five in all.
 
     Example:
         >>> first_columns(["alpha", "error", "overlap", "status", "error_estimate", "residual"])
@@ -141,7 +139,7 @@ def first_columns(columns: Sequence[str]) -> list[str]:
 
 
 def readable_name(name: str) -> str:
-    """The name of a threshold, a curve or a column in legends and sentences.
+    """Return the name of a threshold, a curve or a column for legends and sentences.
 
     Example:
         >>> readable_name("bayes_optimal_transition")
@@ -154,39 +152,39 @@ def _number(value: float) -> str:
     return f"{value:.7g}"
 
 
-def _marked(status: str) -> str:
+def _mark(status: str) -> str:
     return f"\N{WARNING SIGN} {status}" if status in _remedies({}) else status
 
 
 def _remedies(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Of statuses that are not good."""
+    """Return the remedies of statuses that are not good, by the names of these statuses."""
     return {str(status): status.remedy_for(settings) for status in Status if not status.ok}
 
 
 class ModelDisplayMixin(DisplayMixin):
-    """A result of a model: its title names the model and the parameters."""
+    """A result of a model, with the model and its parameters as the title."""
 
     model: str
     parameters: dict[str, Any]
 
     @property
     def title(self) -> str:
-        """The model and its parameters."""
+        """Name and parameters of the model."""
         return heading(self.model, self.parameters)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Of the model and the learner."""
+        """Parameters of the model and the learner."""
         return self.parameters
 
 
 def displayed_parameters(parameters: Mapping[str, Any]) -> list[str]:
-    """Names of parameters that a reader is told: not a variance of zero beside the law that labels have instead."""
+    """Return the names of parameters on display: without the noise variance if the labels have another law of noise."""
     return sorted(parameters.keys() - ({"noise"} if "noise_law" in parameters else set()))
 
 
 def heading(model: str, parameters: Mapping[str, Any]) -> str:
-    """One line that names the model and its parameters.
+    """Return one line with the name of the model and its parameters.
 
     Example:
         >>> heading("bsr", {"rho": 0.5, "alpha": "n/(dL)"})

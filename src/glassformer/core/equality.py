@@ -1,4 +1,4 @@
-"""Results are equal when all that they hold is, arrays entry by entry."""
+"""Equality of results by content, arrays entry by entry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def same_content(first: Any, second: Any) -> bool:
-    """Whether two data classes or named tuples of one class hold the same, arrays and NaN included."""
+    """Return whether two data classes or named tuples of one class have equal fields, arrays and NaN included."""
     if first is second or type(first) is not type(second):
         return first is second
     key = _content(first)
@@ -15,7 +15,7 @@ def same_content(first: Any, second: Any) -> bool:
 
 
 def content_hash(result: Any) -> int:
-    """A hash that objects of :func:`same_content` share."""
+    """Return a hash that is the same for objects of equal content."""
     return hash((type(result).__qualname__, _content(result)))
 
 
@@ -41,7 +41,7 @@ class ComparedByContent:
 
 
 def _content(result: Any) -> str | None:
-    # Here, since it brings NumPy along, which --help does without.
+    # Not at the top: it imports NumPy, and the command line answers --help without it.
     from glassformer.core.hashing import identity_or_none
 
     if isinstance(result, tuple):

@@ -1,4 +1,4 @@
-"""One class per mistake a user can make; every message names the parameter, its value and what is allowed."""
+"""Errors, one class for each mistake of a user; messages name the parameter, its value and what is allowed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ParameterError(GlassformerError, ValueError):
         super().__init__(f"{text}; {remedy}" if remedy else text)
 
     def named(self, name: str) -> Self:
-        """The same error of what was given under another name."""
+        """Return the same error for another name of the parameter."""
         return type(self)(name, self.value, self.allowed, self.remedy)
 
 
@@ -40,15 +40,15 @@ class DataError(ParameterError):
 
 
 class DataWarning(UserWarning):
-    """Observed data are used, but contradict what is assumed of them: what is said of the result may be wrong."""
+    """Observed data contradict an assumption: they are used, but the theory of the result may be wrong."""
 
 
 class LinkError(ParameterError):
-    """A link function of the user's own fails, is random, or returns what no label can be."""
+    """A link function of the user fails, is random, or returns values that no label can have."""
 
 
 class IncompatibleError(GlassformerError, ValueError):
-    """Two choices that exclude each other, or a part asked for something it cannot do."""
+    """Two choices exclude each other, or a part cannot do what it is asked for."""
 
 
 class BackendError(GlassformerError, RuntimeError):
@@ -56,7 +56,7 @@ class BackendError(GlassformerError, RuntimeError):
 
 
 class UnidentifiedError(GlassformerError):
-    """A function or object whose content cannot be told: what it gives is computed, and not kept.
+    """The content of a function or object cannot be read: its results are computed, but not cached.
 
     Example:
         >>> error = UnidentifiedError("what a generator holds cannot be seen")
@@ -70,7 +70,7 @@ class UnidentifiedError(GlassformerError):
         super().__init__(reason)
 
     def within(self, place: str) -> None:
-        """Remember where it was found, from the inside out."""
+        """Prepend the name of the part that holds the object."""
         self.places.insert(0, place)
 
     def __str__(self) -> str:
@@ -78,16 +78,16 @@ class UnidentifiedError(GlassformerError):
 
 
 class Remedied(Protocol):
-    """A status that knows what to do about it."""
+    """A status with remedies."""
 
     def remedy_for(self, parameters: Mapping[str, Any]) -> str:
-        """One sentence for the user of a result with these parameters."""
+        """Return one sentence for the user of a result with these parameters."""
 
 
 class ConvergenceError(GlassformerError, RuntimeError):
     """A solver ended without a result that can be trusted.
 
-    The solution reached is kept in ``solution``; pass ``throw=False`` to get it returned instead of raised.
+    The attribute ``solution`` holds the unconverged result; ``throw=False`` returns it instead of raising.
     """
 
     def __init__(self, status: Remedied, solution: object) -> None:
@@ -97,13 +97,13 @@ class ConvergenceError(GlassformerError, RuntimeError):
 
 
 def no_data_error(limit: str, remedy: str) -> IncompatibleError:
-    """The error of a limit of infinite or vanishing ratios, from which nothing can be drawn."""
+    """Return the error for simulations of a limit of infinite or vanishing ratios."""
     return IncompatibleError(f"{limit} is a limit without data: {remedy}")
 
 
 @contextlib.contextmanager
 def in_file(path: object) -> Iterator[None]:
-    """What is refused of the content of a file is told with the name of the file.
+    """Add the name of a file to errors about its content.
 
     Example:
         >>> with in_file("sweep.toml"):
@@ -124,8 +124,8 @@ def _short(value: object) -> str:
     try:
         text = repr(value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value)
     except ValueError:
-        # Python writes no whole numbers of thousands of digits.
+        # Python refuses to write integers of thousands of digits.
         text = f"<{type(value).__name__}>"
     text = " ".join(text.split())
-    # Of a path, or of a long sum, the end says as much as the beginning.
+    # The end of a path is as informative as its beginning.
     return text if len(text) <= 80 else f"{text[:37]}...{text[-40:]}"

@@ -1,4 +1,4 @@
-"""A number that came out of a quadrature, together with its error."""
+"""Numbers with error estimates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A numerically computed quantity and an estimate of its absolute error, elementwise."""
+    """A quantity from a numerical integration and an estimate of its absolute error, elementwise."""
 
     value: Array
     error: Array

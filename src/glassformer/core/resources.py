@@ -1,4 +1,4 @@
-"""What a computation would take against what there is, so that it is refused before it begins and not killed later."""
+"""Memory and work that a computation needs, so that it is refused before it begins and not killed later."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from glassformer.core.errors import ParameterError
 
-# Share of the memory that is free which a computation may plan for.
+# Share of the free memory that a computation may use (a convention).
 _SHARE = 0.9
-# Operations that one computation may take: at a billion a second, a day on one core.
-LARGEST_WORK = 1e14
-# What every machine has: below it nothing is looked up.
+# Most operations of one computation (a convention): a day on one core at a billion a second.
+_LARGEST_WORK = 1e14
+# Bytes that every machine has: below them free memory is not looked up.
 _ALWAYS = 1e8
 
 
 def available_memory() -> float:
-    """Bytes that can still be had, within what the process is allowed; infinite where the system does not tell.
+    """Return the free memory in bytes, within the limit of the process; infinite if the system does not tell.
 
     Example:
         >>> available_memory() > 2**20
@@ -28,7 +28,7 @@ def available_memory() -> float:
 
 
 def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
-    """Of these fields of a data class, the one that is the most times its default, and its value: the one to blame.
+    """Return the name and value of the field that exceeds its default by the largest factor, for error messages.
 
     Example:
         >>> from glassformer.learners.sgd import SGD
@@ -42,18 +42,18 @@ def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
 def require_resources(
     name: str, value: object, memory: float, remedy: str, work: float = 0.0, what: str = "arrays"
 ) -> None:
-    """Raise if a computation would need more than there is.
+    """Raise if a computation would need more memory than is free, or more work than ends.
 
     Args:
-        name: the parameter that decides, as the user wrote it.
+        name: the parameter that decides.
         value: its value.
-        memory: bytes at the peak.
+        memory: largest number of bytes at a time.
         remedy: what to do instead.
-        work: operations on numbers.
-        what: what would fill the memory.
+        work: number of operations.
+        what: the contents of the memory, for the message.
 
     Raises:
-        ParameterError: memory or work is too much, with what is needed and what there is.
+        ParameterError: memory or work is too large.
 
     Example:
         >>> require_resources("d", 10**9, 8e18, "use a smaller d")
@@ -62,8 +62,8 @@ def require_resources(
         glassformer.core.errors.ParameterError: d = 1000000000 is not allowed: expected arrays that fit into memory
         (8e+09 GB needed, ... GB available); use a smaller d
     """
-    if work > LARGEST_WORK:
-        there = f"work that ends (about {work:.1g} operations needed, {LARGEST_WORK:.0e} allowed)"
+    if work > _LARGEST_WORK:
+        there = f"work that ends (about {work:.1g} operations needed, {_LARGEST_WORK:.0e} allowed)"
         raise ParameterError(name, value, there, remedy)
     available = available_memory() if memory > _ALWAYS else math.inf
     if memory > _SHARE * available:
@@ -76,7 +76,7 @@ def _gigabytes(size: float) -> str:
 
 
 def _free() -> float:
-    """Memory of the machine that is free, or would be if files kept in it were let go."""
+    """Return the free memory of the machine, which includes cached files."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
@@ -89,7 +89,7 @@ def _free() -> float:
 
 
 def _allowed() -> float:
-    """What is left of a limit set on the process, by ``ulimit -v`` for instance."""
+    """Return what remains of the limit of the process, as set by ``ulimit -v``."""
     try:
         import resource
 

@@ -1,4 +1,4 @@
-"""Tables of results: columns over a sample ratio, with the parameters and the status of every row."""
+"""Tables of results over the sample ratio, with parameters, statuses and notes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-# Share of an error from which on its estimate of the error is worth a note, and errors that vanish.
+# An error estimate is wide above this share of the error; errors below the second number count as zero (conventions).
 _WIDE, _VANISHING = 0.2, 1e-3
 
 
@@ -28,11 +28,11 @@ _WIDE, _VANISHING = 0.2, 1e-3
 class Table(ModelDisplayMixin):
     """Rows over ``alpha``: what :func:`limits`, :func:`landscape` and :func:`simulate` return.
 
-    Two results are equal, and share a hash, where all that they hold is equal, NaN included.
+    Two results are equal and have the same hash if all their content is equal, NaN included.
 
     Attributes:
         model: short name of the model.
-        parameters: what defines the computation, by name.
+        parameters: the parameters of the computation, by name.
         columns: one array per quantity, all of the same length, of numbers, vectors or matrices; the first is
             ``alpha``.
         status: one :class:`Status` per row.
@@ -69,18 +69,18 @@ class Table(ModelDisplayMixin):
         ax: Any = None,
         runs: Table | None = None,
     ) -> Any:
-        """Draw it, as :meth:`~glassformer.core.display.DisplayMixin.plot` does, and runs beside limits.
+        """Draw the table, as :meth:`~glassformer.core.display.DisplayMixin.plot` does, and simulations beside limits.
 
         Args:
             path: as there, and so are ``size``, ``theme`` and ``ax``.
             size: as there.
             theme: as there.
             ax: as there.
-            runs: what :func:`~glassformer.simulate` returns of the same model: points with standard errors beside the
-                line of limits.
+            runs: the result of :func:`~glassformer.simulate` of the same model, drawn as points with standard errors
+                beside the line of limits.
 
         Raises:
-            IncompatibleError: runs of another model, or beside a table that is not one of limits.
+            IncompatibleError: the runs are of another model, or this table is none of limits.
         """
         if runs is None:
             return self._draw(path, size, theme, ax)
@@ -88,20 +88,20 @@ class Table(ModelDisplayMixin):
         return self._draw(path, size, theme, ax, runs=runs)
 
     def _require_same_model(self, runs: Table) -> None:
-        """Raise where runs cannot be drawn beside this table."""
+        """Raise if the runs cannot be drawn beside this table."""
         if self.drawing != "plot_limits" or not hasattr(runs, "instances"):
             raise IncompatibleError("runs are points beside a line of limits: limits(...).plot(runs=simulate(...))")
         common = [name for name in displayed_parameters(self.parameters) if name in runs.parameters]
-        apart = [name for name in common if not _same(self.parameters[name], runs.parameters[name])]
-        if self.model != runs.model or apart:
-            named = (f"{name} = {self.parameters[name]} and {runs.parameters[name]}" for name in apart)
-            what = ", ".join(named) or f"{self.model} and {runs.model}"
+        differ = [name for name in common if _text(self.parameters[name]) != _text(runs.parameters[name])]
+        if self.model != runs.model or differ:
+            values = (f"{name} = {self.parameters[name]} and {runs.parameters[name]}" for name in differ)
+            what = ", ".join(values) or f"{self.model} and {runs.model}"
             raise IncompatibleError(f"limits and runs are of different models ({what}): draw those of the same one")
 
     @property
     def display_columns(self) -> Sequence[str]:
-        """The sample ratio, the error, how certain it is, what it is compared with, and how the rows ended."""
-        names = [name for name in _MATTER if name in self.columns and np.ndim(self.columns[name]) == 1]
+        """The sample ratio, the error, its uncertainty, the theory, and the status."""
+        names = [name for name in _DISPLAYED_FIRST if name in self.columns and np.ndim(self.columns[name]) == 1]
         others = [name for name, column in self.columns.items() if np.ndim(column) == 1 and name not in names]
         return first_columns([*names, *others, "status"])
 
@@ -131,7 +131,7 @@ class Table(ModelDisplayMixin):
         return self
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary per row; numbers that are not finite become None, as JSON has no word for them."""
+        """Return one dictionary per row; non-finite numbers, which JSON does not have, become None."""
         listed = {name: _listed(column) for name, column in self.columns.items()}
         return [
             {**{name: column[i] for name, column in listed.items()}, "status": str(status)}
@@ -139,12 +139,12 @@ class Table(ModelDisplayMixin):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The table as the command line writes it in JSON."""
+        """Return the table as the command line writes it in JSON."""
         document = {"model": self.model, "parameters": to_json_types(self.parameters), "points": self.rows()}
         return {**document, "notes": list(self.notes)} if self.notes else document
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A data frame with a ``status`` column and one column per entry of a matrix; parameters in ``attrs``."""
+        """Return a data frame with one column per entry of a matrix and ``status``; parameters in ``attrs``."""
         import pandas
 
         columns = {name: part for column in self.columns.items() for name, part in scalar_columns(*column).items()}
@@ -153,7 +153,7 @@ class Table(ModelDisplayMixin):
         return frame
 
     def to_xarray(self) -> xarray.Dataset:
-        """A data set with dimension ``alpha``, or ``point`` where a sample ratio occurs more than once."""
+        """Return a data set with dimension ``alpha``, or ``point`` if a sample ratio occurs more than once."""
         import xarray
 
         unique = len(np.unique(self.columns["alpha"])) == len(self.columns["alpha"])
@@ -165,8 +165,8 @@ class Table(ModelDisplayMixin):
         return xarray.Dataset(variables, attrs={"model": self.model, **self.parameters}).set_coords("alpha")
 
 
-# Columns that a table shows first, where it has them.
-_MATTER = (
+# Columns that a table displays first, if it has them.
+_DISPLAYED_FIRST = (
     "alpha",
     "iteration",
     "error",
@@ -183,21 +183,21 @@ _MATTER = (
 )
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values of a parameter are the same, as they are written."""
-    return bool(str(to_json_types(one)) == str(to_json_types(other)))
+def _text(value: Any) -> str:
+    """Return the value of a parameter as it is written."""
+    return str(to_json_types(value))
 
 
 @dataclass(frozen=True, eq=False)
 class Branches(Table):
-    """Fixed points followed up and down in the sample ratio."""
+    """Fixed points continued upwards and downwards in the sample ratio."""
 
     drawing = "plot_branches"
 
 
 @dataclass(frozen=True, eq=False)
 class Steps(Table):
-    """Errors after every step, one sample ratio after the other."""
+    """Errors after every step of an iteration, one sample ratio after the other."""
 
     drawing = "plot_trajectory"
 
@@ -248,9 +248,9 @@ class NamedEntries(Mapping[str, E]):
 def wide_error_bars(
     alpha: Array, error: Array, estimate: Array, parameters: Mapping[str, Any], option: str = "--data-points"
 ) -> list[str]:
-    """A note on the error estimate that is largest as a share of its error, where that is more than a fifth.
+    """Return a note on the error estimate that is the largest share of its error, if that is more than a fifth.
 
-    Errors that vanish within a thousandth are left out. The option is that of ``points`` on the command line.
+    Errors below a thousandth are left out. ``option`` is the option of ``points`` on the command line.
 
     Example:
         >>> (note,) = wide_error_bars(np.array([0.5]), np.array([0.143]), np.array([0.125]), {"points": 64})
@@ -275,21 +275,21 @@ def wide_error_bars(
 
 
 def scalar_columns(name: str, column: Array) -> dict[str, Array]:
-    """The entries of a column of vectors or matrices, each under its name with its indices from 1."""
+    """Return the entries of a column of vectors or matrices by name, with indices from 1."""
     column = np.asarray(column)
     places = np.ndindex(column.shape[1:])
     return {"_".join([name, *(str(k + 1) for k in place)]): column[(slice(None), *place)] for place in places}
 
 
 def _listed(column: Array) -> Any:
-    """The column as lists in types that JSON knows."""
+    """Return the column as lists in types of JSON; most columns need no look at single entries."""
     values = np.asarray(column)
     ready = values.dtype.kind in "iub" or (values.dtype.kind == "f" and np.all(np.isfinite(values)))
     return values.tolist() if ready else to_json_types(column)
 
 
 def to_json_types(value: Any) -> Any:
-    """``value`` in types that JSON knows; numbers that are not finite become None."""
+    """Return ``value`` in types of JSON; non-finite numbers become None."""
     if isinstance(value, dict):
         return {key: to_json_types(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

@@ -1,4 +1,4 @@
-"""What every solver returns: a value, how it ended, and how far it can be trusted."""
+"""The result of a solver: a value with its status, residual and error estimate."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Solution(DisplayMixin):
-    """The end of a batch of iterations; every field has the batch as its first axis.
+    """The result of a batch of iterations; every field has the batch as its first axis.
 
     Attributes:
-        value: what was solved for, shape ``(batch, ...)``.
+        value: the fixed points, shape ``(batch, ...)``.
         status: one :class:`Status` per batch element.
         residual: undamped residual :math:`|F(x) - x|` at ``value``, shape ``(batch,)``.
-        iterations: evaluations of the map spent on each element, shape ``(batch,)``.
+        iterations: evaluations of the map for each element, shape ``(batch,)``.
         error_estimate: residual amplified by the distance to the fixed point, plus integration error, ``(batch,)``.
         history: residual after each iteration, shape ``(iterations, batch)``; NaN once an element has stopped.
         extra: further arrays by name, for instance ``q_hat``.
@@ -57,7 +57,7 @@ class Solution(DisplayMixin):
         return np.array([status.ok for status in self.status], dtype=bool)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per element of the batch: how it ended."""
+        """Return one row per element of the batch: status, residual, iterations and error estimate."""
         import pandas
 
         ends = {"status": [str(status) for status in self.status]}
@@ -65,7 +65,7 @@ class Solution(DisplayMixin):
         return pandas.DataFrame({**{name: getattr(self, name) for name in names}, **ends})
 
     def at(self, where: NDArray[Any]) -> Solution:
-        """The elements ``where``, indices or flags, alone."""
+        """Return the elements ``where``, given by indices or flags."""
         return replace(
             self,
             **{name: getattr(self, name)[where] for name in _PER_ELEMENT},
@@ -75,14 +75,14 @@ class Solution(DisplayMixin):
         )
 
     def merge_where(self, where: NDArray[Any], other: Solution) -> Solution:
-        """This solution with the elements ``where``, indices or flags, taken from ``other``, which has only those."""
+        """Return this solution with the elements ``where`` (indices or flags) replaced by those of ``other``."""
         status = np.array(self.status, dtype=object)
         status[where] = other.status
         return replace(
             self,
-            **{name: _filled(getattr(self, name), where, getattr(other, name)) for name in _PER_ELEMENT},
+            **{name: _replace_where(getattr(self, name), where, getattr(other, name)) for name in _PER_ELEMENT},
             status=status.tolist(),
-            extra={name: _filled(own, where, other.extra[name]) for name, own in self.extra.items()},
+            extra={name: _replace_where(own, where, other.extra[name]) for name, own in self.extra.items()},
         )
 
     def raise_unless_converged(self) -> Solution:
@@ -96,7 +96,7 @@ class Solution(DisplayMixin):
 _PER_ELEMENT = ("value", "residual", "iterations", "error_estimate")
 
 
-def _filled(base: NDArray[Any], where: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+def _replace_where(base: NDArray[Any], where: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     merged = np.array(base)
     merged[where] = values
     return merged

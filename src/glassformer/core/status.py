@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-# Settings that end an iteration; the option of the command line is one for all.
-_LONGEST = ("max_iterations", "max_steps")
+# Settings that limit an iteration; the option of the command line is the same for both.
+_LIMITS = ("max_iterations", "max_steps")
 
 
 class Status(Enum):
@@ -76,7 +76,7 @@ class Status(Enum):
         return self.label
 
     def remedy_for(self, parameters: Mapping[str, Any]) -> str:
-        """What to do about a result with these parameters, naming settings that it has.
+        """Return the remedy for a result with these parameters, which names only settings among them.
 
         Example:
             >>> Status.INTEGRATION_NOT_CONVERGED.remedy_for({"noise": 0.0, "noise_law": "poisson", "points": 256})
@@ -87,7 +87,7 @@ down, or raise max_steps (--max-iterations)'
         """
         if not parameters:
             return self.remedy
-        limit = next((name for name in _LONGEST if name in parameters), None)
+        limit = next((name for name in _LIMITS if name in parameters), None)
         points = ["raise the points of sampled %s (points, --data-points)"] if "points" in parameters else []
         if self is Status.INTEGRATION_NOT_CONVERGED:
             noise = "noise" in parameters and "noise_law" not in parameters
@@ -98,7 +98,7 @@ down, or raise max_steps (--max-iterations)'
             away = "move alpha away from a threshold, where convergence slows down"
             ways = [away, *(way % "averages" for way in points), f"raise {steps}"]
             return f"the residual is still above the tolerance: {', or '.join(ways)}"
-        return self.remedy if limit is None else self.remedy.replace(_LONGEST[0], limit)
+        return self.remedy if limit is None else self.remedy.replace(_LIMITS[0], limit)
 
     @property
     def ok(self) -> bool:

@@ -1,1 +1,1 @@
-"""Quadrature, roots, quasi-random points and batches; nothing of the theory."""
+"""Quadrature, roots, quasi-random points, small matrices, compiled functions; nothing of the theory."""

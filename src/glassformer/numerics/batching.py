@@ -1,4 +1,4 @@
-"""Traceable functions of one data point, compiled once and applied to many."""
+"""Functions of one data point, compiled once and applied to many data points in chunks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from glassformer.core.estimate import Array
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
-# Data points that are sent at once, and where fewer are left: every other length would be compiled anew.
+# Data points of a chunk, and of a chunk for the last few of them: every other length would be compiled anew.
 _CHUNK, _REST = 512, 64
 
 
 def chunks(data: Any, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[Any, Any, int]]:
-    """Parts of a tree of arrays over data points: the positions, the data there, and how many of them are real.
+    """Yield chunks of a tree of arrays over data points: positions, data, and the number of data that are no padding.
 
-    The last one is padded, so that there are two lengths only: ``most``, and ``rest`` where fewer are left.
+    The last chunk is padded: all chunks have the length ``most``, or ``rest`` for the last data points.
     """
     count, start = len(jax.tree.leaves(data)[0]), 0
     while start < count:
@@ -33,18 +33,18 @@ def chunks(data: Any, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[A
 
 
 def map_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, rest: int = _REST) -> list[Array]:
-    """``work(positions, chunk)`` of all chunks of the data, in double precision, on every core; results put together.
+    """Return the joined results of ``work(positions, chunk)`` for all chunks, in double precision, on all cores.
 
     Args:
         work: returns a tuple of arrays over the data points of its chunk.
         data: a tree of arrays over data points.
-        most: data points that are sent at once.
-        rest: where fewer are left.
+        most: data points of a chunk.
+        rest: data points of the last chunks.
     """
 
     def one(part: tuple[Any, Any, int]) -> list[Array]:
         index, chunk, real = part
-        # The switch to double precision holds for one thread.
+        # Double precision is set for one thread only.
         with jax_settings():
             return [np.asarray(found)[:real] for found in work(index, chunk)]
 
@@ -54,12 +54,12 @@ def map_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, r
 
 
 def map_points(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
-    """``function`` of every data point, in double precision; compiled once for all functions that are alike.
+    """Return ``function`` of every data point, in double precision, compiled once for all functions of equal content.
 
     Args:
-        function: of a data point, and of numbers that all of them share.
+        function: a function of one data point and of numbers that all data points share.
         data: a tree of arrays over data points.
-        numbers: for whose values nothing is compiled anew.
+        numbers: these numbers; nothing is compiled anew for other values.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,6 +1,6 @@
-"""Compiled functions: once for all that are alike, and few of them kept.
+"""A cache of compiled functions by content, of bounded size.
 
-An executable takes some ten megabytes, and JAX by itself keeps that of every function and shape it was ever given.
+An executable takes some ten megabytes, and JAX alone keeps the executable of every function and shape.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import numpy as np
 from glassformer.core.hashing import identity_or_none
 from glassformer.numerics.memory import on_release, trim_memory
 
-# Calls take a tenth to a third less time than with the compiler's own, the first ones, which compile, as long as with
-# them: see benchmarks/bench_compile.py.
+# Calls take a tenth to a third less time than with the defaults, and compiling takes as long (measured by
+# benchmarks/bench_compile.py).
 _OPTIONS: dict[str, bool | int] = {"xla_backend_optimization_level": 2}
 
-# Executables kept, those used last.
-_KEPT = 16
+# Executables in the cache, the latest ones; some ten megabytes each.
+_LARGEST = 16
 
 
 class CachedJit:
-    """A traceable function whose fixed arguments are given, compiled for the shapes of the others.
+    """A function of arrays with fixed arguments, compiled once for all calls of equal content and equal shapes.
 
-    Fixed arguments count by content, functions and the globals they read included: what has changed is compiled again,
-    what is alike is not. What has no identity is compiled for these very objects.
+    Content includes the functions among the fixed arguments and the globals that they read. Without an identity the
+    function is compiled for these very objects.
 
     Args:
-        function: of arrays and of the fixed arguments, which are given by name.
+        function: a traceable function of arrays and of the fixed arguments, which are given by name.
         fixed: numbers, texts, functions and other objects.
 
     Example:
@@ -57,12 +57,12 @@ class CachedJit:
 
 
 def _type(leaf: Any) -> Any:
-    """What is compiled for; of arrays in some microseconds less than JAX takes."""
+    """Return the type that determines an executable, for arrays some microseconds faster than JAX does."""
     return (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray else jax.typeof(leaf)
 
 
 class _Executable:
-    """A function compiled by the first of several threads that call it."""
+    """A compiled function: the first of several threads compiles it, the others wait."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._compiled = jax.jit(function, compiler_options=_options())
@@ -78,13 +78,13 @@ class _Executable:
         return found
 
     def release(self) -> None:
-        """Drop what JAX keeps of it beside: one megabyte, as long as the process runs."""
+        """Drop what JAX caches of the function, one megabyte, otherwise until the process ends."""
         getattr(self._compiled, "clear_cache", lambda: None)()
 
 
 @cache
 def _options() -> dict[str, bool | int] | None:
-    """What this compiler takes of them: they are no part of JAX's contract, and name a processor."""
+    """Return the compiler options if this compiler knows them: they are no part of JAX's contract, and for CPUs."""
     if jax.default_backend() != "cpu":
         return None
     with contextlib.suppress(jax.errors.JaxRuntimeError):
@@ -101,14 +101,14 @@ def _executable(key: Any, function: Callable[..., Any]) -> _Executable:
     with _lock:
         found = _executables.pop(key, None) or _Executable(function)
         _executables[key] = found
-        dropped = [_executables.popitem(last=False)[1] for _ in range(len(_executables) - _KEPT)]
+        dropped = [_executables.popitem(last=False)[1] for _ in range(len(_executables) - _LARGEST)]
     for one in dropped:
         one.release()
     return found
 
 
 def clear_executables() -> None:
-    """Drop all executables kept here; what is asked for again is compiled again."""
+    """Drop all executables; functions are compiled again when they are called."""
     with _lock:
         dropped = list(_executables.values())
         _executables.clear()

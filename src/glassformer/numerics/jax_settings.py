@@ -1,4 +1,4 @@
-"""The settings of JAX under which this package computes, whatever the process or its environment has chosen."""
+"""Settings of JAX for the computations of this package, whatever the settings of the process."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import jax
 
 from glassformer.core.errors import BackendError
 
-# Variables that can keep JAX from starting, the likeliest first.
-_READ = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES", "XLA_FLAGS")
+# Environment variables that can keep JAX from starting, the likeliest first.
+_VARIABLES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES", "XLA_FLAGS")
 
 
 @contextmanager
 def jax_settings(double: bool | None = True, required: bool = True) -> Iterator[None]:
-    """Double or single precision, with the default rules of JAX for promotion of shapes and types and for transfers.
+    """Set double or single precision, and the default rules of JAX for promotion and transfers.
 
-    The strict modes of JAX are for code that was written for them; here arrays of NumPy, Python numbers and JAX meet.
+    The strict modes of JAX do not allow arrays of NumPy, Python numbers and arrays of JAX in one expression.
 
     Args:
-        double: precision of the arrays that are made; None for that of the process.
-        required: False where the computation may not need JAX at all.
+        double: whether new arrays have double precision; None for the precision of the process.
+        required: False if the computation may not need JAX at all.
 
     Raises:
         BackendError: JAX cannot start.
@@ -50,12 +50,12 @@ def require_backend() -> None:
     """Raise unless JAX has a device to compute on.
 
     Raises:
-        BackendError: it has none; the message names the variable of the environment that JAX reads.
+        BackendError: there is none; the message names the environment variable that JAX reads.
     """
     try:
         jax.default_backend()
     except Exception as error:
-        given = (f"{name} = {os.environ[name]}" for name in _READ if os.environ.get(name))
+        given = (f"{name} = {os.environ[name]}" for name in _VARIABLES if os.environ.get(name))
         found = next(given, f"jax.config.jax_platforms = {jax.config.jax_platforms}")  # type: ignore[attr-defined]
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
         remedy = "unset it, set JAX_PLATFORMS=cpu, or install the plugin it asks for"

@@ -1,4 +1,4 @@
-"""A bound on the memory of processes that run for long, in which all that JAX has ever compiled stays otherwise."""
+"""A bound on the memory of long processes: JAX keeps all that it has ever compiled."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-# What the C library calls the largest number of its pools.
+# Number of the option M_ARENA_MAX of mallopt in the C library.
 _ARENAS = -8
 
 
-# Functions that drop what a module keeps of compiled programs; modules add theirs when they are imported.
+# Functions that drop cached programs of a module; modules add theirs when they are imported.
 _RELEASES: list[Callable[[], None]] = []
 
 
 def on_release(release: Callable[[], None]) -> None:
-    """Have a function called where compiled programs are dropped to free memory."""
+    """Register a function that drops cached programs to free memory."""
     _RELEASES.append(release)
 
 
 def resident_memory() -> float:
-    """Resident memory of this process in megabytes; zero where the system does not tell.
+    """Return the resident memory of this process in megabytes; zero if the system does not tell.
 
     Example:
         >>> resident_memory() >= 0
@@ -37,15 +37,15 @@ def resident_memory() -> float:
 
 
 def trim_memory() -> None:
-    """Return to the system what compiling took: several hundred megabytes that the C library would keep for later."""
+    """Return free memory to the system: compiling leaves several hundred megabytes to the C library."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def limit_malloc_arenas(most: int = 2) -> None:
-    """Have threads that start from now on share a few pools of memory, which else keep what each of them once took.
+    """Limit the memory pools of the C library, for threads that start from now on: every pool keeps its largest size.
 
-    Nothing happens where the C library has none.
+    Other C libraries have no such pools; nothing happens then.
 
     Example:
         >>> limit_malloc_arenas()
@@ -55,11 +55,11 @@ def limit_malloc_arenas(most: int = 2) -> None:
 
 
 class MemoryBound:
-    """Has all that is compiled forgotten where a process has grown too large; what is asked for is compiled anew.
+    """Drops all compiled programs when a process has grown too large; functions are compiled again when called.
 
     Args:
-        limit: resident megabytes from which on it is forgotten.
-        growth: since then, until it is again.
+        limit: resident megabytes above which programs are dropped.
+        growth: megabytes of growth after that, until they are dropped again.
 
     Example:
         >>> MemoryBound().enforce()
@@ -70,7 +70,7 @@ class MemoryBound:
         self._lock = threading.Lock()
 
     def enforce(self) -> None:
-        """To be called between two computations."""
+        """Drop programs if the process is too large; call this between two computations."""
         with self._lock:
             if "jax" not in sys.modules or resident_memory() < max(self._limit, self._after + self._growth):
                 return

@@ -1,4 +1,4 @@
-"""The standard normal distribution, in the forms that score functions need."""
+"""Ratios of the standard normal density and distribution function, for score functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glassformer.core.estimate import Array
 
 
 def inverse_mills_ratio(a: Array) -> Array:
-    """phi(a) / Phi(a); erfcx keeps full relative precision where both vanish and overflows harmlessly to 0.
+    """Return phi(a) / Phi(a); erfcx keeps full relative precision where both vanish, and overflows to the limit 0.
 
     Example:
         >>> float(inverse_mills_ratio(np.array(0.0)).round(6))

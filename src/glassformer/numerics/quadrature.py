@@ -1,4 +1,4 @@
-"""Quadrature: a double-exponential rule on the unit interval, Gauss-Legendre rules on panels."""
+"""Quadrature: the tanh-sinh rule on the unit interval, Gauss-Legendre rules on panels, normal averages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class UnitRule(NamedTuple):
-    """Nodes on (0, 1) by their distances to both ends, so that neither end loses relative precision."""
+    """Nodes on (0, 1) by their distances to both ends, which keep their relative precision at both ends."""
 
     from_left: NDArray[np.float64]
     from_right: NDArray[np.float64]
@@ -20,10 +20,10 @@ class UnitRule(NamedTuple):
 
 @lru_cache(maxsize=8)
 def tanh_sinh(nodes: int, extent: float = 3.8) -> UnitRule:
-    """Tanh-sinh rule: integrable singularities at the ends cost nothing.
+    """Return the tanh-sinh rule, which is exact to rounding for integrable singularities at the ends.
 
-    ``extent`` is where the trapezoid sum is cut: 3.8 leaves out 1e-30 of the interval at each end, so that an inverse
-    square root there still keeps fifteen digits.
+    The trapezoid sum ends at ``extent``: 3.8 leaves out 1e-30 of the interval at each end, so that inverse square
+    roots there keep fifteen digits.
 
     Example:
         >>> rule = tanh_sinh(81)
@@ -45,9 +45,9 @@ def _legendre(nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def gauss_panels(
     edges: NDArray[np.float64], nodes: int, soft: NDArray[np.bool_] | bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gauss-Legendre nodes and weights on the panels between consecutive ``edges``.
+    """Return Gauss-Legendre nodes and weights on the panels between consecutive ``edges``.
 
-    On ``soft`` panels :math:`x = 3s^2 - 2s^3` is substituted: square-root singularities at panel ends become smooth.
+    On ``soft`` panels the substitution :math:`x = 3s^2 - 2s^3` smooths square-root singularities at the ends.
 
     Args:
         edges: ascending along the last axis, shape (..., panels + 1); empty panels get weight 0.
@@ -74,7 +74,7 @@ def gauss_panels(
 def normal_nodes(
     breaks: ArrayLike = (), panels: int = 12, nodes: int = 12, tail: float = 8.5
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Nodes of a standard normal variable and their probabilities, on panels that end at the breaks as well.
+    """Return nodes and probabilities of a standard normal variable, on panels that end at the breaks as well.
 
     Example:
         >>> t, weight = normal_nodes(breaks=[0.3])

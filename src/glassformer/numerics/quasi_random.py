@@ -13,16 +13,16 @@ from glassformer.core.estimate import Array
 from glassformer.core.resources import require_resources
 
 _POINTS, _REPLICAS = 1024, 8
-# What the tables of directions of Sobol points hold.
+# Dimensions in SciPy's table of direction numbers of Sobol points.
 _MOST_DIMENSIONS = 21_201
 
 
 @lru_cache(maxsize=16)
 def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLICAS) -> Array:
-    """Standard normal quasi-random points, shape (replicas, points, dimensions): each replica scrambled anew.
+    """Return standard normal quasi-random points, shape (replicas, points, dimensions), scrambled for each replica.
 
-    The spread of averages over replicas tells their error. Always the same points, so that averages are smooth in
-    their parameters.
+    The spread of averages over replicas estimates their error. The points are always the same, so that averages are
+    smooth in their parameters.
 
     Example:
         >>> points = normal_points(2)
@@ -36,7 +36,7 @@ def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLI
         )
     memory = 3 * 8.0 * replicas * points * dimensions
     require_resources("points", points, memory, "use fewer points, tokens or layers")
-    # Slow to import, and of no use to models without labels of several components.
+    # Slow to import, and needed for sampled averages only.
     from scipy.stats import qmc
 
     sets = [qmc.Sobol(dimensions, seed=seed).random(points) for seed in range(replicas)]
@@ -47,17 +47,17 @@ def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLI
 def pool_indices(
     index: NDArray[np.intp], data: int, points: int, pool: int, replicas: int = _REPLICAS
 ) -> NDArray[np.intp]:
-    """Places in a pool of random numbers that data points take in turn, those of different replicas apart.
+    """Return places in a pool of random numbers for data points, with separate parts of the pool for the replicas.
 
-    A pool is finite, and what is left of its error the same for all data that share it: only replicas with places of
-    their own differ by it, so that their spread tells.
+    The error of a finite pool is the same for all data that share it. Replicas with parts of their own differ by this
+    error, so that their spread includes it.
 
     Args:
-        index: of data points.
-        data: how many there are.
-        points: of each replica, where the data are whole sets of replicas; an even part of all data otherwise.
+        index: indices of data points.
+        data: number of data points.
+        points: data points of each replica, if the data are whole sets of replicas; otherwise each has an equal part.
         pool: size of the pool.
-        replicas: how many.
+        replicas: number of replicas.
 
     Example:
         >>> pool_indices(np.arange(8), 8, 2, 6, replicas=2).tolist()
@@ -70,20 +70,18 @@ def pool_indices(
 
 @lru_cache(maxsize=8)
 def confidence_factor(replicas: int, confidence: float = 0.95) -> float:
-    """Standard errors, known from so many replicas, that make an error estimate: 95 of 100 errors stay below it.
-
-    Source: quantiles of Student's distribution.
+    """Return the factor from standard errors to 95 % intervals: the quantile of Student's t for so many replicas.
 
     Example:
         >>> round(confidence_factor(8), 4)
         2.3646
     """
-    # Slow to import, and of no use where nothing is sampled.
+    # Slow to import, and needed for sampled averages only.
     from scipy.stats import t as student
 
     return float(student.ppf(0.5 * (1 + confidence), max(replicas - 1, 1)))
 
 
 def mean_and_error(replicas: Array) -> tuple[Array, Array]:
-    """Mean over the first axis and its standard error."""
+    """Return the mean over the first axis and its standard error."""
     return np.mean(replicas, axis=0), np.std(replicas, axis=0, ddof=1) / np.sqrt(len(replicas))

@@ -1,4 +1,4 @@
-"""Roots of monotone functions: all elements of an array at once, or one in a bracket that grows."""
+"""Roots of monotone functions: elementwise in brackets, or of one function in a bracket that moves."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def bracketed_root(
     last_step: float = 1e-8,
     start: Array | None = None,
 ) -> Array:
-    """Newton's method held inside a shrinking bracket, elementwise.
+    """Return roots by Newton's method inside shrinking brackets, elementwise.
 
-    A general-purpose bracketing solver needs no derivative but costs milliseconds in bookkeeping per call; one
-    message-passing iteration on data can afford a few tenths of one.
+    General bracketing solvers need no derivative, but milliseconds per call; an iteration of message passing on data
+    takes a few tenths of a millisecond.
 
     Args:
         function: returns the value and the derivative; must increase through its root in ``[low, high]``.
-        low: where the function is not positive.
-        high: where it is not negative.
-        last_step: Newton step, relative to the root or to one, after which to stop; its square over the scale on
-            which the function bends is the error left.
-        start: where to begin, in the bracket; its middle by default, and where this is NaN.
+        low: lower ends, where the function is not positive.
+        high: upper ends, where it is not negative.
+        last_step: Newton step, relative to the root or to one, after which the iteration stops; the remaining error
+            is its square over the scale of the curvature.
+        start: initial values in the brackets; the middle by default, and where this is NaN.
 
     Returns:
         The root to rounding error; NaN where the function is NaN.
@@ -49,13 +49,13 @@ def bracketed_root(
             value, slope = function(x)
             low, high = np.where(value <= 0, x, low), np.where(value >= 0, x, high)
             newton = x - value / slope
-            # A step that is not half the one before the last may belong to a cycle: the bracket is halved instead.
+            # Steps that do not shrink by half in two iterations may be a cycle: the bracket is halved instead.
             usable = (newton >= low) & (newton <= high) & (np.abs(newton - x) <= 0.5 * np.abs(before))
             moved = np.where(usable, newton, 0.5 * (low + high))
             before, step = step, moved - x
             size = np.maximum(np.abs(x), 1.0)
             settled = (usable & (np.abs(step) <= last_step * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
-            # What has settled stays: at the root the sign of the value is rounding, and would send the step astray.
+            # Converged elements stay: at a root the sign of the value is rounding.
             x = np.where(done, x, moved)
             done |= settled
             if done.all():
@@ -70,19 +70,19 @@ def root_by_growth(
     bounds: tuple[float, float],
     xtol: float = 1e-12,
 ) -> float:
-    """The root of a monotone function of one number, often a logarithm, beginning with a bracket that need not hold it.
+    """Return the root of a monotone function of one number; the first bracket need not contain it.
 
-    The bracket moves by its width towards the root. It does not double: far away functions may be less accurate.
+    The bracket moves by its width towards the root. It does not double: far from the root functions may be inaccurate.
 
     Args:
         function: monotone between the bounds.
-        low: lower end of the bracket to begin with.
-        high: upper end.
-        bounds: the bracket ends here.
-        xtol: error of the root.
+        low: lower end of the first bracket.
+        high: upper end of the first bracket.
+        bounds: limits of the bracket.
+        xtol: accuracy of the root.
 
     Returns:
-        The root; where there is none between the bounds, minus or plus infinity, and NaN where the function is.
+        The root; minus or plus infinity if there is none between the bounds, NaN if the function is NaN.
 
     Example:
         >>> round(root_by_growth(lambda x: np.exp(-x) - 1e-6, 0.0, 1.0, bounds=(-30, 30)), 9)

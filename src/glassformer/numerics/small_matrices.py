@@ -1,7 +1,7 @@
-"""Linear algebra of a few small matrices per data point, written out.
+"""Linear algebra of small matrices in JAX without LAPACK.
 
-Library calls cost more than their arithmetic, and batches of them share the threads that programs run on: two programs
-at once, each waiting for a thread that the other holds, wait forever.
+Calls of a library take longer than the arithmetic of small matrices. Batches of them also share the threads on which
+programs run: two programs at once can wait for each other's threads forever.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-# Sizes up to which formulas number by number compile to less work than those row by row.
+# Rows up to which formulas entry by entry are faster to compile than formulas row by row (measured).
 _UNROLLED = 8
 
 
 def inverse_and_log_det(matrix: Array) -> tuple[Array, Array]:
-    """Inverse and log |det| of one square matrix; by cofactors up to three rows.
+    """Return the inverse and log |det| of one square matrix, by cofactors up to three rows.
 
     Example:
         >>> inverse, log_det = inverse_and_log_det(jnp.array([[2.0, 0.0], [0.0, 4.0]]))
@@ -24,7 +24,7 @@ def inverse_and_log_det(matrix: Array) -> tuple[Array, Array]:
     """
     size = matrix.shape[-1]
     if size > 3:
-        return _eliminated(matrix)
+        return _gauss_jordan(matrix)
     if size == 1:
         adjugate, det = jnp.ones_like(matrix), matrix[0, 0]
     elif size == 2:
@@ -37,8 +37,8 @@ def inverse_and_log_det(matrix: Array) -> tuple[Array, Array]:
     return adjugate / det, jnp.log(jnp.abs(det))
 
 
-def _eliminated(matrix: Array) -> tuple[Array, Array]:
-    """The same by elimination of Gauss and Jordan, the largest pivots first."""
+def _gauss_jordan(matrix: Array) -> tuple[Array, Array]:
+    """Return the same by Gauss-Jordan elimination with pivoting."""
     size = len(matrix)
     rows = list(jnp.concatenate([matrix, jnp.eye(size)], axis=1))
     log_det = jnp.zeros(())
@@ -53,7 +53,7 @@ def _eliminated(matrix: Array) -> tuple[Array, Array]:
 
 
 def cholesky(matrix: Array) -> Array:
-    """Lower triangular square root of one positive definite matrix."""
+    """Return the lower triangular square root of one positive definite matrix."""
     size = matrix.shape[-1]
     if size > _UNROLLED:
         return _cholesky_by_columns(matrix)
@@ -77,7 +77,7 @@ def _cholesky_by_columns(matrix: Array) -> Array:
 
 
 def triangular_inverse(lower: Array) -> Array:
-    """Inverse of one lower triangular matrix."""
+    """Return the inverse of one lower triangular matrix."""
     size = lower.shape[-1]
     if size > _UNROLLED:
         return _triangular_inverse_by_rows(lower)
@@ -97,13 +97,13 @@ def _triangular_inverse_by_rows(lower: Array) -> Array:
 
 
 def row_flips(latent: Array, mean: Array, root: Array, signs: ArrayLike) -> Array:
-    """Latents of the rows ``mean + root x``, shape (P, K), with their signs flipped: shape (count, P K).
+    """Return the latents of the rows ``mean + root x``, shape (P, K), after changes of their signs: shape (count, P K).
 
     Args:
-        latent: ``x``, flattened.
+        latent: the latents ``x``, flattened.
         mean: shape (P, K).
         root: lower triangular, shape (P, P).
-        signs: shape (count, P).
+        signs: the signs of the rows, shape (count, P).
     """
     flips = jnp.asarray(signs)
     flipped = flips[:, :, None] * (mean + root @ latent.reshape(mean.shape)) - mean
