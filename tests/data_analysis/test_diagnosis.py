@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 from glassformer import BilinearSequenceRegression, DataError, diagnose
-from glassformer.data_analysis.spectrum import marchenko_pastur
+from glassformer.data_analysis.diagnosis import marchenko_pastur
 from glassformer.learners.data_findings import POLICY, contradictions, sampled
 from glassformer.learners.gamp import gamp
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, DataError, DataWarning, estimate_model
-from glassformer.data_analysis.widths import even_moments, width_of
+from glassformer.data_analysis.width import estimate_width, even_moments
 
 GRID = [((30, 30), 0.1, 0.1, 0.8), ((30, 30), 0.5, 0.3, 1.5), ((24, 48), 0.2, 0.2, 0.8), ((30, 30), 1.0, 0.1, 1.5)]
 
@@ -61,7 +61,7 @@ def test_a_width_of_one_behind_much_noise_is_in_its_interval():
         signal = rng.standard_normal((8, width)) @ rng.standard_normal((width, 16)) / np.sqrt(width)
         return even_moments(np.linalg.svd(signal + 2 * rng.standard_normal((8, 16)), compute_uv=False), (4, 6))
 
-    found = [width_of(drawn(1), 32, drawn).interval for _ in range(30)]
+    found = [estimate_width(drawn(1), 32, drawn).interval for _ in range(30)]
     assert np.median([high for _, high in found]) > 8
     # 28.5 are expected, fewer than 25 once in 300 times.
     assert sum(low <= 1 for low, _ in found) >= 25

@@ -235,7 +235,7 @@ def held_back_errors(monkeypatch):
 
     def given(*errors):
         told = np.array(errors), np.full(2, 0.01)
-        monkeypatch.setattr("glassformer.sklearn.forecasts.on_the_rest", lambda *asked: told)
+        monkeypatch.setattr("glassformer.sklearn.forecasts.errors_on_rest", lambda *asked: told)
 
     return given
 

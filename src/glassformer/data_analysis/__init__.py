@@ -1,1 +1,1 @@
-"""Data of one's own: how they come in, and what they contradict."""
+"""Analysis of people's own data: ``diagnose``, ``estimate_model``, and the basis of the estimators' ``forecast``."""

@@ -1,4 +1,4 @@
-"""What is known of inputs and labels before anything is learned, and which theory may be believed of them."""
+"""Diagnosis of data: properties of inputs and labels that the theory assumes, and which theory can be trusted."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from glassformer.core.checks import require_arguments
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
-from glassformer.data_analysis.linearity import linearity
-from glassformer.data_analysis.spectrum import alike, spectrum
 from glassformer.learners.data_arrays import as_inputs, first_bad, one_array, require_squares
-from glassformer.learners.data_findings import POLICY, Finding, findings, sampled
-from glassformer.numerics.decompositions import map_eigenvalues
+from glassformer.learners.data_findings import POLICY, Finding, Sample, findings, sampled
+from glassformer.numerics.decompositions import eigh, map_eigenvalues, singular_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# Shares of the variance of labels that are harmless if they are quadratic in the inputs, or bend against their linear
+# predictions; with fewer distinct values labels are classes (conventions).
+_QUADRATIC, _BENT, _CLASSES = 0.1, 0.02, 6
+# Samples that are examined for linearity, and ridge strengths of the linear predictions, in units of the mean
+# eigenvalue of the Gram matrix.
+_LINEARITY_SAMPLES, _STRENGTHS = 2000, np.geomspace(1e-3, 1e3, 13)
+
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a theory may be believed.
+    """Whether a theory can be trusted on these data.
 
     Attributes:
-        theory: what it says.
-        trusted: whether the data are what it takes them for.
+        theory: name of the theory.
+        trusted: True when the data satisfy its assumptions.
         reason: why.
     """
 
@@ -40,13 +45,13 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis(DisplayMixin):
-    """Measured properties of data, and what follows.
+    """Measured properties of data, and which theory can be trusted on them.
 
     Attributes:
         shape: (n, L, d).
-        findings: of the inputs as they are.
-        labels: of the labels; empty without them.
-        verdicts: which theory may be trusted.
+        findings: properties of the inputs as given.
+        labels: properties of the labels; empty without labels.
+        verdicts: one per theory.
     """
 
     shape: tuple[int, int, int]
@@ -66,11 +71,11 @@ class Diagnosis(DisplayMixin):
 
     @property
     def trusted(self) -> tuple[str, ...]:
-        """Theories that may be believed."""
+        """Names of the theories that can be trusted."""
         return tuple(one.theory for one in self.verdicts if one.trusted)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per property."""
+        """Return a data frame with one row per property."""
         import pandas as pd
 
         rows = [
@@ -88,13 +93,13 @@ class Diagnosis(DisplayMixin):
 
 
 def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
-    """Compare inputs with the independent standard normal numbers of the theory, and say what may be believed.
+    """Compare inputs with the independent standard normal numbers of the theory, and report which theory to trust.
 
-    Looked at are the mean, scales and correlations of features and of tokens, tails, the leverage of single samples,
-    and the singular values against Marchenko and Pastur's law; of labels whether they vary, their tails, and, of
-    numbers, whether they are linear: whether a quadratic form of the inputs has a share in them, and whether they bend
-    against their own linear predictions. Theory is universal: entries need not be Gaussian as long as all of this is
-    harmless.
+    Properties of inputs: the mean, scales and correlations of features and of tokens, tails, the leverage of single
+    samples, and the singular values against the Marchenko-Pastur law. Properties of labels: whether they vary, their
+    tails, and, for numbers, whether they are linear: the share of a quadratic form of the inputs, and the share by
+    which they bend against their linear predictions. Theory is universal: entries need not be Gaussian as long as all
+    properties are harmless.
 
     Args:
         inputs: shape (n, L, d), at least ten samples.
@@ -105,8 +110,8 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
 
     Example:
         >>> x = np.random.default_rng(0).standard_normal((200, 5, 6))
-        >>> found = diagnose(x + 0.5)
-        >>> [one.name for one in found.findings if not one.harmless]
+        >>> diagnosis = diagnose(x + 0.5)
+        >>> [one.name for one in diagnosis.findings if not one.harmless]
         ['mean']
     """
     require_arguments(diagnose, locals(), but=("inputs", "labels"))
@@ -116,17 +121,17 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
     if not np.isfinite(x).all():
         raise DataError("X", first_bad("X", x), "finite entries", "remove or repair the samples")
     require_squares("X", x)
-    own = _all_findings(x)
-    verdicts = _verdicts(x, own)
-    return Diagnosis((len(x), x.shape[1], x.shape[2]), own, _of_labels(labels, x), verdicts)
+    properties = _input_findings(x)
+    shape = (len(x), x.shape[1], x.shape[2])
+    return Diagnosis(shape, properties, _label_findings(labels, x), _verdicts(x, properties))
 
 
-def standardised(inputs: Array) -> Array:
-    """Inputs around their mean, features and then tokens in units of their standard deviation.
+def standardise(inputs: Array) -> Array:
+    """Return centred inputs, features and then tokens in units of their standard deviation.
 
     Example:
         >>> x = 3 + 2 * np.random.default_rng(0).standard_normal((100, 2, 3))
-        >>> bool(np.isclose(standardised(x).std(), 1))
+        >>> bool(np.isclose(standardise(x).std(), 1))
         True
     """
     x = inputs - inputs.mean(axis=0)
@@ -134,16 +139,16 @@ def standardised(inputs: Array) -> Array:
     return np.asarray(x / _spread(x, (0, 2)))
 
 
-def whitened(inputs: Array) -> Array:
-    """Standardised inputs whose features, and then tokens, are uncorrelated.
+def whiten(inputs: Array) -> Array:
+    """Return standardised inputs whose features, and then tokens, are uncorrelated.
 
     Example:
         >>> x = np.random.default_rng(0).standard_normal((100, 2, 3)) @ np.array([[1.0, 1, 0], [0, 1, 0], [0, 0, 1]])
-        >>> rows = whitened(x).reshape(-1, 3)
+        >>> rows = whiten(x).reshape(-1, 3)
         >>> bool(abs(rows[:, 0] @ rows[:, 1]) < 0.02 * len(rows))
         True
     """
-    x = standardised(inputs)
+    x = standardise(inputs)
     n, tokens, d = x.shape
     flat = x.reshape(-1, d)
     x = np.asarray(flat @ _inverse_root(flat.T @ flat / len(flat))).reshape(x.shape)
@@ -152,44 +157,43 @@ def whitened(inputs: Array) -> Array:
     return np.swapaxes(turned.reshape(n, d, tokens), 1, 2)
 
 
-# What theory may be believed on, one after the other, and what makes the next of it.
+# Inputs on which theory may be trusted, in this order, and the preparation that leads to the next.
 _PREPARATIONS: tuple[tuple[str, Callable[[Array], Array] | None], ...] = (
-    ("limits, thresholds and message passing, on X as it is", standardised),
-    ("the same on standardised X", whitened),
+    ("limits, thresholds and message passing, on X as it is", standardise),
+    ("the same on standardised X", whiten),
     ("the same on whitened X", None),
 )
 
 
-def _all_findings(inputs: Array) -> tuple[Finding, ...]:
+def _input_findings(inputs: Array) -> tuple[Finding, ...]:
     return (*findings(inputs), spectrum(sampled(inputs)))
 
 
-def _of_singular_values(inputs: Array) -> Verdict:
-    """On vector message passing, which takes singular values as they are and vectors for random ones."""
-    wrong = [one for one in (*findings(inputs), alike(sampled(inputs))) if not one.harmless]
-    reason = ", ".join(f"{one.name} {one.value:.3g}" for one in wrong)
-    fine = "singular vectors show no structure; singular values may be any"
-    return Verdict("vamp and its state evolution, on linear labels of X as it is", not wrong, reason or fine)
+def _verdicts(inputs: Array, properties: tuple[Finding, ...]) -> tuple[Verdict, ...]:
+    """Return verdicts on the theory for the inputs as given, standardised and whitened, on VAMP, and on convex fits."""
 
+    def verdict(theory: str, harmful: list[Finding], fine: str) -> Verdict:
+        reason = ", ".join(f"{one.name} {one.value:.3g}" for one in harmful)
+        return Verdict(theory, not harmful, reason or fine)
 
-def _verdicts(inputs: Array, own: tuple[Finding, ...]) -> tuple[Verdict, ...]:
-    """On the data as they are, standardised, whitened; and on what assumes nothing."""
-    found, measured = [], own
-    for theory, following in _PREPARATIONS:
-        wrong = [one for one in measured if not one.harmless]
-        reason = ", ".join(f"{one.name} {one.value:.3g}" for one in wrong)
-        found.append(Verdict(theory, not wrong, reason or "nothing that matters tells X from independent numbers"))
-        if not wrong:
+    verdicts, measured = [], properties
+    for theory, prepare in _PREPARATIONS:
+        harmful = [one for one in measured if not one.harmless]
+        verdicts.append(verdict(theory, harmful, "nothing that matters tells X from independent numbers"))
+        if not harmful:
             break
-        measured = _all_findings(following(inputs)) if following else ()
-    if not found[0].trusted:
-        found.append(_of_singular_values(inputs))
+        measured = _input_findings(prepare(inputs)) if prepare else ()
+    if not verdicts[0].trusted:
+        # Vector message passing takes singular values as they are, and singular vectors for random ones.
+        harmful = [one for one in (*findings(inputs), entry_correlation(sampled(inputs))) if not one.harmless]
+        fine = "singular vectors show no structure; singular values may be any"
+        verdicts.append(verdict("vamp and its state evolution, on linear labels of X as it is", harmful, fine))
     fit = "convex fits and their cross-validation (risk, estimators)"
-    found.append(Verdict(fit, True, "they assume nothing of X but independent samples; their theory is that above"))
-    return tuple(found)
+    reason = "they assume nothing of X but independent samples; their theory is that above"
+    return (*verdicts, Verdict(fit, True, reason))
 
 
-def _of_labels(labels: ArrayLike | None, inputs: Array) -> tuple[Finding, ...]:
+def _label_findings(labels: ArrayLike | None, inputs: Array) -> tuple[Finding, ...]:
     if labels is None:
         return ()
     samples = len(inputs)
@@ -215,7 +219,142 @@ def _spread(x: Array, axes: tuple[int, int]) -> Array:
 
 def _inverse_root(covariance: Array) -> Array:
     def inverse(values: Array) -> Array:
-        seen = values > POLICY.empty * max(float(values.max()), 1e-300)
-        return np.where(seen, 1 / np.sqrt(np.where(seen, values, 1.0)), 0.0)
+        positive = values > POLICY.empty * max(float(values.max()), 1e-300)
+        return np.where(positive, 1 / np.sqrt(np.where(positive, values, 1.0)), 0.0)
 
     return map_eigenvalues(covariance, inverse)
+
+
+# Spectrum of inputs -------------------------------------------------------------------------------------------------
+
+
+def marchenko_pastur(values: Array, ratio: float) -> Array:
+    r"""Return the distribution function of eigenvalues of :math:`Z Z^T/n`, ``Z`` standard normal of shape (p, n).
+
+    Args:
+        values: arguments of the distribution function.
+        ratio: :math:`p/n` in (0, 1].
+
+    Source: Marchenko, Pastur, Math. USSR Sb. 1, 457 (1967).
+
+    Example:
+        >>> marchenko_pastur(np.array([0.0, 4.0]), 1.0).round(3)
+        array([0., 1.])
+    """
+    low, high = (1 - np.sqrt(ratio)) ** 2, (1 + np.sqrt(ratio)) ** 2
+    # In the angle along the support the density is smooth at both ends.
+    angle = np.linspace(np.pi, 0.0, POLICY.points)
+    x = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
+    density = ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * np.pi * ratio * np.maximum(x, 1e-300))
+    # At ratio one the support begins at zero, where sin^2 and x vanish together.
+    density = np.where(x > 1e-12 * high, density, (high - low) / (2 * np.pi * ratio))
+    steps = 0.5 * (density[1:] + density[:-1]) * -np.diff(angle)
+    total = np.concatenate([[0.0], np.cumsum(steps)])
+    return np.interp(values, x, total / total[-1], left=0.0, right=1.0)
+
+
+def spectrum(sample: Sample) -> Finding:
+    """Return the largest distance of the distribution functions of measured and expected eigenvalues."""
+    flat = sample.centred.reshape(len(sample.centred), -1)
+    rng = np.random.default_rng(0)
+    rows, columns = (np.sort(rng.permutation(size)[: POLICY.largest]) for size in flat.shape)
+    part = flat[np.ix_(rows, columns)]
+    # Centring takes one degree of freedom.
+    n, p = max(len(part) - 1, 1), part.shape[1]
+    small, large = min(n, p), max(n, p)
+    values = np.sort(singular_values(part)[:small] ** 2 / large)
+    expected = marchenko_pastur(values, small / large)
+    steps = np.arange(small + 1) / small
+    distance = float(np.max(np.maximum(np.abs(expected - steps[1:]), np.abs(expected - steps[:-1]))))
+    text = "distance of the distribution of singular values from Marchenko and Pastur's; whiten inputs"
+    return Finding("spectrum", distance, POLICY.distance, POLICY.spread / small, text)
+
+
+def entry_correlation(sample: Sample) -> Finding:
+    """Return the largest correlation of two sampled entries, a sign of structure in the singular vectors."""
+    flat = sample.centred.reshape(len(sample.centred), -1)
+    columns = np.sort(np.random.default_rng(0).permutation(flat.shape[1])[: POLICY.largest])
+    part = flat[:, columns]
+    power = np.sqrt(np.maximum(np.mean(part**2, axis=0), 1e-300))
+    correlation = part.T @ part / len(part) / np.outer(power, power)
+    np.fill_diagonal(correlation, 0.0)
+    # Of p^2/2 normal numbers of variance 1/n the largest is about this one.
+    chance = POLICY.margin * float(np.sqrt(4 * np.log(max(len(columns), 2)) / len(part)))
+    text = "largest correlation of two entries; singular vectors of the inputs keep a structure"
+    return Finding("entry correlation", float(np.max(np.abs(correlation))), POLICY.alike, chance, text)
+
+
+# Linearity of labels ------------------------------------------------------------------------------------------------
+
+
+def linearity(inputs: Array, labels: Array) -> tuple[Finding, ...]:
+    """Return the shares of labels that are quadratic in the inputs, or bend; nothing for classes (few values).
+
+    Args:
+        inputs: shape (n, L, d).
+        labels: shape (n,).
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((400, 4, 5))
+        >>> [one.name for one in linearity(x, x[:, 0, 0] ** 2) if not one.harmless]
+        ['quadratic labels']
+        >>> [one.name for one in linearity(x, np.exp(x[:, 0, 0])) if not one.harmless]
+        ['bent labels']
+    """
+    if len(np.unique(labels)) < _CLASSES:
+        return ()
+    count = min(len(labels), _LINEARITY_SAMPLES)
+    rows = np.sort(np.random.default_rng(0).choice(len(labels), count, replace=False))
+    y, x = labels[rows], inputs[rows].reshape(count, -1).astype(float)
+    x -= x.mean(axis=0)
+    spread = x.std(axis=0)
+    x = x[:, spread > 0] / spread[spread > 0]
+    y = y - y.mean()
+    # In units of the largest: squares of small labels underflow.
+    y = y / np.abs(y).max()
+    y = y / y.std()
+    gram = x @ x.T
+    powers = np.vander(_cross_predictions(gram, y), 4, increasing=True)
+    straight, cubic = (y - columns @ np.linalg.lstsq(columns, y)[0] for columns in (powers[:, :2], powers))
+    # Products of skewed inputs correlate with the inputs themselves: the linear part is subtracted first.
+    return _quadratic_share(gram, straight, x.shape[1]), _bent_share(straight, cubic)
+
+
+def _quadratic_share(gram: Array, y: Array, size: int) -> Finding:
+    r"""Return the share of the components :math:`x_ix_j` and :math:`x_i^2 - 1`, unbiased, from all pairs of samples.
+
+    For ``s`` independent normal entries of unit variance the products of the components of two samples sum to
+    :math:`[(x\cdot x')^2 - |x|^2 - |x'|^2 + s]/2`.
+    """
+    own = np.diag(gram)
+    terms = np.outer(y, y) * 0.5 * (gram**2 - own[:, None] - own + size)
+    np.fill_diagonal(terms, 0.0)
+    pairs = len(y) * (len(y) - 1)
+    error = float(np.sqrt(2 * np.sum(terms**2))) / pairs
+    text = "share of the labels that is a quadratic form of the inputs; use attention, or a link of several projections"
+    return Finding("quadratic labels", float(np.sum(terms)) / pairs, _QUADRATIC, POLICY.chance * error, text)
+
+
+def _cross_predictions(gram: Array, y: Array) -> Array:
+    """Predict each half of the samples by ridge regression on the other half; with mean zero and spread one."""
+    predictions, half = np.empty_like(y), np.arange(len(y)) % 2 == 0
+    for test in (half, ~half):
+        values, vectors = eigh(gram[np.ix_(~test, ~test)])
+        rotated = vectors.T @ y[~test]
+        # Generalised cross-validation.
+        inverse = 1 / (values + _STRENGTHS[:, None] * max(float(values.mean()), 1e-300))
+        losses = np.sum((inverse * rotated) ** 2, axis=1) / np.sum(inverse, axis=1) ** 2
+        part = gram[np.ix_(test, ~test)] @ (vectors @ (inverse[np.argmin(losses)] * rotated))
+        predictions[test] = (part - part.mean()) / max(float(part.std()), 1e-300)
+    return predictions
+
+
+def _bent_share(straight: Array, cubic: Array) -> Finding:
+    """Return the share that squares and cubes of the predictions explain, from the residuals with and without them."""
+    parameters, noise = 2, float(np.mean(cubic**2))
+    share = float(np.mean(straight**2)) - noise
+    text = "share of the labels by which they bend against their linear predictions; transform them, or use a link"
+    # Without a bend, a chi-square number of as many degrees of freedom as additional parameters.
+    chance = POLICY.chance * noise * float(np.sqrt(2 * parameters)) / len(cubic)
+    return Finding("bent labels", share - parameters * noise / len(cubic), _BENT, chance, text)

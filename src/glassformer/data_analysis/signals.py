@@ -1,4 +1,4 @@
-"""What the unknown signal behind labels may be: the family of its models, and how to see its width."""
+"""Families of signals of unknown width that labels of a design may come from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.core.estimate import Array
-from glassformer.data_analysis.widths import even_moments
+from glassformer.data_analysis.width import even_moments
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign, UnitPooledDesign
 from glassformer.models.aim import AttentionIndexed
@@ -17,8 +17,8 @@ from glassformer.models.base import Model
 from glassformer.models.bsr import BilinearSequenceRegression
 from glassformer.numerics.decompositions import eigh, singular_values
 
-# Errors of positive matrices at dimension d, over those of the limit, are 1 + this / d: measured at 40, 80 and 160.
-_EXCESS = 7.0
+# Errors of positive matrices at dimension d exceed those of the limit by the share 7/d: measured at d = 40, 80 and 160.
+_FINITE_SIZE_EXCESS = 7.0
 
 
 class UnknownSignal(Protocol):
@@ -26,51 +26,53 @@ class UnknownSignal(Protocol):
 
     @property
     def design(self) -> Any:
-        """Inputs, fields of unit variance of a signal of unit power."""
+        """Design in units in which fields of a signal of unit power have unit variance."""
 
     @property
     def sign(self) -> float:
-        """Of the labels that the models are for."""
+        """Sign of the labels that the models are for."""
 
     @property
     def penalty(self) -> str:
-        """That the theory of risk has for it; empty where it has all."""
+        """The only penalty that the theory of risk covers; empty for any."""
 
     @property
     def columns(self) -> int:
-        """Dimension in whose units widths are counted."""
+        """Dimension, the unit of widths."""
 
     @property
     def entries(self) -> float:
-        """Free entries of the signal."""
+        """Number of free entries of the signal."""
 
     @property
     def excess(self) -> float:
-        """By which share errors of this size may exceed those of the limit of large sizes."""
+        """Share by which errors of this size may exceed the limit of large sizes."""
 
     def model(self, rho: float, channel: ScalarChannel) -> Model:
-        """The model of this width."""
+        """Return the model of this width."""
 
     def moments(self, values: Array) -> Array:
-        """Of singular values or eigenvalues, as many as tell of the width."""
+        """Return the moments of singular values or eigenvalues that determine the width."""
 
     def values(self, matrix: Array) -> Array:
-        """Singular values or eigenvalues."""
+        """Return singular values or eigenvalues."""
 
-    def drawn(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
-        """A signal of this width and power, seen through noise of this variance."""
+    def sample(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
+        """Draw a signal of this width and power, seen through noise of this variance."""
+
+    # Conversion to the units of the design that was given.
 
     def given(self, matrix: Array) -> Array:
-        """A signal as the design that was given sees it."""
+        """Return a signal in the units of the given design."""
 
     def strength(self, strength: float) -> float:
-        """A strength of the theory of risk in the units of the design that was given."""
+        """Return a strength of the theory of risk in the units of the given design."""
 
     def error(self, error: float) -> float:
-        """An error in the units of the signals of that design, whose fields have variances in proportion to it."""
+        """Return an error in the units of the given design, whose fields have variances in proportion to it."""
 
     def power(self, matrix: Array) -> float:
-        """Of a signal as that design sees it, in the same units."""
+        """Return the power of a signal of the given design, in the same units."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class BilinearSignal:
 
     @classmethod
     def behind(cls, design: DenseDesign, labels: Array) -> BilinearSignal:
-        """That of labels of these inputs."""
+        """Return the family for these inputs."""
         del labels
         return cls(design)
 
@@ -110,7 +112,7 @@ class BilinearSignal:
     def values(self, matrix: Array) -> Array:
         return singular_values(matrix)
 
-    def drawn(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
+    def sample(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
         rows, columns = self.design.signal_shape
         signal = rng.standard_normal((rows, width)) @ rng.standard_normal((width, columns))
         signal *= np.sqrt(power / np.mean(signal**2))
@@ -131,7 +133,7 @@ class BilinearSignal:
 
 @dataclass(frozen=True)
 class PositiveSignal:
-    r"""A positive matrix, keys that equal queries, or minus one: an attention index.
+    r"""A positive matrix (keys equal queries) or minus one: an attention-indexed model.
 
     Attributes:
         design: inputs, in units of their own.
@@ -144,10 +146,10 @@ class PositiveSignal:
 
     @classmethod
     def behind(cls, design: PooledDesign, labels: Array) -> PositiveSignal:
-        """That of labels of these inputs, positive or negative as the third moment of what they see says."""
+        """Return the family for these labels; the sign is that of the third moment of a linear estimate."""
         own = UnitPooledDesign.of(design)
-        seen = eigh(own.adjoint(labels - labels.mean(), 0))[0]
-        return cls(own, 1.0 if np.sum(seen**3) >= 0 else -1.0)
+        values = eigh(own.adjoint(labels - labels.mean(), 0))[0]
+        return cls(own, 1.0 if np.sum(values**3) >= 0 else -1.0)
 
     @property
     def columns(self) -> int:
@@ -159,7 +161,7 @@ class PositiveSignal:
 
     @property
     def excess(self) -> float:
-        return _EXCESS / self.columns
+        return _FINITE_SIZE_EXCESS / self.columns
 
     def model(self, rho: float, channel: ScalarChannel) -> AttentionIndexed:
         return AttentionIndexed(rho=rho, tokens=1, channel=channel.at_power(1 + rho))
@@ -171,7 +173,7 @@ class PositiveSignal:
     def values(self, matrix: Array) -> Array:
         return eigh(matrix)[0]
 
-    def drawn(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
+    def sample(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
         d = self.columns
         factor = rng.standard_normal((d, width))
         signal = factor @ factor.T

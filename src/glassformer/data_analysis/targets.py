@@ -1,7 +1,7 @@
-r"""What labels are made of beside the signal, as far as message passing can tell: power, offset, noise.
+r"""Labels as a noisy function of a signal: estimates of the signal's power, the offset and the noise.
 
-Message passing leaves every label a field :math:`\omega_\mu` that has not seen it, with the variance ``V``. How labels
-fall around these fields tells the noise.
+Message passing leaves every label a field :math:`\omega_\mu` that does not depend on it, with variance ``V``. The
+deviations of the labels from these fields determine the noise.
 """
 
 from __future__ import annotations
@@ -19,29 +19,25 @@ from glassformer.channels.scalar.noisy_sign import NoisySignChannel
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.core.solution import Solution
-from glassformer.data_analysis.widths import SEARCH
 from glassformer.learners.algorithms.gamp_state import Sight
 
-
-@dataclass(frozen=True)
-class NoiseOfClasses:
-    """What is assumed of the noise of classes before any data, so that some is left where none is mistaken."""
-
-    usual: float = 0.3  # its logarithm is normal around that of this one
-    deviation: float = 1.5  # of the logarithm
-    least: float = 1e-6  # noise that an interval reaches
-    step: float = 0.05  # of the parameters that the curvature of the likelihood is measured with
-
-
-_POLICY = NoiseOfClasses()
+# Standard deviations of a 95 % interval.
+CONFIDENCE = 2.0
+# Powers below this share of the labels' power are indistinguishable from zero (chosen by trial).
+FAINTEST = 1e-3
+# The logarithm of the noise of classes has a normal prior of this median and deviation, so that noise stays positive
+# where no label contradicts its field (chosen by trial).
+_PRIOR_NOISE, _PRIOR_DEVIATION = 0.3, 1.5
+# Step in the logarithm of the noise for the curvature of the likelihood; smallest noise at the end of an interval.
+_STEP, _LEAST_NOISE = 0.05, 1e-6
 
 
-class Seen(NamedTuple):
-    """What message passing says of the signal, and of its own estimate of it.
+class Observation(NamedTuple):
+    """State of message passing as an observation of the signal.
 
     Attributes:
-        sight: the signal seen through noise, and fields of samples without their own labels.
-        error: claimed, of the estimate.
+        sight: the signal seen through noise, and fields of samples that do not depend on their own labels.
+        error: claimed error of the estimate.
         solution: of message passing.
     """
 
@@ -51,58 +47,58 @@ class Seen(NamedTuple):
 
 
 class Targets(Protocol):
-    """Labels, and what is known of how they are made."""
+    """Labels, with the estimated parameters of their channel."""
 
     @property
     def quantity(self) -> str:
-        """By what new labels are missed."""
+        """Measure of the error of predicted labels."""
 
     @property
     def channel(self) -> ScalarChannel:
-        """That of a signal of unit power."""
+        """Channel for a signal of unit power."""
 
     @property
     def scaled(self) -> Array:
-        """Labels as that channel has them."""
+        """Labels in the units of that channel."""
 
     @property
     def noise(self) -> float:
-        """In units of the signal's power."""
+        """Noise in units of the signal's power."""
 
     @property
     def offset(self) -> float:
-        """What is added to labels, or inside of their sign."""
+        """Constant that is added to labels, or inside their sign."""
 
     @property
     def power(self) -> float:
-        """Of the signal, in the units of the labels."""
-
-    def after(self, seen: Seen, share: float) -> Targets:
-        """What is known once the signal was seen with this power."""
-
-    def fitted(self, seen: Seen) -> Targets:
-        """What is known at the end, the power of the signal as it is claimed."""
-
-    def error(self, seen: Seen) -> float:
-        """Of the noise, of 95 per cent, for the signal that was seen."""
-
-    def noises(self, noise: float, error: float) -> tuple[float, float]:
-        """Ends of the interval of a noise with this error."""
-
-    def with_noise(self, noise: float, times: float) -> Targets:
-        """The same labels, were the noise this one and the variance of field and noise so many times as large."""
+        """Power of the signal, in the units of the labels."""
 
     @property
     def unit_error(self) -> float:
-        """Standard error of the unit of what new labels are missed by, relative."""
+        """Relative standard error of the unit of label errors."""
 
-    def missed(self, channel: Any, error: Array, left: Array) -> tuple[Array, Array]:
-        """By how much new labels are missed, shape (batch,) each: what better estimates would mend, and the rest.
+    def updated(self, observed: Observation, share: float) -> Targets:
+        """Return targets with parameters updated for a signal of ``share`` times the power assumed so far."""
+
+    def calibrated(self, observed: Observation) -> Targets:
+        """Return targets with noise and offset fitted to the final fields, at the claimed power of the signal."""
+
+    def noise_error(self, observed: Observation) -> float:
+        """Return the 95 % error of the noise."""
+
+    def noise_interval(self, noise: float, error: float) -> tuple[float, float]:
+        """Return the ends of the interval of a noise with this error."""
+
+    def with_noise(self, noise: float, factor: float) -> Targets:
+        """Return the same labels for another noise, with ``factor`` times the variance of field and noise."""
+
+    def label_errors(self, channel: Any, error: Array, rescaled: Array) -> tuple[Array, Array]:
+        """Return the reducible and the irreducible part of the error of new labels, shape (batch,) each.
 
         Args:
-            channel: that of these labels, for fields of their variance.
-            error: mean square of what predicted fields miss, shape (batch,).
-            left: the same for the best multiple of the predictions.
+            channel: of these labels, for fields of their variance.
+            error: mean squared error of predicted fields, shape (batch,).
+            rescaled: the same for the best multiple of the predictions.
         """
 
 
@@ -125,7 +121,7 @@ class NumberTargets:
 
     @classmethod
     def of(cls, labels: Array) -> NumberTargets:
-        """Before anything is known: two thirds of the variance are the signal's.
+        """Return the initial guess: the signal has two thirds of the variance.
 
         Raises:
             DataError: labels do not vary.
@@ -143,37 +139,37 @@ class NumberTargets:
     def scaled(self) -> Array:
         return np.asarray((self.labels - self.offset) / np.sqrt(self.power))
 
-    def after(self, seen: Seen, share: float) -> NumberTargets:
-        # An estimate is off by no more than all there is.
-        rest = max(seen.sight.rest + seen.error - min(seen.error, share), 0.0)
-        return replace(self, power=self.power * share, noise=rest / share, offset=self._centre(seen))
-
-    def fitted(self, seen: Seen) -> NumberTargets:
-        return replace(self, noise=seen.sight.rest, offset=self._centre(seen))
-
-    def _centre(self, seen: Seen) -> float:
-        """The signal of these inputs has a mean of its own, which is no part of the offset."""
-        return self.offset + float(np.sqrt(self.power) * np.mean(self.scaled - seen.sight.fields))
-
-    def error(self, seen: Seen) -> float:
-        return SEARCH.confidence * (seen.sight.rest + seen.error) * float(np.sqrt(2 / len(self.labels)))
-
-    def noises(self, noise: float, error: float) -> tuple[float, float]:
-        # Downwards in shares of the variance of labels: of a faint signal the power is what is hardly known.
-        least = max(noise - error / (1 + noise), 0.0) / (1 + noise)
-        return max(least / (1 - least), _POLICY.least), noise + error
-
-    def with_noise(self, noise: float, times: float) -> NumberTargets:
-        return replace(self, noise=noise, power=self.power / times)
-
     @property
     def unit_error(self) -> float:
-        """That of the variance of labels, of any law."""
+        """Relative standard error of the variance of labels, for any law."""
         square = (self.labels - self.labels.mean()) ** 2
         return float(square.std() / square.mean() / np.sqrt(len(square)))
 
-    def missed(self, channel: Any, error: Array, left: Array) -> tuple[Array, Array]:
-        del left
+    def updated(self, observed: Observation, share: float) -> NumberTargets:
+        # The error of the estimate is at most the power of the signal.
+        rest = max(observed.sight.rest + observed.error - min(observed.error, share), 0.0)
+        return replace(self, power=self.power * share, noise=rest / share, offset=self._offset(observed))
+
+    def calibrated(self, observed: Observation) -> NumberTargets:
+        return replace(self, noise=observed.sight.rest, offset=self._offset(observed))
+
+    def _offset(self, observed: Observation) -> float:
+        """The mean of the fields of these inputs is no part of the offset."""
+        return self.offset + float(np.sqrt(self.power) * np.mean(self.scaled - observed.sight.fields))
+
+    def noise_error(self, observed: Observation) -> float:
+        return CONFIDENCE * (observed.sight.rest + observed.error) * float(np.sqrt(2 / len(self.labels)))
+
+    def noise_interval(self, noise: float, error: float) -> tuple[float, float]:
+        # The lower end as a share of the variance of labels: the power of a weak signal is hardly known.
+        least = max(noise - error / (1 + noise), 0.0) / (1 + noise)
+        return max(least / (1 - least), _LEAST_NOISE), noise + error
+
+    def with_noise(self, noise: float, factor: float) -> NumberTargets:
+        return replace(self, noise=noise, power=self.power / factor)
+
+    def label_errors(self, channel: Any, error: Array, rescaled: Array) -> tuple[Array, Array]:
+        del rescaled
         return self.power * error, np.full_like(error, self.power * channel.label_noise)
 
 
@@ -181,7 +177,7 @@ class NumberTargets:
 class ClassTargets:
     r"""Signs :math:`y = \mathrm{sign}(h + b + \sqrt\Delta\,z)`.
 
-    ``b`` and :math:`\Delta` are those of the largest likelihood of the labels given fields that have not seen them,
+    ``b`` and :math:`\Delta` maximise the likelihood of the labels given fields that do not depend on them,
     :math:`\prod_\mu\Phi\bigl(y_\mu(\omega_\mu + b)/\sqrt{\Delta + V}\bigr)`, times a wide prior of the noise.
 
     Attributes:
@@ -199,10 +195,10 @@ class ClassTargets:
 
     @classmethod
     def of(cls, labels: Array) -> ClassTargets:
-        """Before anything is known but how often each label occurs.
+        """Return the initial guess, from the frequency of each label.
 
         Raises:
-            DataError: there is one label only.
+            DataError: all labels are equal.
         """
         share = float(np.mean(labels > 0))
         if not 0 < share < 1:
@@ -213,40 +209,40 @@ class ClassTargets:
     def channel(self) -> ScalarChannel:
         return NoisySignChannel(self.noise, self.offset)
 
-    def after(self, seen: Seen, share: float) -> ClassTargets:
-        """Half a step, in logarithms of the noise: field and noise are measured by the same labels."""
-        found = self.fitted(seen)
-        noise = float(np.sqrt(found.noise / share * self.noise))
-        return replace(self, noise=noise, offset=0.5 * (found.offset / np.sqrt(share) + self.offset))
+    def updated(self, observed: Observation, share: float) -> ClassTargets:
+        """Take half a step, in logarithms of the noise, since the same labels determine field and noise."""
+        fitted = self.calibrated(observed)
+        noise = float(np.sqrt(fitted.noise / share * self.noise))
+        return replace(self, noise=noise, offset=0.5 * (fitted.offset / np.sqrt(share) + self.offset))
 
-    def fitted(self, seen: Seen) -> ClassTargets:
-        """With the offset and the noise that these fields speak for."""
-        start = np.array([self.offset, np.log(max(self.noise, SEARCH.faintest))])
-        found = minimize(self._misfit, start, args=(seen,), method="Nelder-Mead").x
-        return replace(self, offset=float(found[0]), noise=float(np.exp(found[1])))
+    def calibrated(self, observed: Observation) -> ClassTargets:
+        start = np.array([self.offset, np.log(max(self.noise, FAINTEST))])
+        offset, log_noise = minimize(self._cost, start, args=(observed,), method="Nelder-Mead").x
+        return replace(self, offset=float(offset), noise=float(np.exp(log_noise)))
 
-    def error(self, seen: Seen) -> float:
-        """By the curvature of the likelihood."""
+    def noise_error(self, observed: Observation) -> float:
+        """From the curvature of the likelihood."""
         place = np.array([self.offset, np.log(self.noise)])
-        step = np.array([0.0, _POLICY.step])
-        ahead, here, behind = (self._misfit(place + k * step, seen) for k in (1, 0, -1))
-        bend = max((ahead - 2 * here + behind) / _POLICY.step**2, 1 / _POLICY.deviation**2)
-        return SEARCH.confidence * self.noise / float(np.sqrt(bend))
+        step = np.array([0.0, _STEP])
+        above, here, below = (self._cost(place + k * step, observed) for k in (1, 0, -1))
+        curvature = max((above - 2 * here + below) / _STEP**2, 1 / _PRIOR_DEVIATION**2)
+        return CONFIDENCE * self.noise / float(np.sqrt(curvature))
 
-    def noises(self, noise: float, error: float) -> tuple[float, float]:
-        """In logarithms, as the curvature of the likelihood is."""
-        times = float(np.exp(error / noise))
-        return noise / times, noise * times
+    def noise_interval(self, noise: float, error: float) -> tuple[float, float]:
+        # In logarithms, as the curvature of the likelihood.
+        factor = float(np.exp(error / noise))
+        return noise / factor, noise * factor
 
-    def with_noise(self, noise: float, times: float) -> ClassTargets:
-        return replace(self, noise=noise, offset=self.offset * float(np.sqrt(times)))
+    def with_noise(self, noise: float, factor: float) -> ClassTargets:
+        return replace(self, noise=noise, offset=self.offset * float(np.sqrt(factor)))
 
-    def missed(self, channel: Any, error: Array, left: Array) -> tuple[Array, Array]:
-        """Of predictions whose threshold is the best one."""
-        all_of_it, least = channel.missed(left), channel.missed(np.zeros(1))
-        return all_of_it - least, np.full_like(error, least[0])
+    def label_errors(self, channel: Any, error: Array, rescaled: Array) -> tuple[Array, Array]:
+        """For predictions with the best threshold."""
+        total, least = channel.missed(rescaled), channel.missed(np.zeros(1))
+        return total - least, np.full_like(error, least[0])
 
-    def _misfit(self, place: Array, seen: Seen) -> float:
-        width = np.sqrt(np.exp(place[1]) + seen.error)
-        told = float(np.sum(log_ndtr(self.scaled * (seen.sight.fields + place[0]) / width)))
-        return 0.5 * float((place[1] - np.log(_POLICY.usual)) / _POLICY.deviation) ** 2 - told
+    def _cost(self, place: Array, observed: Observation) -> float:
+        """Minus the logarithm of likelihood and prior, at an offset and the logarithm of a noise."""
+        deviation = np.sqrt(np.exp(place[1]) + observed.error)
+        log_likelihood = float(np.sum(log_ndtr(self.scaled * (observed.sight.fields + place[0]) / deviation)))
+        return 0.5 * float((place[1] - np.log(_PRIOR_NOISE)) / _PRIOR_DEVIATION) ** 2 - log_likelihood

@@ -14,7 +14,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.solution import Solution, Status
 from glassformer.data_analysis.diagnosis import Diagnosis
-from glassformer.data_analysis.width import EstimatedModel
+from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.dynamics.online_path import OnlinePath
 from glassformer.experiments.instances import Simulation
 from glassformer.learners.plan import Plan

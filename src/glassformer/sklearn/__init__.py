@@ -7,9 +7,9 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("the estimators need scikit-learn: pip install 'glassformer[sklearn]'") from error
 
-from glassformer.sklearn.attention import AttentionClassifier, AttentionRegressor
-from glassformer.sklearn.bilinear import BilinearClassifier, BilinearRegressor
+from glassformer.sklearn.classifier import AttentionClassifier, BilinearClassifier
 from glassformer.sklearn.forecasts import Forecast, forecast
+from glassformer.sklearn.regressor import AttentionRegressor, BilinearRegressor
 
 __all__ = [
     "AttentionClassifier",

@@ -1,4 +1,4 @@
-"""What all estimators share: inputs of any form, scaling, one signal per target, and what is told of it."""
+"""Base classes of the estimators: checked inputs, scaling, one signal per target, fitted attributes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,33 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from glassformer.core.checks import is_number, require_name
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
+from glassformer.data_analysis.signals import BilinearSignal, PositiveSignal
+from glassformer.designs.dense import DenseDesign
+from glassformer.designs.pooled import PooledDesign
 from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
 from glassformer.learners.risk_path import rank_of
 from glassformer.numerics.decompositions import singular_values
-from glassformer.sklearn.scaling import learned
-from glassformer.sklearn.sequences import Sequences, sequences
-from glassformer.sklearn.solvers import Signal, Task, require_settings, solver_of
+from glassformer.sklearn.scaling import fit_scaling
+from glassformer.sklearn.sequences import Sequences, check_sequences
+from glassformer.sklearn.solvers import FittedSignal, Task, check_parameters, solver_of
+
+PAIRS = ("self", "all")
 
 
 @dataclass(eq=False, repr=False)
 class SequenceEstimator(BaseEstimator):
-    """Base of the estimators, their parameters its fields; a target is what one signal is learned from."""
+    """Base of the estimators, with their parameters as fields. One signal is learned from each target."""
 
     has_theory: ClassVar[bool] = True
-    """Whether the theory of its solver tells its learning curve, for the parameters that it is known of."""
+    """True when the theory of the solver can predict the learning curve, for the parameters that it covers."""
     signals: ClassVar[Any]
-    """What may be behind targets, an :class:`~glassformer.data_analysis.signals.UnknownSignal`."""
+    """Family of the signal, an :class:`~glassformer.data_analysis.signals.UnknownSignal`."""
     predicts_numbers: ClassVar[bool] = True
-    """Whether targets are numbers, and have intervals."""
+    """True when targets are numbers, so that predictions have intervals."""
     by_position: ClassVar[bool] = True
-    """Whether tokens of different positions are seen by different weights."""
+    """True when tokens of different positions have different weights."""
     penalties: ClassVar[tuple[str, ...]] = ("nuclear", "ridge", "elastic")
-    """Those that may be asked for; others are for matrices of another kind, or leave no strength to choose."""
+    """Allowed penalties: others are for matrices of another kind, or have no strength to choose."""
 
     shape: Any = None
     _: KW_ONLY
@@ -54,68 +59,72 @@ class SequenceEstimator(BaseEstimator):
 
     @abstractmethod
     def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> Any:
-        """The design of scaled tokens; with weights, of those that are learned from."""
+        """Return the design of scaled tokens; with weights, the design of the training data."""
 
     @abstractmethod
     def _coefficients(self, matrix: Array) -> Array:
-        """What sees tokens as they are given as the signal of this matrix sees scaled ones."""
+        """Return coefficients of the tokens as given, from the signal that acts on scaled tokens."""
+
+    @abstractmethod
+    def _constants(self) -> Array:
+        """Return the fields that each signal, in scaled units, has at the subtracted means, shape (signals,)."""
 
     @abstractmethod
     def _labels(self, y: Any) -> Any:
-        """Labels that were given, checked."""
+        """Return checked labels."""
 
     @abstractmethod
     def _targets(self, labels: Any, weights: Array) -> list[Array]:
-        """What signals are learned from; one with columns is for as many signals at once."""
+        """Return the targets of the signals; a target with columns is for as many signals at once."""
 
-    def _weighed(self, labels: Any, weights: Array) -> Array:
-        """Weights of samples, with what their labels make of them."""
+    def _total_weights(self, labels: Any, weights: Array) -> Array:
+        """Return the weights of samples times the weights of their labels."""
         del labels
         return weights
 
-    def posed(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> list[Task]:
-        """What there is to learn, of the samples that weigh anything: one task per target."""
-        require_settings(self)
+    def training_tasks(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> list[Task]:
+        """Return one task per target, on the samples of positive weight; sets the scaling."""
+        check_parameters(self)
         require_name("penalty", self.penalty, self.penalties)
-        given = sequences(self, X, self.shape, reset=True)
+        given = check_sequences(self, X, self.shape, reset=True)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         labels = self._labels(column_or_1d(y, warn=True))
         check_consistent_length(given.values, labels)
-        weights = self._weighed(labels, _weights(sample_weight, given))
+        weights = self._total_weights(labels, _sample_weights(sample_weight, given))
         targets = self._targets(labels, weights)
-        kept = weights > 0
-        part = given if kept.all() else given.at(kept)
+        positive = weights > 0
+        part = given if positive.all() else given.at(positive)
         self.shape_ = (int(given.values.shape[1]), int(given.values.shape[2]))
-        self.scaling_ = learned(part, weights[kept], self.scale, self.by_position)
+        self.scaling_ = fit_scaling(part, weights[positive], self.scale, self.by_position)
         tokens = self.scaling_.apply(part)
-        design = self._design(tokens, part, weights[kept])
-        own = _groups(groups, given)[kept]
-        return [self._task(design, tokens, target[kept], weights[kept], part, own) for target in targets]
+        design = self._design(tokens, part, weights[positive])
+        group = _group_numbers(groups, given)[positive]
+        return [self._task(design, tokens, target[positive], weights[positive], part, group) for target in targets]
 
     def _task(
         self, design: Any, tokens: Array, target: Array, weights: Array, given: Sequences, groups: NDArray[np.int64]
     ) -> Task:
-        equal, intercept = _repeated(given, target), not self.predicts_numbers or self.loss != "square"
+        equal, intercept = _distinct_samples(given, target), not self.predicts_numbers or self.loss != "square"
         loss = "logistic" if isinstance(self.loss, str) and self.loss == "softmax" else self.loss
         if target.ndim == 2:
             design, loss = SeveralClasses(design, target.shape[1]), SoftmaxLoss()
-        return Task(design, tokens, target, weights, equal, _together(equal, groups), intercept, loss)
+        return Task(design, tokens, target, weights, equal, _connected_groups(equal, groups), intercept, loss)
 
-    def _learned(self, tasks: list[Task]) -> list[Signal]:
-        """One signal per target, or per column of one."""
-        solve, found = solver_of(self.solver), []
+    def _fit_signals(self, tasks: list[Task]) -> list[FittedSignal]:
+        """Solve the tasks; return one signal per target, or per column of a target."""
+        solve, signals = solver_of(self.solver), []
         for task in tasks:
-            one = solve(self, task)
+            solution = solve(self, task)
             if task.labels.ndim == 1:
-                found.append(one)
+                signals.append(solution)
                 continue
-            parts = zip(one.matrix, one.intercept, strict=True)
-            found += [one._replace(matrix=matrix, intercept=shift) for matrix, shift in parts]
-        return found
+            parts = zip(solution.matrix, solution.intercept, strict=True)
+            signals += [solution._replace(matrix=matrix, intercept=shift) for matrix, shift in parts]
+        return signals
 
-    def _tell(self, signals: list[Signal], units: float) -> None:
-        """Attributes, those of one signal without an axis over them."""
+    def _set_attributes(self, signals: list[FittedSignal], units: float) -> None:
+        """Set the fitted attributes; those of a single signal have no axis over signals."""
         self.signals_ = [one.matrix for one in signals]
         each: dict[str, list[Any]] = {
             "coef_": [units * self._coefficients(one.matrix) for one in signals],
@@ -131,14 +140,14 @@ class SequenceEstimator(BaseEstimator):
         self.n_iter_ = max(1, max(one.iterations for one in signals))
         self.cross_validation_ = signals[0].validation if single else [one.validation for one in signals]
 
-    def _seen(self, X: Any) -> Any:
-        """The design of new samples."""
+    def _new_design(self, X: Any) -> Any:
+        """Return the design of new samples."""
         check_is_fitted(self)
-        given = sequences(self, X, self.shape_, reset=False)
+        given = check_sequences(self, X, self.shape_, reset=False)
         return self._design(self.scaling_.apply(given), given, None)
 
     def _fields(self, design: Any) -> Array:
-        """Of all signals, shape (n, signals), without intercepts."""
+        """Return the fields of all signals without intercepts, shape (n, signals)."""
         return np.stack([design.forward(matrix, 0) for matrix in self.signals_], axis=1)
 
     def __sklearn_tags__(self) -> Any:
@@ -147,7 +156,60 @@ class SequenceEstimator(BaseEstimator):
         return tags
 
 
-def _weights(sample_weight: Any, given: Sequences) -> Array:
+class BilinearEstimator(SequenceEstimator):
+    """Linear functionals of a sequence whose weights, one per token and feature, are a matrix of low rank."""
+
+    signals: ClassVar[Any] = BilinearSignal
+
+    def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> DenseDesign:
+        return DenseDesign(scaled)
+
+    def _coefficients(self, matrix: Array) -> Array:
+        return self.scaling_.coefficients(matrix) / np.sqrt(matrix.size)
+
+    def _constants(self) -> Array:
+        return np.array([np.sum(self._coefficients(matrix) * self.scaling_.mean) for matrix in self.signals_])
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AttentionEstimator(SequenceEstimator):
+    """Quadratic functionals of tokens, pooled over a sequence: a symmetric matrix, the same at all positions."""
+
+    by_position: ClassVar[bool] = False
+    penalties: ClassVar[tuple[str, ...]] = (*SequenceEstimator.penalties, "trace")
+    signals: ClassVar[Any] = PositiveSignal
+
+    pairs: str = "self"
+    linear: bool = True
+
+    def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> PooledDesign:
+        if self.pairs not in PAIRS:
+            raise ParameterError("pairs", self.pairs, f"one of {', '.join(PAIRS)}")
+        roots = np.sqrt(given.lengths).astype(scaled.dtype)[:, None, None]
+        if self.linear:
+            ones = np.broadcast_to(given.mask[:, :, None].astype(scaled.dtype), (*scaled.shape[:2], 1))
+            scaled = np.concatenate([scaled, ones], axis=2)
+        scaled = scaled / roots
+        if self.pairs == "all":
+            scaled = scaled.sum(axis=1, keepdims=True) / roots
+        if weights is not None:
+            if not np.ptp(scaled, axis=0).any():
+                # Sequences that are all alike carry no information: the rest around their centre would be rounding.
+                scaled = np.zeros_like(scaled)
+            self.centre_ = np.einsum("n,ntd,nte->de", weights, scaled, scaled, optimize=True) / weights.sum()
+        return PooledDesign(scaled, self.centre_)
+
+    def _coefficients(self, matrix: Array) -> Array:
+        own = matrix[: self.shape_[1], : self.shape_[1]]
+        columns = self.scaling_.columns
+        back = columns @ own @ columns.T if columns.ndim == 2 else columns[:, None] * own * columns
+        return np.asarray(0.5 * (back + back.T) / len(matrix))
+
+    def _constants(self) -> Array:
+        return np.array([np.sum(matrix * self.centre_) / len(matrix) for matrix in self.signals_])
+
+
+def _sample_weights(sample_weight: Any, given: Sequences) -> Array:
     if sample_weight is None or is_number(sample_weight):
         weights = np.full(len(given.values), 1.0 if sample_weight is None else float(sample_weight))
     else:
@@ -158,8 +220,8 @@ def _weights(sample_weight: Any, given: Sequences) -> Array:
     return weights
 
 
-def _groups(groups: Any, given: Sequences) -> NDArray[np.int64]:
-    """One number per group that was given, for each sample; by default every sample is one."""
+def _group_numbers(groups: Any, given: Sequences) -> NDArray[np.int64]:
+    """Return the number of each sample's group; by default every sample is a group."""
     if groups is None:
         return np.arange(len(given.values))
     own = column_or_1d(groups)
@@ -167,8 +229,8 @@ def _groups(groups: Any, given: Sequences) -> NDArray[np.int64]:
     return np.asarray(np.unique(own, return_inverse=True)[1], dtype=np.int64)
 
 
-def _together(equal: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """One number per set of samples that are equal, or of one group, or linked by others that are."""
+def _connected_groups(equal: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return one number per set of samples that are linked by equality or by a common group."""
     count = len(np.unique(groups))
     if count == len(groups):
         return equal
@@ -177,11 +239,11 @@ def _together(equal: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np
     return np.asarray(connected_components(links, directed=False)[1][equal], dtype=np.int64)
 
 
-def _repeated(given: Sequences, target: Array) -> NDArray[np.int64]:
-    """One number per distinct sample, in an order that does not depend on how often it occurs."""
+def _distinct_samples(given: Sequences, target: Array) -> NDArray[np.int64]:
+    """Return one number per distinct sample, in an order that does not depend on how often it occurs."""
     first = given.values.reshape(len(target), -1)[:, 0]
     if len(np.unique(first)) == len(first):
         return np.argsort(np.argsort(first, kind="stable"), kind="stable").astype(np.int64)
-    # A token of zeros is another thing than none.
+    # Lengths distinguish tokens of zeros from padding.
     rows = np.column_stack([given.values.reshape(len(target), -1), given.lengths, target])
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], dtype=np.int64).ravel()

@@ -1,9 +1,9 @@
-"""Estimators of classes: log-odds, classes and their probabilities."""
+"""The classifiers: log-odds, classes and their probabilities."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,46 +16,46 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.sklearn.base import SequenceEstimator
+from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, SequenceEstimator
 
 
-def _require_chances(estimator: Any) -> bool:
-    if estimator.has_chances:
+def _require_probabilities(estimator: Any) -> bool:
+    if estimator.has_probabilities:
         return True
     raise AttributeError(f"loss = {estimator.loss!r} gives no probabilities: use loss='logistic' or 'softmax'")
 
 
 class SequenceClassifier(ClassifierMixin, SequenceEstimator):
-    """Classes from sequences; of more than two all at once, by softmax, or each against the rest."""
+    """Base of the classifiers; more than two classes by softmax, or each against the rest."""
 
     predicts_numbers: ClassVar[bool] = False
-    # Of classes there is one unit only.
+    # Targets of classes are not rescaled.
     unit_ = 1.0
 
     @property
-    def has_chances(self) -> bool:
-        """Whether the loss gives probabilities."""
+    def has_probabilities(self) -> bool:
+        """True when the loss gives probabilities."""
         return isinstance(self.loss, str) and self.loss in ("logistic", "softmax")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Learn from samples.
+        """Fit the estimator.
 
         Args:
             X: shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d) of sequences of unequal length.
             y: classes, numbers or names, shape (n,).
-            sample_weight: >= 0, shape (n,); samples of weight zero do not count.
-            groups: numbers or names, shape (n,): samples of one group are held back together by the cross-validation
-                that chooses the strength.
+            sample_weight: >= 0, shape (n,); samples of weight zero are ignored.
+            groups: numbers or names, shape (n,): samples of one group are in the same fold of the cross-validation that
+                chooses the strength.
 
         Raises:
             ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
         """
-        signals = self._learned(self.posed(X, y, sample_weight, groups))
-        self._tell(signals, 1.0)
-        offsets = np.array([one.intercept for one in signals])
-        self.offsets_, self.chances_ = offsets, signals[0].chances
-        means = self._seen_means()
-        self.intercept_ = float(offsets[0] - means[0]) if len(signals) == 1 else offsets - means
+        signals = self._fit_signals(self.training_tasks(X, y, sample_weight, groups))
+        self._set_attributes(signals, self.unit_)
+        self.offsets_ = np.array([one.intercept for one in signals])
+        self.class_probabilities_ = signals[0].probabilities
+        intercepts = self.offsets_ - self._constants()
+        self.intercept_ = float(intercepts[0]) if len(signals) == 1 else intercepts
         return self
 
     def _labels(self, y: Any) -> Any:
@@ -63,8 +63,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         check_classification_targets(y)
         return y
 
-    def _weighed(self, labels: Any, weights: Array) -> Array:
-        """The weights of samples times those of their classes."""
+    def _total_weights(self, labels: Any, weights: Array) -> Array:
         if self.class_weight is None:
             return weights
         if not (isinstance(self.class_weight, Mapping) or self.class_weight == "balanced"):
@@ -72,46 +71,128 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         return weights * compute_sample_weight(self.class_weight, labels)
 
     def _targets(self, labels: Any, weights: Array) -> list[Array]:
-        """Each class against the rest, the second of two against the first; or one column per class."""
+        """Return each class against the rest, the second of two against the first; or one column per class."""
         self.classes_ = np.unique(labels)
         present = np.unique(labels[weights > 0])
         if len(present) < 2:
             raise ValueError(f"y has samples of one class only, {present.tolist()}: expected two classes or more")
-        if self._at_once:
+        if self._has_softmax:
             return [np.where(labels[:, None] == self.classes_, 1.0, 0.0)]
-        singled = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return [np.where(labels == one, 1.0, -1.0) for one in singled]
-
-    @abstractmethod
-    def _seen_means(self) -> Array:
-        """What the coefficients of each class make of the mean that was subtracted from inputs."""
+        positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return [np.where(labels == one, 1.0, -1.0) for one in positive]
 
     @property
-    def _at_once(self) -> bool:
-        """Whether classes have a softmax; of two it is the logistic loss."""
+    def _has_softmax(self) -> bool:
+        """True when classes have a softmax; two classes have the logistic loss instead."""
         return len(self.classes_) > 2 and isinstance(self.loss, str) and self.loss == "softmax"
 
     def decision_function(self, X: Any) -> Array:
-        """Log-odds (logistic loss, message passing) of the second class, or of each of several, (n, classes)."""
-        design = self._seen(X)
+        """Return log-odds (logistic loss, message passing) of the second class, or of each of several, (n, classes)."""
+        design = self._new_design(X)
         fields = self._fields(design) + self.offsets_
-        if self.chances_ is not None:
-            return self.chances_.odds(fields[:, 0], design.variances())
+        if self.class_probabilities_ is not None:
+            return self.class_probabilities_.log_odds(fields[:, 0], design.variances())
         return fields[:, 0] if len(self.classes_) == 2 else fields
 
     def predict(self, X: Any) -> Array:
-        """The most probable class of each sample, shape (n,)."""
+        """Return the most probable class of each sample, shape (n,)."""
         odds = self.decision_function(X)
         return np.asarray(self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)])
 
-    @available_if(_require_chances)
+    @available_if(_require_probabilities)
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities, shape (n, classes); of several by softmax, or against the rest and normalised."""
+        """Return probabilities, shape (n, classes); by softmax, or each against the rest and normalised."""
         odds = self.decision_function(X)
-        if self._at_once:
+        if self._has_softmax:
             return np.asarray(softmax(odds, axis=1))
-        chance = expit(odds)
-        if chance.ndim == 1:
-            return np.column_stack([1 - chance, chance])
-        total = chance.sum(axis=1, keepdims=True)
-        return np.where(total > 0, chance / np.where(total > 0, total, 1.0), 1 / chance.shape[1])
+        probability = expit(odds)
+        if probability.ndim == 1:
+            return np.column_stack([1 - probability, probability])
+        total = probability.sum(axis=1, keepdims=True)
+        return np.where(total > 0, probability / np.where(total > 0, total, 1.0), 1 / probability.shape[1])
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BilinearClassifier(BilinearEstimator, SequenceClassifier):
+    r"""Classification of sequences ``X`` of shape (L, d), log-odds :math:`\mathrm{Tr}\,X^TC + b`, ``C`` of low rank.
+
+    Each of more than two classes has a matrix of its own, against the rest; with ``loss="softmax"`` all are
+    learned at once.
+
+    Args:
+        shape: as for :class:`~glassformer.sklearn.regressor.BilinearRegressor`, like all
+            parameters that are not listed here.
+        solver: ``"risk"``; ``"bayes"``, of two classes, message passing for a threshold of a noisy field
+            (:class:`~glassformer.channels.scalar.noisy_sign.NoisySignChannel`) of estimated width, noise and offset.
+        loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
+        class_weight: dictionary of weights of the classes; ``"balanced"`` for classes of equal weight; None for samples
+            of equal weight. They multiply ``sample_weight``.
+        penalty: as there.
+        strength: as there, by theory of two classes and the logistic loss; each class has its own, but for
+            ``loss="softmax"``.
+        strengths: as there.
+        folds: as there; classes have equal shares in them.
+        scale: as there.
+        tolerance: as there.
+        max_iterations: as there.
+        random_state: as there.
+
+    Attributes:
+        classes_: in ascending order.
+        coef_: shape (L, d), or (classes, L, d) for more than two; likewise the others. For message passing these are
+            coefficients of the field; :meth:`decision_function` has the log-odds.
+        intercept_: a number, or one per class.
+        rank_: as there, like the rest.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((200, 4, 5))
+        >>> y = np.where(X[:, 0, 0] + X[:, 1, 0] > 0, "up", "down")
+        >>> found = BilinearClassifier(strength=1.0).fit(X, y)
+        >>> bool(found.score(X, y) > 0.9), found.predict_proba(X).shape
+        (True, (200, 2))
+    """
+
+    loss: Any = "logistic"
+    class_weight: Any = None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AttentionClassifier(AttentionEstimator, SequenceClassifier):
+    r"""Classification with log-odds :math:`\langle \tilde x_a^T S\,\tilde x_b\rangle_{ab} + b`, ``S`` of low rank.
+
+    Each of more than two classes has a matrix of its own, against the rest; with ``loss="softmax"`` all are
+    learned at once.
+
+    Args:
+        shape: as for :class:`~glassformer.sklearn.regressor.AttentionRegressor`, like all
+            parameters that are not listed here.
+        pairs: as there.
+        linear: as there.
+        solver: ``"risk"``; ``"bayes"``, of two classes, as there, for a threshold of a noisy field.
+        loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
+        class_weight: as for :class:`BilinearClassifier`.
+        penalty: as there.
+        strength: as there, by theory also of two classes and the logistic loss; each class has its own, but for
+            ``loss="softmax"``.
+        strengths: as there.
+        folds: as there; classes have equal shares in them.
+        scale: as there.
+        tolerance: as there.
+        max_iterations: as there.
+        random_state: as there.
+
+    Attributes:
+        classes_: in ascending order.
+        coef_: shape (d, d), or (classes, d, d) for more than two; likewise the others.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((300, 2, 4))
+        >>> y = (X[:, :, 0] ** 2).sum(axis=1) > 1.4
+        >>> bool(AttentionClassifier(strength=0.3).fit(X, y).score(X, y) > 0.85)
+        True
+    """
+
+    loss: Any = "logistic"
+    class_weight: Any = None

@@ -1,8 +1,8 @@
-"""Estimators of numbers: predictions, and how far they may be off."""
+"""The regressors: predictions of numbers with standard deviations and intervals."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,79 +12,82 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.learners.data_arrays import require_squares
-from glassformer.sklearn.base import SequenceEstimator
-from glassformer.sklearn.residual_distribution import Misses
+from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, SequenceEstimator
+from glassformer.sklearn.predictive_distributions import ErrorDistribution
 
-# Labels that differ by this share of their mean differ by rounding.
+# Labels that differ by less, relative to their mean, differ by rounding.
 _ROUNDING = 1e-13
 
 
 class SequenceRegressor(RegressorMixin, SequenceEstimator):
-    """Numbers from sequences."""
+    """Base of the regressors."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Learn from samples.
+        """Fit the estimator.
 
         Args:
             X: shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d) of sequences of unequal length.
             y: numbers, shape (n,).
-            sample_weight: >= 0, shape (n,); samples of weight zero do not count.
-            groups: numbers or names, shape (n,): samples of one group are held back together by the cross-validation
-                that chooses the strength.
+            sample_weight: >= 0, shape (n,); samples of weight zero are ignored.
+            groups: numbers or names, shape (n,): samples of one group are in the same fold of the cross-validation that
+                chooses the strength.
 
         Raises:
             ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
         """
-        (signal,) = self._learned(self.posed(X, y, sample_weight, groups))
+        (signal,) = self._fit_signals(self.training_tasks(X, y, sample_weight, groups))
         self.offset_ += self.unit_ * signal.intercept
-        self.misses_ = signal.misses
-        self._tell([signal], self.unit_)
-        self.intercept_ = self.offset_ - self._seen_mean()
+        self.error_distribution_ = signal.errors
+        self._set_attributes([signal], self.unit_)
+        self.intercept_ = self.offset_ - self.unit_ * float(self._constants()[0])
         return self
 
     def _labels(self, y: Any) -> Array:
-        return _numbers(y)
+        try:
+            labels = np.asarray(y, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ValueError("Unknown label type: y has entries that are no numbers: use a classifier") from error
+        if not np.all(np.isfinite(labels)):
+            first = int(np.argmin(np.isfinite(labels)))
+            raise ValueError(f"Input y contains NaN or infinity: y[{first}] = {labels[first]}")
+        require_squares("y", labels)
+        return labels
 
     def _targets(self, labels: Array, weights: Array) -> list[Array]:
-        """Of mean zero and variance one."""
+        """Return the labels with mean zero and variance one; sets the offset and the unit."""
         share = weights / weights.sum()
         self.offset_ = float(share @ labels)
-        away = labels - self.offset_
-        # In units of the largest: squares of small labels are below the smallest number.
-        largest = max(float(np.abs(away).max()), np.finfo(float).tiny)
-        spread = largest * float(np.sqrt(share @ (away / largest) ** 2))
+        centred = labels - self.offset_
+        # In units of the largest: squares of small labels underflow.
+        largest = max(float(np.abs(centred).max()), np.finfo(float).tiny)
+        spread = largest * float(np.sqrt(share @ (centred / largest) ** 2))
         if spread <= _ROUNDING * abs(self.offset_):
-            away, spread = np.zeros_like(labels), 1.0
+            centred, spread = np.zeros_like(labels), 1.0
         self.unit_ = spread
-        return [away / spread]
-
-    @abstractmethod
-    def _seen_mean(self) -> float:
-        """What the coefficients make of the mean that was subtracted from inputs."""
+        return [centred / spread]
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predictions, shape (n,), of samples in any of the forms of :meth:`fit`.
+        """Return predictions, shape (n,), of samples in any of the forms of :meth:`fit`.
 
         Args:
             X: samples.
-            return_std: whether standard deviations of new labels around the predictions are returned beside them: of
-                message passing those of its posterior, with the noise; of risk those of the samples that were learned
-                from around predictions without them.
+            return_std: True to return standard deviations of new labels around the predictions as well: for message
+                passing those of its posterior and the noise, for risk those of training samples around predictions
+                without them (leave-one-out).
 
         Raises:
-            IncompatibleError: standard deviations of a fit whose loss has kinks.
+            IncompatibleError: standard deviations, where the loss of the fit has kinks.
         """
-        found, design = self._predicted(X)
+        predictions, design = self._predict(X)
         if not return_std:
-            return found
-        return found, self.unit_ * self._known_misses().deviation(design.variances())
+            return predictions
+        return predictions, self.unit_ * self._require_errors().deviation(design.variances())
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
-        """Intervals that hold new labels with a probability of ``coverage``, shape (n, 2): their ends.
+        """Return the ends of intervals that contain new labels with probability ``coverage``, shape (n, 2).
 
-        Those of message passing are Gaussian, with the variance of its posterior and the noise. Those of risk are as
-        wide as the samples that were learned from would need, each predicted without itself; no law of errors is
-        assumed.
+        For message passing they are Gaussian, with the variance of its posterior and the noise. For risk they are
+        quantiles of leave-one-out residuals of the training samples, without a parametric law of errors.
 
         Args:
             X: samples in any of the forms of :meth:`fit`.
@@ -92,31 +95,118 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
 
         Raises:
             ParameterError: ``coverage`` is out of range.
-            IncompatibleError: of a fit whose loss has kinks.
+            IncompatibleError: the loss of the fit has kinks.
         """
         if not (is_number(coverage) and 0 < coverage < 1):
             raise ParameterError("coverage", coverage, "a number in (0, 1)")
-        found, design = self._predicted(X)
-        half = self.unit_ * self._known_misses().half_width(design.variances(), float(coverage))
-        return np.column_stack([found - half, found + half])
+        predictions, design = self._predict(X)
+        half = self.unit_ * self._require_errors().half_width(design.variances(), float(coverage))
+        return np.column_stack([predictions - half, predictions + half])
 
-    def _predicted(self, X: Any) -> tuple[Array, Any]:
-        design = self._seen(X)
+    def _predict(self, X: Any) -> tuple[Array, Any]:
+        design = self._new_design(X)
         return np.asarray(self.offset_ + self.unit_ * self._fields(design)[:, 0]), design
 
-    def _known_misses(self) -> Misses:
-        if self.misses_ is None:
+    def _require_errors(self) -> ErrorDistribution:
+        if self.error_distribution_ is None:
             raise IncompatibleError(f"loss = {self.loss!r} has kinks, and no intervals: use square or huber")
-        return self.misses_
+        return self.error_distribution_
 
 
-def _numbers(y: Any) -> Array:
-    try:
-        found = np.asarray(y, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError("Unknown label type: y has entries that are no numbers: use a classifier") from error
-    if not np.all(np.isfinite(found)):
-        first = int(np.argmin(np.isfinite(found)))
-        raise ValueError(f"Input y contains NaN or infinity: y[{first}] = {found[first]}")
-    require_squares("y", found)
-    return found
+@dataclass(eq=False, repr=False, kw_only=True)
+class BilinearRegressor(BilinearEstimator, SequenceRegressor):
+    r"""Regression :math:`y = \mathrm{Tr}\,X^TC + b` on sequences ``X`` of shape (L, d), with ``C`` of low rank.
+
+    Args:
+        shape: of one sample of flat inputs, (L, d), one of them may be -1; None for a single token, with a warning.
+            Inputs of shape (n, L, d), which stay float32 if they are, and lists of arrays (L_i, d), which are padded
+            and masked, have their own shape.
+        solver: ``"risk"``, the minimiser of a loss and a penalty
+            (:class:`~glassformer.learners.regularised_risk.RegularisedRisk`); ``"bayes"``, message passing with
+            estimated width and noise (:func:`~glassformer.data_analysis.estimated_model.estimate_model`), for inputs
+            that are close to independent numbers once they are scaled. Where it does not converge, message passing
+            with the singular values of the inputs is tried; where that does not converge either, a warning says so and
+            the risk is minimised instead.
+        loss: ``"square"``, ``"huber"``, or a convex function of a label and a field that JAX can differentiate.
+        penalty: ``"nuclear"``, ``"ridge"`` or ``"elastic"``.
+        strength: of the penalty: ``"cv"`` for the best by cross-validation, ``"simplest"`` for the largest within a
+            standard error of it, ``"theory"`` for the best by the theory of the estimated width and noise, or a number
+            > 0, in the units of scaled inputs and targets (for ``"theory"``, of the signal's part of the targets).
+        strengths: number of strengths that cross-validation tries, along one warm-started path; or the strengths.
+        folds: number of folds of cross-validation. Equal samples are in the same fold, and so are samples of one group
+            where :meth:`fit` is given groups.
+        scale: ``"features"``, in units of the standard deviations of features and of tokens; ``"whiten"``, uncorrelated
+            features and tokens; ``"none"``. Means are subtracted in any case; all is learned in :meth:`fit`.
+        tolerance: accepted duality gap, relative to the risk of an estimate of zero.
+        max_iterations: steps allowed at each strength.
+        random_state: seed of the folds.
+
+    Attributes:
+        coef_: ``C``, shape (L, d), in the units of the inputs.
+        intercept_: ``b``, for sequences of full length.
+        rank_: numerical rank of ``C``: number of directions that stand out of the noise. It counts the singular values
+            of the noisy signal before the penalty or the posterior shrinks it,
+            :math:`\hat S + \mathrm{adjoint}(g)/\hat q` with the scores ``g`` of the residuals, beyond the largest one
+            of noise alone (scores of random signs; for ``"bayes"``, white noise), at most the number of singular values
+            that are not zero. For losses with kinks, and for softmax, it is that number itself.
+        singular_values_: of ``C``, in falling order.
+        strength_: strength that was used.
+        cross_validation_: :class:`~glassformer.learners.validation.CrossValidation` that chose it, or None.
+        solver_: solver that was used in the end: ``"risk"``, or message passing, ``"gamp"`` for independent inputs or
+            ``"vamp"`` by their singular values.
+        estimated_model_: :class:`~glassformer.data_analysis.estimated_model.EstimatedModel`, where it was needed.
+        shape_: (L, d).
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((200, 6, 8))
+        >>> C = np.outer(rng.standard_normal(6), rng.standard_normal(8))
+        >>> y = np.einsum("nld,ld->n", X, C) + 0.1 * rng.standard_normal(200)
+        >>> found = BilinearRegressor(strength="simplest", strengths=10).fit(X, y)
+        >>> found.rank_ < 6, bool(found.score(X, y) > 0.95)
+        (True, True)
+    """
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AttentionRegressor(AttentionEstimator, SequenceRegressor):
+    r"""Regression on pairs of tokens, :math:`y = \langle \tilde x_a^TS\tilde x_b\rangle_{ab} + b`, ``S`` of low rank.
+
+    Tokens :math:`\tilde x` are those of the inputs around their mean over all positions. The mean is over each token
+    with itself (``pairs="self"``: a quadratic network), or over all pairs of a sequence (``"all"``: attention scores
+    of keys equal to queries). Any order of the tokens gives the same, and new sequences may have any length.
+
+    Args:
+        shape: as for :class:`BilinearRegressor`, like everything that is not listed here.
+        pairs: ``"self"`` or ``"all"``.
+        linear: True to give tokens a constant feature as well, so that labels may depend on them linearly.
+        solver: ``"risk"``; ``"bayes"``, message passing for a matrix ``S``, or ``-S``, of keys that equal queries, of
+            estimated width and noise; where it is neither positive nor negative, the risk is minimised instead.
+        loss: as there.
+        penalty: ``"nuclear"``, ``"ridge"``, ``"elastic"``, or ``"trace"`` for positive ``S``: weight decay on keys that
+            equal queries.
+        strength: as there, by theory for the penalty ``"trace"``.
+        strengths: as there.
+        folds: as there.
+        scale: as there; tokens of all positions have one scale.
+        tolerance: as there.
+        max_iterations: as there.
+        random_state: as there.
+
+    Attributes:
+        coef_: ``S``, shape (d, d), in the units of the inputs.
+        rank_: as there, of the learned matrix with the constant feature.
+        singular_values_: of ``S``, in falling order.
+        strength_: strength that was used.
+        solver_: as there.
+        cross_validation_: as there.
+        shape_: (L, d).
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, w = rng.standard_normal((300, 3, 6)), rng.standard_normal(6)
+        >>> y = np.mean((X @ w) ** 2, axis=1)
+        >>> found = AttentionRegressor(strength="simplest", strengths=10).fit(X, y)
+        >>> bool(found.score(X, y) > 0.9), found.coef_.shape
+        (True, (6, 6))
+    """

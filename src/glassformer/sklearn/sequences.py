@@ -1,4 +1,4 @@
-"""Sequences of tokens as users have them: arrays of three axes, flat arrays, lists of unequal length."""
+"""Inputs of the estimators: arrays of three axes, flat arrays, and lists of sequences of unequal length."""
 
 from __future__ import annotations
 
@@ -21,54 +21,54 @@ _POSITIONS = "weights belong to positions: cut the sequences, or use AttentionRe
 
 
 class Sequences(NamedTuple):
-    """Samples of as many tokens, and which of them are there.
+    """Samples padded to the same number of tokens, and a mask of the tokens.
 
     Attributes:
-        values: shape (n, L, d), zero where there is no token; float64 or float32, as they were given.
-        present: shape (n, L); None where all are there.
+        values: shape (n, L, d), zero where there is no token; float64 or float32, as given.
+        present: shape (n, L), True where there is a token; None if all are.
     """
 
     values: Array
     present: NDArray[np.bool_] | None
 
     def at(self, where: NDArray[np.bool_]) -> Sequences:
-        """Some of the samples."""
+        """Return some of the samples."""
         return Sequences(self.values[where], None if self.present is None else self.present[where])
 
     @property
     def lengths(self) -> Array:
-        """Tokens of each sample, at least one, shape (n,)."""
+        """Number of tokens of each sample, at least one, shape (n,)."""
         n, length = self.values.shape[:2]
         return np.full(n, float(length)) if self.present is None else self.present.sum(axis=1).clip(1).astype(float)
 
     @property
-    def there(self) -> Array:
+    def mask(self) -> Array:
         """One where there is a token, shape (n, L) or (1, 1)."""
         return np.ones((1, 1)) if self.present is None else self.present.astype(float)
 
 
-def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
-    """What an estimator was given, checked as scikit-learn does.
+def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
+    """Return the inputs of an estimator, checked as scikit-learn does.
 
     Args:
-        estimator: learns its number of features with ``reset``, else has to have been given as many; of one that does
-            not see positions (``by_position``) new sequences may have any length.
+        estimator: sets its number of features with ``reset``, and checks it otherwise. Without ``by_position`` new
+            sequences may have any length.
         X: shape (n, L, d) or, flat, (n, L d), or a list of arrays (L_i, d).
         shape: of one sample of a flat array, (L, d), of which one may be -1; None for a single token, with a warning.
-            With ``reset=False``, the shape that was learned.
-        reset: whether this is the data to learn from.
+            With ``reset=False``, the fitted shape.
+        reset: True for training data.
 
     Warns:
         DataWarning: samples are flat and their shape is not given.
 
     Raises:
-        ParameterError: a shape that the data do not have.
-        DataError: tokens that do not go together.
-        ValueError: what scikit-learn refuses.
+        ParameterError: the data do not have this shape.
+        DataError: tokens have different dimensions, or the inputs are no sequences.
+        ValueError: scikit-learn refuses the data.
     """
-    parts = _unequal(X)
+    parts = _list_of_sequences(X)
     if parts:
-        return _padded(estimator, parts, shape, reset)
+        return _pad(estimator, parts, shape, reset)
     any_length = not (reset or estimator.by_position)
     found = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
     _require_samples(estimator, found, 2 if reset else 1)
@@ -84,23 +84,23 @@ def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
             raise ParameterError("shape", shape, f"None, or {own}, that of the samples of X")
         found = found.reshape(len(found), -1)
     checks = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2 if reset else 1}
-    with _places_told(lambda: _first_bad(found, own)):
+    with _name_bad_entry(lambda: _first_bad(found, own)):
         if own is not None and any_length:
             flat = check_array(found, estimator=estimator, input_name="X", **checks)
         else:
             flat = validate_data(estimator, found, reset=reset, **checks)
     require_squares("X", flat, own)
     if own is None and shape is None and flat.shape[1] > 1:
-        told = f"X = {flat.shape} is flat, and every sample is taken for a single token"
-        warnings.warn(f"{told}: give shape=(L, d), or shape=(1, -1) for one token", DataWarning, stacklevel=4)
+        text = f"X = {flat.shape} is flat, and every sample is taken for a single token"
+        warnings.warn(f"{text}: give shape=(L, d), or shape=(1, -1) for one token", DataWarning, stacklevel=4)
     return Sequences(flat.reshape(len(flat), *(own or shape_of(shape, flat.shape[1]))), None)
 
 
 def shape_of(shape: Any, features: int) -> tuple[int, int]:
-    """Tokens and their dimension, of so many features.
+    """Return the number of tokens and their dimension, from a given shape and the number of features.
 
     Raises:
-        ParameterError: they are not those of the shape.
+        ParameterError: the shape does not have this number of features.
 
     Example:
         >>> shape_of(None, 6), shape_of((2, -1), 6)
@@ -119,15 +119,15 @@ def shape_of(shape: Any, features: int) -> tuple[int, int]:
 
 
 def _require_samples(estimator: Any, X: Any, least: int) -> None:
-    """Raise where there are none, as scikit-learn says it, which is not shown arrays of three axes."""
+    """Raise the error of scikit-learn for no samples: its own check does not take arrays of three axes."""
     shape = getattr(X, "shape", ())
     if shape[:1] == (0,):
         kind = type(estimator).__name__
         raise ValueError(f"Found array with 0 sample(s) ({shape=}) while a minimum of {least} is required by {kind}.")
 
 
-def _unequal(X: Any) -> list[Any]:
-    """Sequences one by one, where each has a number of tokens of its own; empty where X is an array."""
+def _list_of_sequences(X: Any) -> list[Any]:
+    """Return sequences of unequal length one by one; an empty list if X is an array."""
     if not isinstance(X, list | tuple) and getattr(getattr(X, "dtype", None), "kind", "") != "O":
         return []
     if len(X) > 0 and all(getattr(one, "ndim", 0) == 2 for one in X):
@@ -140,7 +140,7 @@ def _unequal(X: Any) -> list[Any]:
 
 
 def _tokens(one: Any, place: int) -> Any:
-    """The tokens of one of several sequences, as an array (L_i, d)."""
+    """Return the tokens of one of several sequences, shape (L_i, d)."""
     try:
         found = np.asarray(one)
     except ValueError:
@@ -150,7 +150,7 @@ def _tokens(one: Any, place: int) -> Any:
     return found
 
 
-def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences:
+def _pad(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences:
     widths = {int(one.shape[1]) for one in parts}
     if len(widths) > 1:
         raise DataError("X", f"<tokens of dimension {sorted(widths)}>", "tokens of one dimension in all sequences")
@@ -162,15 +162,15 @@ def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequen
     length = longest if reset or any_length else int(shape[0])
     if not reset and (d != shape[1] or longest > length):
         allowed = f"tokens of dimension {shape[1]}" if any_length else f"at most {length} of dimension {shape[1]}"
-        told = f"<{longest} tokens of dimension {d}>"
-        raise DataError("X", told, f"{allowed}, as fitted", "" if any_length else _POSITIONS)
+        text = f"<{longest} tokens of dimension {d}>"
+        raise DataError("X", text, f"{allowed}, as fitted", "" if any_length else _POSITIONS)
     single = all(one.dtype == np.float32 for one in parts)
     values = np.zeros((len(parts), length, d), dtype=np.float32 if single else np.float64)
     present = np.zeros((len(parts), length), dtype=bool)
     for k, one in enumerate(parts):
         values[k, : len(one)], present[k, : len(one)] = one, True
     given = values.reshape(len(parts), -1)
-    with _places_told(lambda: _first_bad(given, (length, d))):
+    with _name_bad_entry(lambda: _first_bad(given, (length, d))):
         if any_length:
             flat = check_array(given, estimator=estimator, input_name="X", dtype=values.dtype)
         else:
@@ -181,8 +181,8 @@ def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequen
 
 
 @contextmanager
-def _places_told(where: Callable[[], str]) -> Iterator[None]:
-    """What scikit-learn refuses, with the place of the first entry that is no finite number."""
+def _name_bad_entry(where: Callable[[], str]) -> Iterator[None]:
+    """Add the place of the first entry that is not finite to errors of scikit-learn."""
     try:
         yield
     except ValueError as error:
@@ -194,7 +194,7 @@ def _places_told(where: Callable[[], str]) -> Iterator[None]:
 
 
 def _first_bad(flat: Any, shape: tuple[int, ...] | None) -> str:
-    """The first entry that is not finite, as it is indexed; empty where there is none."""
+    """Return the first entry that is not finite with its index; empty if there is none."""
     try:
         values = np.asarray(flat, dtype=float)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How estimators learn: the table of solvers."""
+"""Solvers of the estimators: regularised risk and message passing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import DataWarning, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
-from glassformer.data_analysis.width import EstimatedModel
-from glassformer.data_analysis.widths import SEARCH
+from glassformer.data_analysis.estimated_model import NOISE_MATRICES, EstimatedModel
 from glassformer.learners.algorithms.approximate_loo import left_out_of_ridge
 from glassformer.learners.risk_path import RiskPath, asked_strengths, rank_of, risk_path
 from glassformer.learners.validation import (
@@ -30,28 +29,32 @@ from glassformer.learners.validation import (
 from glassformer.numerics.decompositions import singular_values
 from glassformer.risk.losses import loss_of
 from glassformer.risk.penalties import penalty_of
-from glassformer.sklearn.class_probabilities import Chances, ProbitChances
-from glassformer.sklearn.residual_distribution import LeftOutMisses, Misses, PosteriorMisses
-from glassformer.sklearn.unknown import Unknown
+from glassformer.sklearn.assumed_model import AssumedModel
+from glassformer.sklearn.predictive_distributions import (
+    ErrorDistribution,
+    LeaveOneOutErrors,
+    PosteriorErrors,
+    ProbitProbabilities,
+)
 
-# Degrees of freedom of a fit per sample up to which leaving one out to first order is right, folds beyond, and samples
-# that are left out alone to see by how much folds are wrong.
-_FREE, _FOLDS, _ALONE = 0.7, 10, 20
-# Width of the envelope whose curvature is taken for that of a loss.
+# Degrees of freedom per sample up to which approximate leave-one-out is accurate; beyond, residuals come from folds,
+# rescaled to those of a few samples that are left out exactly (all chosen by trial).
+_ACCURATE, _FOLDS, _EXACT = 0.7, 10, 20
+# Width of the Moreau envelope whose second derivative stands for that of a loss.
 _NARROW = 1e-6
 
 
 class Task(NamedTuple):
-    """One signal to be learned.
+    """A signal to be learned.
 
     Attributes:
-        design: of the scaled inputs.
-        tokens: these inputs, one with unit spread at every place that holds one, shape (n, L, d).
+        design: design of the scaled inputs.
+        tokens: scaled inputs, shape (n, L, d).
         labels: +1 and -1, or numbers of mean zero and variance one.
         weights: of the samples, > 0.
-        equal: one number for samples that are equal.
-        groups: one number for samples that are held back together: those that are equal, or of one group.
-        intercept: whether a constant is to be fitted.
+        equal: the same number for samples that are equal.
+        groups: the same number for samples that belong to the same fold: equal ones, or those of one group.
+        intercept: True to fit a constant.
         loss: of labels and fields.
     """
 
@@ -65,34 +68,34 @@ class Task(NamedTuple):
     loss: Any
 
     def merged(self) -> Task:
-        """The same problem with every sample once, in the weight of all that are equal: they are left out together."""
-        _, first, own = np.unique(self.equal, return_index=True, return_inverse=True)
-        if len(first) == len(own):
+        """Return the task with equal samples merged into one of their total weight: they are left out together."""
+        _, first, number = np.unique(self.equal, return_index=True, return_inverse=True)
+        if len(first) == len(number):
             return self
-        once = np.isin(np.arange(len(own)), first)
+        once = np.isin(np.arange(len(number)), first)
         return self._replace(
             design=self.design.rows(once),
             tokens=self.tokens[once],
             labels=self.labels[once],
-            weights=np.asarray(np.bincount(own, self.weights)[own[once]], dtype=float),
+            weights=np.asarray(np.bincount(number, self.weights)[number[once]], dtype=float),
             equal=self.equal[once],
             groups=self.groups[once],
         )
 
 
-class Signal(NamedTuple):
-    """What was learned.
+class FittedSignal(NamedTuple):
+    """A learned signal.
 
     Attributes:
-        matrix: that sees scaled inputs; of several classes one each.
-        intercept: what is added to its fields; a number, or one per class.
+        matrix: acts on scaled inputs; one each for several classes.
+        intercept: added to the fields; a number, or one per class.
         strength: of the penalty; NaN without one.
         iterations: steps of the last run.
-        solver: that was used in the end: ``"gamp"``, ``"vamp"`` or ``"risk"``.
-        validation: what chose the strength, if anything did.
-        estimated: width and noise, where they were asked for.
-        misses: by how much predictions of new labels miss them, where that is known.
-        chances: of classes, where fields are no log-odds themselves.
+        solver: solver that was used in the end: ``"gamp"``, ``"vamp"`` or ``"risk"``.
+        validation: cross-validation that chose the strength, if any.
+        estimated: width and noise, if they were needed.
+        errors: distribution of the errors of predictions, where it is known.
+        probabilities: class probabilities, where fields are no log-odds themselves.
         rank: directions that stand out of the noise; None where that is not known.
     """
 
@@ -103,31 +106,31 @@ class Signal(NamedTuple):
     solver: str = "risk"
     validation: CrossValidation | None = None
     estimated: EstimatedModel | None = None
-    misses: Misses | None = None
-    chances: Chances | None = None
+    errors: ErrorDistribution | None = None
+    probabilities: ProbitProbabilities | None = None
     rank: int | None = None
 
 
-class Chosen(NamedTuple):
-    """A strength.
+class ChosenStrength(NamedTuple):
+    """A strength, and the origin of the choice.
 
     Attributes:
-        strength: of labels in these units.
+        strength: for labels in these units.
         unit: of the labels.
-        validation: what chose it, if that was done on held-back samples.
-        estimated: width and noise, if those chose it.
-        read: makes probabilities of what was learned, where theory tells more of them than log-odds that were fitted.
+        validation: cross-validation that chose it, if any.
+        estimated: width and noise, if they chose it.
+        calibrate: replaces fitted log-odds by the probabilities of theory, where it has them.
     """
 
     strength: float
     unit: float = 1.0
     validation: CrossValidation | None = None
     estimated: EstimatedModel | None = None
-    read: Callable[[Signal], Signal] | None = None
+    calibrate: Callable[[FittedSignal], FittedSignal] | None = None
 
 
-def require_settings(settings: Any) -> None:
-    """Raise for values that have no meaning, whether they are needed for these data or not.
+def check_parameters(settings: Any) -> None:
+    """Raise for parameters that have no meaning, whether these data need them or not.
 
     Raises:
         ParameterError: a parameter of an estimator is out of range.
@@ -139,205 +142,217 @@ def require_settings(settings: Any) -> None:
         raise ParameterError("strength", settings.strength, f"{', '.join(CHOICES)}, or a number > 0")
     asked_strengths(settings.strengths)
     require_integer("folds", settings.folds, 2)
-    _limit(settings)
+    _iteration(settings)
     check_random_state(settings.random_state)
 
 
-def by_risk(settings: Any, task: Task) -> Signal:
-    """The minimiser of a regularised risk, at a given strength or the best one."""
-    chosen = _chosen(settings, task)
-    wanted = np.array([chosen.strength])
+# Regularised risk -----------------------------------------------------------------------------------------------------
+
+
+def minimise_risk(settings: Any, task: Task) -> FittedSignal:
+    """Return the minimiser of a regularised risk, at a given strength or at the best one."""
+    given = settings.strength
+    chosen = ChosenStrength(float(given)) if _is_strength(given) else CHOICES[given](settings, task)
+    strengths = np.array([chosen.strength])
     if chosen.validation is not None:
-        wanted = chosen.validation.strengths[chosen.validation.strengths >= chosen.strength]
+        strengths = chosen.validation.strengths[chosen.validation.strengths >= chosen.strength]
     scaled = task._replace(labels=task.labels / chosen.unit)
-    path = risk_path(*_problem(settings, scaled), wanted, **_shared(settings, scaled))
+    path = risk_path(*_problem(settings, scaled), strengths, **_options(settings, scaled))
     if not path.converged:
         text = f"a minimum was not reached within max_iterations = {settings.max_iterations}: raise it, or tolerance"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
-    matrix, intercept = chosen.unit * path.estimates[-1], chosen.unit * path.intercepts[-1]
-    found = Signal(matrix, intercept, chosen.strength, path.iterations)
-    found = found._replace(
-        validation=chosen.validation, estimated=chosen.estimated, **_left_out(settings, scaled, path, chosen)
+    signal = FittedSignal(
+        matrix=chosen.unit * path.estimates[-1],
+        intercept=chosen.unit * path.intercepts[-1],
+        strength=chosen.strength,
+        iterations=path.iterations,
+        validation=chosen.validation,
+        estimated=chosen.estimated,
+        **_rank_and_errors(settings, scaled, path, chosen),
     )
-    return found if chosen.read is None else chosen.read(found)
+    return signal if chosen.calibrate is None else chosen.calibrate(signal)
 
 
-def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> dict[str, Any]:
-    """The rank, and the misses of a regression, by what others say of every sample; nothing of losses with kinks."""
+def _rank_and_errors(settings: Any, task: Task, path: RiskPath, chosen: ChosenStrength) -> dict[str, Any]:
+    """Return the rank, and the errors of a regression, by leave-one-out; nothing for losses with kinks."""
     if task.labels.ndim > 1 or not np.isfinite(loss_of(task.loss).sharpness):
         return {}
-    once, matrix = task.merged(), path.estimates[-1]
-    problem = (once.design, once.labels, matrix, chosen.strength, task.loss, settings.penalty)
-    # With a constant of their own: the others tell a sample where all of them together have mean zero.
-    found = leave_one_out(*problem, intercept=True, weights=once.weights)
-    rank = _rank(settings, once, matrix, float(path.intercepts[-1]), found.degrees)
+    merged, matrix = task.merged(), path.estimates[-1]
+    problem = (merged.design, merged.labels, matrix, chosen.strength, task.loss, settings.penalty)
+    # With an intercept: without one sample the others do not have mean zero.
+    left_out = leave_one_out(*problem, intercept=True, weights=merged.weights)
+    rank = _rank(settings, merged, matrix, float(path.intercepts[-1]), left_out.degrees)
     if not settings.predicts_numbers:
         return {"rank": rank}
-    missed, several = once.labels - found.fields, len(once.labels)
-    if several > 1 and found.degrees > _FREE * several:
-        # The first order is not that of a fit which follows every label.
-        missed = _missed(settings, once, chosen.strength)
-    share = min(found.degrees / several, 1.0)
-    return {
-        "rank": rank,
-        "misses": LeftOutMisses(chosen.unit * missed, once.weights, share, once.design.variances()),
-    }
+    residuals, samples = merged.labels - left_out.fields, len(merged.labels)
+    if samples > 1 and left_out.degrees > _ACCURATE * samples:
+        residuals = _exact_residuals(settings, merged, chosen.strength)
+    share = min(left_out.degrees / samples, 1.0)
+    errors = LeaveOneOutErrors(chosen.unit * residuals, merged.weights, share, merged.design.variances())
+    return {"rank": rank, "errors": errors}
 
 
 def _rank(settings: Any, task: Task, matrix: Array, intercept: float, degrees: float) -> int:
-    r"""Directions of a minimiser that stand out of the noise, at most its rank.
+    r"""Return the number of directions of a minimiser that stand out of the noise, at most its rank.
 
-    With the slopes ``g`` of the loss and its mean curvature ``c``, less what the fit took,
-    :math:`\hat S - \mathrm{adjoint}(g)/(\alpha c)` is the signal seen through noise, as in message passing. Slopes of
+    With the scores ``g`` of the loss and its mean second derivative ``c``, less the degrees of freedom of the fit,
+    :math:`\hat S - \mathrm{adjoint}(g)/(\alpha c)` is the signal seen through noise, as in message passing. Scores with
     random signs are noise alone.
     """
     signal = settings.signals.behind(task.design, task.labels)
     fields = task.design.forward(matrix, 0) + intercept
-    score, bend = loss_of(task.loss).score(task.labels, fields, _NARROW)
-    curvature = float(np.mean(task.weights * bend)) * (1 - degrees / len(task.labels))
-    precision = signal.design.sample_ratio * curvature
+    score, curvature = loss_of(task.loss).score(task.labels, fields, _NARROW)
+    mean_curvature = float(np.mean(task.weights * curvature)) * (1 - degrees / len(task.labels))
+    precision = signal.design.sample_ratio * mean_curvature
     largest = rank_of(matrix)
     if not (largest and precision > 0):
         return largest
 
-    def seen(scores: Array) -> Array:
+    def noise(scores: Array) -> Array:
         return np.asarray(signal.sign * signal.given(signal.design.adjoint(task.weights * scores, 0)) / precision)
 
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (SEARCH.noises, len(score)))
-    alone = max(singular_values(seen(one * score))[0] for one in signs)
-    return min(largest, int(np.sum(singular_values(matrix + seen(score)) > alone)))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (NOISE_MATRICES, len(score)))
+    threshold = max(singular_values(noise(one * score))[0] for one in signs)
+    return min(largest, int(np.sum(singular_values(matrix + noise(score)) > threshold)))
 
 
-def _missed(settings: Any, task: Task, strength: float) -> Array:
-    """By what every sample is missed without it: of ridge exactly; else by folds, in the size that single ones have.
+def _exact_residuals(settings: Any, task: Task, strength: float) -> Array:
+    """Return leave-one-out residuals: exact for ridge, else from folds in the size of some that are exact.
 
-    Folds take more samples away than one, which is another error next to as many samples as unknowns.
+    Folds leave more than one sample out, which changes the error near as many samples as unknowns.
     """
     loss, penalty = loss_of(settings.loss), penalty_of(settings.penalty)
     if loss.quadratic and penalty.spectral == 0:
         square = strength * penalty.square
         return np.asarray(task.labels - left_out_of_ridge(task.design, task.labels, square, task.weights))
-    several, shared = len(task.labels), {**_shared(settings, task), "intercept": True}
+    samples, options = len(task.labels), {**_options(settings, task), "intercept": True}
     design, labels, *kind = _problem(settings, task)
-    few = np.random.default_rng(0).permutation(several)[:_ALONE]
-    alone = labels[few] - held_back_alone(design, labels, few, strength, *kind, **shared)
-    folded = labels - validation_split(design, labels, strength, *kind, folds=min(_FOLDS, several), **shared)
-    sizes = [float(np.average(part**2, weights=task.weights[few])) for part in (alone, folded[few])]
+    few = np.random.default_rng(0).permutation(samples)[:_EXACT]
+    exact = labels[few] - held_back_alone(design, labels, few, strength, *kind, **options)
+    folded = labels - validation_split(design, labels, strength, *kind, folds=min(_FOLDS, samples), **options)
+    sizes = [float(np.average(part**2, weights=task.weights[few])) for part in (exact, folded[few])]
     return np.asarray(folded * np.sqrt(sizes[0] / max(sizes[1], 1e-300)))
-
-
-def by_message_passing(settings: Any, task: Task) -> Signal:
-    """The posterior mean at the estimated width and noise; where that does not settle, the minimiser of a risk."""
-    if settings.predicts_numbers and settings.loss != "square":
-        raise IncompatibleError(
-            f"solver = {settings.solver} and loss = {settings.loss!r} of {type(settings).__name__} exclude each other: "
-            "its noise is Gaussian, use solver = risk"
-        )
-    unknown = Unknown.of(settings, task, f"solver = {settings.solver}")
-    for name, found in unknown.attempts():
-        if found.status.ok:
-            return _posterior(settings, unknown, found, name)
-    remedy = "; scale = whiten may help" if settings.scale != "whiten" else ""
-    text = f"message passing did not settle ({found.status}): regularised risk is fitted instead{remedy}"
-    warnings.warn(text, DataWarning, stacklevel=4)
-    return by_risk(settings, task)._replace(estimated=found)
-
-
-def _posterior(settings: Any, unknown: Unknown, found: EstimatedModel, name: str) -> Signal:
-    """What a posterior says of new samples, by the fields of samples that have not seen their own labels."""
-    sign, unit, last, settled = unknown.signal.sign, float(np.sqrt(found.power)), found.solution, found.settled
-    matrix, steps = unit * unknown.signal.given(last.value[0]), int(last.iterations[0])
-    error = unknown.signal.error(float(last.error_estimate[0]))
-    rank = min(found.rank, rank_of(matrix))
-    one = Signal(matrix, sign * settled.offset, np.nan, steps, name, estimated=found, rank=rank)
-    if settings.predicts_numbers:
-        return one._replace(misses=PosteriorMisses(unit, error, settled.noise))
-    return one._replace(chances=ProbitChances(error, settled.noise))
-
-
-SOLVERS: dict[str, Callable[[Any, Task], Signal]] = {"risk": by_risk, "bayes": by_message_passing}
-
-
-def solver_of(name: object) -> Callable[[Any, Task], Signal]:
-    """The solver of this name.
-
-    Raises:
-        ParameterError: there is none.
-    """
-    if not (isinstance(name, str) and name in SOLVERS):
-        raise ParameterError("solver", name, f"one of {', '.join(SOLVERS)}")
-    return SOLVERS[name]
 
 
 def _problem(settings: Any, task: Task) -> tuple[Any, Array, Any, str]:
     return task.design, task.labels, task.loss, settings.penalty
 
 
-def _limit(settings: Any) -> Iteration:
+def _iteration(settings: Any) -> Iteration:
     return Iteration(tolerance=settings.tolerance, max_iterations=settings.max_iterations)
 
 
-def _shared(settings: Any, task: Task) -> dict[str, Any]:
-    return {"intercept": task.intercept, "weights": task.weights, "settings": _limit(settings)}
+def _options(settings: Any, task: Task) -> dict[str, Any]:
+    return {"intercept": task.intercept, "weights": task.weights, "settings": _iteration(settings)}
 
 
-def _is_strength(asked: Any) -> bool:
-    return is_number(asked) and 0 < asked < np.inf
+# Message passing ------------------------------------------------------------------------------------------------------
 
 
-def _chosen(settings: Any, task: Task) -> Chosen:
-    """The strength asked for, and what chose it."""
-    asked = settings.strength
-    return Chosen(float(asked)) if _is_strength(asked) else CHOICES[asked](settings, task)
+def by_message_passing(settings: Any, task: Task) -> FittedSignal:
+    """Return the posterior mean at the estimated width and noise; without convergence, the minimiser of a risk."""
+    if settings.predicts_numbers and settings.loss != "square":
+        raise IncompatibleError(
+            f"solver = {settings.solver} and loss = {settings.loss!r} of {type(settings).__name__} exclude each other: "
+            "its noise is Gaussian, use solver = risk"
+        )
+    assumed = AssumedModel.of(settings, task, f"solver = {settings.solver}")
+    for name, estimated in assumed.estimates():
+        if estimated.status.ok:
+            return _posterior(settings, assumed, estimated, name)
+    remedy = "; scale = whiten may help" if settings.scale != "whiten" else ""
+    text = f"message passing did not settle ({estimated.status}): regularised risk is fitted instead{remedy}"
+    warnings.warn(text, DataWarning, stacklevel=4)
+    return minimise_risk(settings, task)._replace(estimated=estimated)
 
 
-def _validated(settings: Any, task: Task, pick: Callable[[CrossValidation], float]) -> Chosen:
+def _posterior(settings: Any, assumed: AssumedModel, estimated: EstimatedModel, name: str) -> FittedSignal:
+    """Return the posterior, calibrated by the fields of samples that do not depend on their own labels."""
+    signal, solution, settled = assumed.signal, estimated.solution, estimated.settled
+    unit = float(np.sqrt(estimated.power))
+    matrix, error = unit * signal.given(solution.value[0]), signal.error(float(solution.error_estimate[0]))
+    posterior = FittedSignal(
+        matrix=matrix,
+        intercept=signal.sign * settled.offset,
+        strength=np.nan,
+        iterations=int(solution.iterations[0]),
+        solver=name,
+        estimated=estimated,
+        rank=min(estimated.rank, rank_of(matrix)),
+    )
+    if settings.predicts_numbers:
+        return posterior._replace(errors=PosteriorErrors(unit, error, settled.noise))
+    return posterior._replace(probabilities=ProbitProbabilities(error, settled.noise))
+
+
+SOLVERS: dict[str, Callable[[Any, Task], FittedSignal]] = {"risk": minimise_risk, "bayes": by_message_passing}
+
+
+def solver_of(name: object) -> Callable[[Any, Task], FittedSignal]:
+    """Return the solver of this name.
+
+    Raises:
+        ParameterError: the name is unknown.
+    """
+    if not (isinstance(name, str) and name in SOLVERS):
+        raise ParameterError("solver", name, f"one of {', '.join(SOLVERS)}")
+    return SOLVERS[name]
+
+
+# Choice of the strength -----------------------------------------------------------------------------------------------
+
+
+def _is_strength(value: Any) -> bool:
+    return is_number(value) and 0 < value < np.inf
+
+
+def _by_validation(settings: Any, task: Task, pick: Callable[[CrossValidation], float]) -> ChosenStrength:
     distinct = len(np.unique(task.groups))
     folds = min(int(settings.folds), distinct)
     if folds < settings.folds:
         what = "groups" if distinct < len(np.unique(task.equal)) else "samples"
         text = f"folds = {settings.folds}, of {distinct} {what} that differ: cross-validation has {folds} folds"
-        warnings.warn(text, DataWarning, stacklevel=6)
-    problem, shared = _problem(settings, task), _shared(settings, task)
+        warnings.warn(text, DataWarning, stacklevel=5)
+    problem, options = _problem(settings, task), _options(settings, task)
     if folds < 2:
-        # A single sample, however often: nothing to hold back.
-        return Chosen(float(risk_path(*problem, 2, **shared).strengths[0]))
+        # A single distinct sample: there is no second fold.
+        return ChosenStrength(float(risk_path(*problem, 2, **options).strengths[0]))
     seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
-    found = cross_validate(*problem, settings.strengths, folds=folds, seed=seed, groups=task.groups, **shared)
-    return Chosen(pick(found), validation=found)
+    validation = cross_validate(*problem, settings.strengths, folds=folds, seed=seed, groups=task.groups, **options)
+    return ChosenStrength(pick(validation), validation=validation)
 
 
-def _by_theory(settings: Any, task: Task) -> Chosen:
-    """The best strength by the theory of the estimated width and noise; where that fails, by cross-validation."""
-    unknown = Unknown.of(settings, task, f"strength = {settings.strength}")
-    if unknown.signal.penalty not in ("", settings.penalty):
+def _by_theory(settings: Any, task: Task) -> ChosenStrength:
+    """Return the best strength by the theory of the estimated model; where that fails, by cross-validation."""
+    assumed = AssumedModel.of(settings, task, f"strength = {settings.strength}")
+    signal = assumed.signal
+    if signal.penalty not in ("", settings.penalty):
         raise IncompatibleError(
             f"strength = {settings.strength} and penalty = {settings.penalty} of {type(settings).__name__} exclude "
-            f"each other: theory is for positive matrices, use penalty = {unknown.signal.penalty}, or strength = cv"
+            f"each other: theory is for positive matrices, use penalty = {signal.penalty}, or strength = cv"
         )
-    found = unknown.estimated()
-    strength, cosine = unknown.best_strength(settings, found) if found.status.ok else (0.0, 0.0)
-    if strength > 0:
-        read = None if settings.predicts_numbers else partial(_read, unknown, found, cosine)
-        return Chosen(strength, float(np.sqrt(found.power)), estimated=found, read=read)
-    reason = f"width and noise were not found ({found.status})" if not found.status.ok else "it names no strength > 0"
-    warnings.warn(f"strength = theory: {reason}; cross-validation chooses instead", DataWarning, stacklevel=6)
-    return _validated(settings, task, lambda one: one.best)._replace(estimated=found)
+    estimated = assumed.estimate()
+    strength, cosine = assumed.best_strength(settings, estimated) if estimated.status.ok else (0.0, 0.0)
+    if not strength > 0:
+        lost = f"width and noise were not found ({estimated.status})"
+        reason = lost if not estimated.status.ok else "it names no strength > 0"
+        warnings.warn(f"strength = theory: {reason}; cross-validation chooses instead", DataWarning, stacklevel=5)
+        return _by_validation(settings, task, lambda one: one.best)._replace(estimated=estimated)
+
+    def calibrate(fitted: FittedSignal) -> FittedSignal:
+        # Log-odds fitted at the strength of fewest wrong labels have no scale of their own: they are too certain for
+        # few samples, too cautious for many.
+        matrix, error = assumed.posterior_scale(fitted.matrix, cosine)
+        probabilities = ProbitProbabilities(error, estimated.settled.noise)
+        intercept = signal.sign * estimated.settled.offset
+        return fitted._replace(matrix=matrix, intercept=intercept, probabilities=probabilities)
+
+    unit = float(np.sqrt(estimated.power))
+    return ChosenStrength(strength, unit, None, estimated, None if settings.predicts_numbers else calibrate)
 
 
-def _read(unknown: Unknown, found: EstimatedModel, cosine: float, one: Signal) -> Signal:
-    """The estimate as what it says of the signal, whose threshold is that of the estimated noise and offset.
-
-    Log-odds fitted at the strength of fewest wrong labels have no scale of their own: with few samples they are too
-    sure, with many too cautious.
-    """
-    matrix, error = unknown.aligned(one.matrix, cosine)
-    chances = ProbitChances(error, found.settled.noise)
-    return one._replace(matrix=matrix, intercept=unknown.signal.sign * found.settled.offset, chances=chances)
-
-
-CHOICES: dict[str, Callable[[Any, Task], Chosen]] = {
-    "cv": partial(_validated, pick=lambda found: found.best),
-    "simplest": partial(_validated, pick=lambda found: found.simplest),
+CHOICES: dict[str, Callable[[Any, Task], ChosenStrength]] = {
+    "cv": partial(_by_validation, pick=lambda validation: validation.best),
+    "simplest": partial(_by_validation, pick=lambda validation: validation.simplest),
     "theory": _by_theory,
 }
