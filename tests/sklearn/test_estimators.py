@@ -506,7 +506,7 @@ def test_single_precision_stays(kind, scale):
     inputs, labels, _ = bilinear(n=60)
     single = (100 + inputs).astype(np.float32)
     found = kind(strength=0.1, scale=scale).fit(single, labels)
-    assert found._seen(single).inputs.dtype == np.float32 == found._seen(list(single)).inputs.dtype
+    assert found._new_design(single).inputs.dtype == np.float32 == found._new_design(list(single)).inputs.dtype
     double = kind(strength=0.1, scale=scale).fit(single.astype(float), labels)
     np.testing.assert_allclose(found.predict(single), double.predict(single.astype(float)), atol=1e-4)
 

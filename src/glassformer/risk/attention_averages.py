@@ -25,7 +25,7 @@ from glassformer.channels.attention.projected import all_ones
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 from glassformer.numerics.quasi_random import normal_points
-from glassformer.risk.label_averages import EMPTY, TAIL, Averages, LabelAverages
+from glassformer.risk.label_averages import EMPTY, TAIL, LabelAverages, SampleAverages
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import OrderParameters
 
@@ -83,13 +83,13 @@ class AttentionAverages(LabelAverages):
         cosine = order.overlap / np.sqrt(np.maximum(order.power, EMPTY) * self.power)
         return row_disagreement(self.tokens, np.minimum(cosine, 1.0))
 
-    def averages(self, order: OrderParameters) -> Averages:
+    def averages(self, order: OrderParameters) -> SampleAverages:
         state = zip(order.overlap, order.power, order.susceptibility, strict=True)
-        return Averages(*np.array([self._averages(*map(float, row)) for row in state]).T)
+        return SampleAverages(*np.array([self._averages(*map(float, row)) for row in state]).T)
 
     @abstractmethod
     def _averages(self, overlap: float, power: float, susceptibility: float) -> list[float]:
-        """Return the entries of :class:`~glassformer.risk.label_averages.Averages` at one state."""
+        """Return the entries of :class:`~glassformer.risk.label_averages.SampleAverages` at one state."""
 
 
 def attention_averages(channel: Any, power: float, loss: Loss) -> AttentionAverages:

@@ -20,7 +20,7 @@ from glassformer.core.settings import Iteration
 from glassformer.core.solution import Status
 from glassformer.numerics.newton import newton
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
-from glassformer.risk.label_averages import Averages
+from glassformer.risk.label_averages import SampleAverages
 from glassformer.risk.penalties import ConjugateParameters, OrderParameters
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem
 
@@ -61,7 +61,7 @@ class FixedPoints(NamedTuple):
     strength: Array
     conjugate: ConjugateParameters
     order: OrderParameters
-    averages: Averages
+    averages: SampleAverages
     status: NDArray[np.object_]
     residual: Array
     iterations: NDArray[np.int64]
@@ -137,7 +137,7 @@ def _known_points(problem: RiskProblem, alpha: Array, strength: Array, error: Ar
 
 
 def _converged(
-    strength: Array, conjugate: ConjugateParameters, order: OrderParameters, averages: Averages
+    strength: Array, conjugate: ConjugateParameters, order: OrderParameters, averages: SampleAverages
 ) -> FixedPoints:
     """Return fixed points that took no iteration."""
     batch, zero = len(strength), np.zeros_like(strength)
@@ -178,7 +178,7 @@ def least_squares(problem: RiskProblem, alpha: Array) -> FixedPoints:
     )
     components, unfitted = problem.labels.components, np.maximum(excess, 0.0) / count
     training = 0.5 * components * rest * unfitted
-    averages = Averages(
+    averages = SampleAverages(
         components * slope * unfitted, 2 * training, components * unfitted, training, 0.5 * components * residual
     )
     # Below as many labels as unknowns V_hat is that of a small strength.

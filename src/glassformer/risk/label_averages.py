@@ -39,7 +39,7 @@ _AROUND_STEP = np.array([-6.0, -3.0, -1.0, 1.0, 3.0, 6.0])
 _BATCH_NUMBERS, _PANELS = 4_000_000, 12
 
 
-class Averages(NamedTuple):
+class SampleAverages(NamedTuple):
     r"""Averages per sample, shape (batch,).
 
     Attributes:
@@ -115,7 +115,7 @@ class LabelAverages:
         """Slope of the linear regression of a label on its field, and the variance of the rest."""
         return (0.0, 0.0) if self.channel.even else self.channel.regression
 
-    def averages(self, order: OrderParameters) -> Averages:
+    def averages(self, order: OrderParameters) -> SampleAverages:
         """Return the averages at these order parameters.
 
         Raises:
@@ -132,7 +132,7 @@ class LabelAverages:
             averages(OrderParameters(*(part[begin : begin + rows] for part in order)))
             for begin in range(0, len(order.power), rows)
         ]
-        return Averages(*(self.components * np.concatenate(every) for every in zip(*parts, strict=True)))
+        return SampleAverages(*(self.components * np.concatenate(every) for every in zip(*parts, strict=True)))
 
     def label_error(self, order: OrderParameters) -> Array:
         """Return the share of new labels, without their own noise, that the fitted field gets wrong; shape (batch,)."""
@@ -151,15 +151,15 @@ class LabelAverages:
         probability = weight * np.exp(self.channel.log_partition(y, field, np.full_like(field, EMPTY)))
         return (y * field).ravel(), probability.ravel()
 
-    def _square(self, order: OrderParameters) -> Averages:
+    def _square(self, order: OrderParameters) -> SampleAverages:
         """The square loss in closed form: the student learns the linear part of the link, the rest is noise."""
         slope, rest = self.regression
         residual = rest + order.error + (slope**2 - 1) * self.power - 2 * (slope - 1) * order.overlap
         share, count = 1 / ((0.0 if self.interpolating else 1.0) + order.susceptibility), self.components
         loss = 0.5 * count * residual
-        return Averages(count * slope * share, 2 * loss * share**2, count * share, loss * share**2, loss)
+        return SampleAverages(count * slope * share, 2 * loss * share**2, count * share, loss * share**2, loss)
 
-    def _discrete(self, order: OrderParameters) -> Averages:
+    def _discrete(self, order: OrderParameters) -> SampleAverages:
         """Sum over the values of the label; panels of the fitted field end where score or label law change fast."""
         y, root = np.array(self.channel.values)[:, None], np.sqrt(_column(order.power))
         bends = self.loss.bends(y, _column(order.susceptibility))
@@ -178,7 +178,7 @@ class LabelAverages:
         probability = weight * np.exp(self.channel.log_partition(y, field, variance))
         return y, t, probability, self.channel.score(y, field, variance)
 
-    def _continuous(self, order: OrderParameters) -> Averages:
+    def _continuous(self, order: OrderParameters) -> SampleAverages:
         """Integrate over nodes of the label, given which true and fitted field are jointly normal."""
         q, m = _column(order.power), _column(order.overlap)
         y, probability, mean, spread = (part[:, None] for part in self._nodes)
@@ -200,12 +200,12 @@ class LabelAverages:
         y, weight, mean, variance = GaussianChannel(self.regression[1] / self.power).label_nodes(finer)
         return LabelNodes(unit * y, weight, unit * mean, self.power * variance)
 
-    def _sum(self, order: OrderParameters, y: Array, omega: Array, weight: Array, label_score: Array) -> Averages:
+    def _sum(self, order: OrderParameters, y: Array, omega: Array, weight: Array, label_score: Array) -> SampleAverages:
         v = _column(order.susceptibility)
         score, curvature = self.loss.score(y, omega, v)
         losses = (self.loss.value(y, fitted) for fitted in (omega + v * score, omega))
         values = (label_score * score, score**2, curvature, *losses)
-        return Averages(*(np.sum(weight * part, axis=(1, 2)) for part in values))
+        return SampleAverages(*(np.sum(weight * part, axis=(1, 2)) for part in values))
 
 
 def _column(values: Array) -> Array:

@@ -16,7 +16,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 from glassformer.risk.attention_averages import attention_averages
-from glassformer.risk.label_averages import Averages, LabelAverages
+from glassformer.risk.label_averages import LabelAverages, SampleAverages
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import ConjugateParameters, OrderParameters, Penalty, order_parameters
 
@@ -86,7 +86,7 @@ class RiskProblem:
         """Return the conjugate parameters at order parameters."""
         return self.conjugate_from_averages(alpha, self.labels.averages(order))
 
-    def conjugate_from_averages(self, alpha: Array, averages: Averages) -> ConjugateParameters:
+    def conjugate_from_averages(self, alpha: Array, averages: SampleAverages) -> ConjugateParameters:
         """Return the conjugate parameters from averages per sample."""
         count = alpha / self.model.prior.degrees
         noise = np.maximum(averages.q_hat / count / averages.m_hat**2, NEGLIGIBLE_NOISE)

@@ -45,7 +45,7 @@ class AssumedModel(NamedTuple):
 
         Args:
             settings: the estimator.
-            task: :class:`~glassformer.sklearn.solvers.Task`.
+            task: :class:`~glassformer.sklearn.solvers.FitTask`.
             required_by: the parameter that needs a model, for messages.
             instead: what to use where there is no model, for messages.
 

@@ -24,7 +24,7 @@ from glassformer.learners.risk_path import rank_of
 from glassformer.numerics.decompositions import singular_values
 from glassformer.sklearn.scaling import fit_scaling
 from glassformer.sklearn.sequences import Sequences, check_sequences
-from glassformer.sklearn.solvers import FittedSignal, Task, check_parameters, solver_of
+from glassformer.sklearn.solvers import FitTask, FittedSignal, check_parameters, solver_of
 
 PAIRS = ("self", "all")
 
@@ -82,7 +82,7 @@ class SequenceEstimator(BaseEstimator):
         del labels
         return weights
 
-    def training_tasks(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> list[Task]:
+    def training_tasks(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> list[FitTask]:
         """Return one task per target, on the samples of positive weight; sets the scaling."""
         check_parameters(self)
         require_name("penalty", self.penalty, self.penalties)
@@ -104,14 +104,14 @@ class SequenceEstimator(BaseEstimator):
 
     def _task(
         self, design: Any, tokens: Array, target: Array, weights: Array, given: Sequences, groups: NDArray[np.int64]
-    ) -> Task:
+    ) -> FitTask:
         equal, intercept = _distinct_samples(given, target), not self.predicts_numbers or self.loss != "square"
         loss = "logistic" if isinstance(self.loss, str) and self.loss == "softmax" else self.loss
         if target.ndim == 2:
             design, loss = SeveralClasses(design, target.shape[1]), SoftmaxLoss()
-        return Task(design, tokens, target, weights, equal, _connected_groups(equal, groups), intercept, loss)
+        return FitTask(design, tokens, target, weights, equal, _connected_groups(equal, groups), intercept, loss)
 
-    def _fit_signals(self, tasks: list[Task]) -> list[FittedSignal]:
+    def _fit_signals(self, tasks: list[FitTask]) -> list[FittedSignal]:
         """Solve the tasks; return one signal per target, or per column of a target."""
         solve, signals = solver_of(self.solver), []
         for task in tasks:

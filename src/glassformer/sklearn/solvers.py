@@ -44,7 +44,7 @@ _ACCURATE, _FOLDS, _EXACT = 0.7, 10, 20
 _NARROW = 1e-6
 
 
-class Task(NamedTuple):
+class FitTask(NamedTuple):
     """A signal to be learned.
 
     Attributes:
@@ -67,7 +67,7 @@ class Task(NamedTuple):
     intercept: bool
     loss: Any
 
-    def merged(self) -> Task:
+    def merged(self) -> FitTask:
         """Return the task with equal samples merged into one of their total weight: they are left out together."""
         _, first, number = np.unique(self.equal, return_index=True, return_inverse=True)
         if len(first) == len(number):
@@ -149,7 +149,7 @@ def check_parameters(settings: Any) -> None:
 # Regularised risk -----------------------------------------------------------------------------------------------------
 
 
-def minimise_risk(settings: Any, task: Task) -> FittedSignal:
+def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
     """Return the minimiser of a regularised risk, at a given strength or at the best one."""
     given = settings.strength
     chosen = ChosenStrength(float(given)) if _is_strength(given) else CHOICES[given](settings, task)
@@ -173,7 +173,7 @@ def minimise_risk(settings: Any, task: Task) -> FittedSignal:
     return signal if chosen.calibrate is None else chosen.calibrate(signal)
 
 
-def _rank_and_errors(settings: Any, task: Task, path: RiskPath, chosen: ChosenStrength) -> dict[str, Any]:
+def _rank_and_errors(settings: Any, task: FitTask, path: RiskPath, chosen: ChosenStrength) -> dict[str, Any]:
     """Return the rank, and the errors of a regression, by leave-one-out; nothing for losses with kinks."""
     if task.labels.ndim > 1 or not np.isfinite(loss_of(task.loss).sharpness):
         return {}
@@ -192,7 +192,7 @@ def _rank_and_errors(settings: Any, task: Task, path: RiskPath, chosen: ChosenSt
     return {"rank": rank, "errors": errors}
 
 
-def _rank(settings: Any, task: Task, matrix: Array, intercept: float, degrees: float) -> int:
+def _rank(settings: Any, task: FitTask, matrix: Array, intercept: float, degrees: float) -> int:
     r"""Return the number of directions of a minimiser that stand out of the noise, at most its rank.
 
     With the scores ``g`` of the loss and its mean second derivative ``c``, less the degrees of freedom of the fit,
@@ -216,7 +216,7 @@ def _rank(settings: Any, task: Task, matrix: Array, intercept: float, degrees: f
     return min(largest, int(np.sum(singular_values(matrix + noise(score)) > threshold)))
 
 
-def _exact_residuals(settings: Any, task: Task, strength: float) -> Array:
+def _exact_residuals(settings: Any, task: FitTask, strength: float) -> Array:
     """Return leave-one-out residuals: exact for ridge, else from folds in the size of some that are exact.
 
     Folds leave more than one sample out, which changes the error near as many samples as unknowns.
@@ -234,7 +234,7 @@ def _exact_residuals(settings: Any, task: Task, strength: float) -> Array:
     return np.asarray(folded * np.sqrt(sizes[0] / max(sizes[1], 1e-300)))
 
 
-def _problem(settings: Any, task: Task) -> tuple[Any, Array, Any, str]:
+def _problem(settings: Any, task: FitTask) -> tuple[Any, Array, Any, str]:
     return task.design, task.labels, task.loss, settings.penalty
 
 
@@ -242,14 +242,14 @@ def _iteration(settings: Any) -> Iteration:
     return Iteration(tolerance=settings.tolerance, max_iterations=settings.max_iterations)
 
 
-def _options(settings: Any, task: Task) -> dict[str, Any]:
+def _options(settings: Any, task: FitTask) -> dict[str, Any]:
     return {"intercept": task.intercept, "weights": task.weights, "settings": _iteration(settings)}
 
 
 # Message passing ------------------------------------------------------------------------------------------------------
 
 
-def by_message_passing(settings: Any, task: Task) -> FittedSignal:
+def by_message_passing(settings: Any, task: FitTask) -> FittedSignal:
     """Return the posterior mean at the estimated width and noise; without convergence, the minimiser of a risk."""
     if settings.predicts_numbers and settings.loss != "square":
         raise IncompatibleError(
@@ -285,10 +285,10 @@ def _posterior(settings: Any, assumed: AssumedModel, estimated: EstimatedModel, 
     return posterior._replace(probabilities=ProbitProbabilities(error, settled.noise))
 
 
-SOLVERS: dict[str, Callable[[Any, Task], FittedSignal]] = {"risk": minimise_risk, "bayes": by_message_passing}
+SOLVERS: dict[str, Callable[[Any, FitTask], FittedSignal]] = {"risk": minimise_risk, "bayes": by_message_passing}
 
 
-def solver_of(name: object) -> Callable[[Any, Task], FittedSignal]:
+def solver_of(name: object) -> Callable[[Any, FitTask], FittedSignal]:
     """Return the solver of this name.
 
     Raises:
@@ -306,7 +306,7 @@ def _is_strength(value: Any) -> bool:
     return is_number(value) and 0 < value < np.inf
 
 
-def _by_validation(settings: Any, task: Task, pick: Callable[[CrossValidation], float]) -> ChosenStrength:
+def _by_validation(settings: Any, task: FitTask, pick: Callable[[CrossValidation], float]) -> ChosenStrength:
     distinct = len(np.unique(task.groups))
     folds = min(int(settings.folds), distinct)
     if folds < settings.folds:
@@ -322,7 +322,7 @@ def _by_validation(settings: Any, task: Task, pick: Callable[[CrossValidation], 
     return ChosenStrength(pick(validation), validation=validation)
 
 
-def _by_theory(settings: Any, task: Task) -> ChosenStrength:
+def _by_theory(settings: Any, task: FitTask) -> ChosenStrength:
     """Return the best strength by the theory of the estimated model; where that fails, by cross-validation."""
     assumed = AssumedModel.of(settings, task, f"strength = {settings.strength}")
     signal = assumed.signal
@@ -351,7 +351,7 @@ def _by_theory(settings: Any, task: Task) -> ChosenStrength:
     return ChosenStrength(strength, unit, None, estimated, None if settings.predicts_numbers else calibrate)
 
 
-CHOICES: dict[str, Callable[[Any, Task], ChosenStrength]] = {
+CHOICES: dict[str, Callable[[Any, FitTask], ChosenStrength]] = {
     "cv": partial(_by_validation, pick=lambda validation: validation.best),
     "simplest": partial(_by_validation, pick=lambda validation: validation.simplest),
     "theory": _by_theory,
