@@ -340,16 +340,17 @@ class _LinkAnalysis:
     @cached_property
     def _refined_averages(self) -> Callable[[float], Row]:
         """Information and expected log partition at one variance, each refined until it settles, with their errors."""
-        averages, truncation, tolerance = self._averages_at, self.law.truncation, self._tolerances[0]
+        averages, tolerance, law = self._averages_at, self._tolerances[0], self.law
 
         def row(v: float) -> Row:
+            if law.closed_form:
+                information, expected = averages(v, 0)
+                return information, law.truncation * abs(information), expected, law.truncation * abs(expected)
             floor = tolerance * max(FLOOR * (1 - v), 1e-12)
-            (information, error), (expected, expected_error) = (
-                refine(
-                    (np.asarray(averages(v, level)[which]) for level in range(len(RULES))), tolerance, floor, truncation
-                )
+            first, second = (
+                refine((np.asarray(averages(v, k)[which]) for k in range(len(RULES))), tolerance, floor, law.truncation)
                 for which in range(2)
             )
-            return float(information), float(error), float(expected), float(expected_error)
+            return float(first.value), float(first.error), float(second.value), float(second.error)
 
         return lru_cache(maxsize=_CACHED)(row)

@@ -60,7 +60,7 @@ def refine(values: Iterable[Array], tolerance: float, floor: float = 1e-20, trun
     value, change = next(rest), np.array(np.inf)
     for finer in rest:
         value, change = finer, np.abs(finer - value) + truncation * np.abs(finer)
-        if np.all(change <= np.maximum(tolerance * np.abs(value), floor)):
+        if (change <= np.maximum(tolerance * np.abs(value), floor)).all():
             return Estimate(value, change)
     return Estimate(value, SLOW * change)
 
