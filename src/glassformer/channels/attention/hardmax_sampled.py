@@ -11,7 +11,13 @@ from scipy.special import log_ndtr, ndtri_exp
 from glassformer.channels.attention.label_order import LabelOrder, label_order
 from glassformer.channels.attention.prediction import largest_entries, row_errors
 from glassformer.channels.attention.projected import checked_tokens
-from glassformer.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
+from glassformer.channels.sampled import (
+    SampledChannel,
+    SampledPosterior,
+    batched_posterior,
+    require_average_resources,
+    weighted_posterior,
+)
 from glassformer.channels.scalar.base import Array
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.designs.token_pairs import pair_indices, to_matrices
@@ -56,7 +62,7 @@ class HardmaxChannel(SampledChannel):
         checked_tokens(self.tokens, 3)
         if self.fields < 32 or self.fields & (self.fields - 1):
             raise ParameterError("fields", self.fields, "a power of two >= 32")
-        require_data(self.tokens, 20 * self.fields * self.tokens**2)
+        require_average_resources(self.tokens, 20 * self.fields * self.tokens**2)
 
     @property
     def label(self) -> str:
@@ -89,15 +95,15 @@ class HardmaxChannel(SampledChannel):
         del source
         return self.true_label(field)
 
-    def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
+    def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
         labels = self._checked(y)
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
 
-        def block(part: slice, uniform: Array) -> Posterior:
+        def block(part: slice, uniform: Array) -> SampledPosterior:
             return self._block(labels[part], omega[part], v[part, None], uniform)
 
-        return in_parts(len(omega), size, self.tokens * (self.tokens - 1) // 2, self.fields, block)
+        return batched_posterior(len(omega), size, self.tokens * (self.tokens - 1) // 2, self.fields, block)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``label_error``: wrong rows; ``label_brier``: :math:`1 - E\sum_b p_{ab}^2` per row; standard errors."""
@@ -110,7 +116,7 @@ class HardmaxChannel(SampledChannel):
             raise DataError("y", labels[bad].flat[0], f"the index of the largest entry, 0 to {self.tokens - 1}")
         return labels.astype(np.intp)
 
-    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> Posterior:
+    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> SampledPosterior:
         rows, columns = pair_indices(self.tokens)
         off, scale = rows != columns, np.sqrt(v)
         shared, deviation, log_weight = _drawn(label_order(y), omega[:, off], scale, uniform)
@@ -124,7 +130,7 @@ class HardmaxChannel(SampledChannel):
         scores[:, off], scores[:, ~off] = deviation / scale[:, :, None], np.sqrt(2) * sign * ratio / root
         bend = (np.sum(1 - deviation**2, axis=1) + np.sum(a * ratio, axis=1)) / v
         # Labels are blind to what all indices have in common.
-        return weighed(log_weight, scores, bend, np.where(off, np.sqrt(2), 1.0) / self.tokens)
+        return weighted_posterior(log_weight, scores, bend, np.where(off, np.sqrt(2), 1.0) / self.tokens)
 
 
 def _drawn(ordered: LabelOrder, mean: Array, scale: Array, uniform: Array) -> tuple[Array, Array, Array]:

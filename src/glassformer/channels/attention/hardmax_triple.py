@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from glassformer.channels.attention.hardmax_sampled import HardmaxChannel
-from glassformer.channels.sampled import Posterior
+from glassformer.channels.sampled import SampledPosterior
 from glassformer.channels.scalar.base import Array
 from glassformer.numerics.normal import inverse_mills_ratio
 
@@ -53,15 +53,15 @@ class HardmaxTripleChannel(HardmaxChannel):
         True
     """
 
-    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> Posterior:
+    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> SampledPosterior:
         log_z, score, curvature = _integrals(y, omega, np.sqrt(v[:, 0]))
         lost = ~np.isfinite(log_z)
         if not np.any(lost):
-            return Posterior(score, score, curvature, log_z)
+            return SampledPosterior(score, score, curvature, log_z)
         sampled = super()._block(y[lost], omega[lost], v[lost], uniform[lost])
         for part, found in zip((score, curvature, log_z), (sampled.score, *sampled[2:4]), strict=True):
             part[lost] = found
-        return Posterior(score, score, curvature, log_z)
+        return SampledPosterior(score, score, curvature, log_z)
 
 
 def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, Array, Array]:

@@ -13,7 +13,13 @@ from glassformer.channels.attention.correlated import Root
 from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.projected import checked_tokens
 from glassformer.channels.link.contract import label_size_problem
-from glassformer.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
+from glassformer.channels.sampled import (
+    SampledChannel,
+    SampledPosterior,
+    batched_posterior,
+    require_average_resources,
+    weighted_posterior,
+)
 from glassformer.channels.sampling_limits import MOST_NOISE
 from glassformer.channels.scalar.base import Array
 from glassformer.core.errors import LinkError, ParameterError
@@ -77,7 +83,7 @@ class NoisyAttentionChannel(SampledChannel):
         if self.fields < 32 or self.fields & (self.fields - 1):
             raise ParameterError("fields", self.fields, "a power of two >= 32")
         fields, entries = self.components, self.tokens**2
-        require_data(
+        require_average_resources(
             self.tokens, _POLICY.steps * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries)
         )
         self._require_labels()
@@ -153,15 +159,15 @@ class NoisyAttentionChannel(SampledChannel):
         sizes = (self.components, self.tokens)
         return prediction_errors(self.clean, *sizes, self.power, variance, self.label_noise)
 
-    def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
+    def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
         size = max(1, _POLICY.at_once // (2 * self.fields * self.tokens**2))
 
-        def block(part: slice, uniform: Array) -> Posterior:
+        def block(part: slice, uniform: Array) -> SampledPosterior:
             return self._block(labels[part], omega[part], v[part], uniform)
 
-        return in_parts(len(omega), size, self.components + 1, self.fields, block)
+        return batched_posterior(len(omega), size, self.components + 1, self.fields, block)
 
     def _values(self, field: Array) -> Array:
         """Labels without noise, flattened, of fields of shape (..., K)."""
@@ -175,7 +181,7 @@ class NoisyAttentionChannel(SampledChannel):
             [(self._values(field + e) - self._values(field - e)) / (2 * _POLICY.step) for e in steps], axis=-1
         )
 
-    def _block(self, y: Array, omega: Array, v: Array, uniform: Array) -> Posterior:
+    def _block(self, y: Array, omega: Array, v: Array, uniform: Array) -> SampledPosterior:
         size = self.components
         centre, root = self._approximation(y, omega, v)
         # One more coordinate tells from which part of the mixture a point is drawn.
@@ -191,7 +197,7 @@ class NoisyAttentionChannel(SampledChannel):
         log_weight = log_prior - 0.5 * misfit / self.noise - log_mixture
         log_weight -= 0.5 * y.shape[1] * np.log(2 * np.pi * self.noise)
         scores = np.swapaxes(distance, 1, 2) / np.sqrt(v)[:, None, None]
-        return weighed(log_weight, scores, np.sum(1 - distance**2, axis=-1) / v[:, None])
+        return weighted_posterior(log_weight, scores, np.sum(1 - distance**2, axis=-1) / v[:, None])
 
     def _approximation(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
         """Mode of the posterior and a square root of its widened covariance, shapes (n, K) and (n, K, K)."""
