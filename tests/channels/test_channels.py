@@ -13,8 +13,7 @@ from scipy.special import log_ndtr
 from glassformer.channels.link.channel import LinkChannel
 from glassformer.channels.scalar.absolute import AbsoluteChannel
 from glassformer.channels.scalar.gaussian import GaussianChannel
-from glassformer.channels.scalar.noisy_sign import NoisySignChannel
-from glassformer.channels.scalar.sign import SignChannel
+from glassformer.channels.scalar.sign import NoisySignChannel, SignChannel
 from glassformer.core.errors import DataError, ParameterError
 
 if TYPE_CHECKING:

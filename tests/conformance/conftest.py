@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, limits
-from glassformer.channels.scalar.noisy_sign import NoisySignChannel
+from glassformer.channels.scalar.sign import NoisySignChannel
 from glassformer.designs.dense import DenseDesign
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate

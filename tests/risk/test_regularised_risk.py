@@ -22,7 +22,7 @@ from glassformer import (
     simulate,
 )
 from glassformer.channels.confusion import Confusion
-from glassformer.channels.scalar.noisy_sign import NoisySignChannel
+from glassformer.channels.scalar.sign import NoisySignChannel
 from glassformer.random_matrices.nuclear_norm import trace_dimension
 from glassformer.risk.fixed_points import fixed_points
 from glassformer.risk.limits import risk_limits

@@ -13,16 +13,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from glassformer.channels.field_averages import Averages, Response, Scores
 from glassformer.channels.row_symmetries import RowSymmetries
-from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
+
+
+class Exponents(NamedTuple):
+    r"""Exponents of a link of one index, in terms of normalised Hermite polynomials :math:`h_k` of the field.
+
+    Attributes:
+        information: smallest :math:`k \ge 1` with :math:`E[y\,h_k(z)] \ne 0`, infinite where there is none.
+        generative: smallest :math:`k \ge 1` with :math:`E[E[h_k(z) \mid y]^2] > 0`: 1 where any data help, 2 where
+            there is a weak-recovery threshold, above where there is none at a finite sample ratio.
+    """
+
+    information: float
+    generative: float
 
 
 class Channel(ABC):

@@ -15,7 +15,7 @@ from scipy.special import log_ndtr, ndtri
 
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.channels.scalar.gaussian import GaussianChannel
-from glassformer.channels.scalar.noisy_sign import NoisySignChannel
+from glassformer.channels.scalar.sign import NoisySignChannel
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.core.solution import Solution

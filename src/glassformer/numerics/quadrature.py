@@ -9,6 +9,11 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike, NDArray
 
+from glassformer.core.estimate import Estimate
+
+# Relative rounding error of a sum of some hundred terms.
+_ROUNDING = 1e-14
+
 
 class UnitRule(NamedTuple):
     """Nodes on (0, 1) by their distances to both ends, which keep their relative precision at both ends."""
@@ -34,6 +39,19 @@ def tanh_sinh(nodes: int, extent: float = 3.8) -> UnitRule:
     stretched = np.pi * np.sinh(t)
     left, right = 1 / (1 + np.exp(-stretched)), 1 / (1 + np.exp(stretched))
     return UnitRule(left, right, step * np.pi * np.cosh(t) * left * right)
+
+
+def trapezoid(values: NDArray[np.float64], step: float) -> Estimate:
+    """Trapezoid rule on the last axis, for functions that vanish at both ends; every second node alone gives the error.
+
+    Example:
+        >>> t = np.linspace(-12.0, 12.0, 193)
+        >>> found = trapezoid(np.exp(-0.5 * t**2), t[1] - t[0])
+        >>> bool(abs(found.value - np.sqrt(2 * np.pi)) < 1e-14)
+        True
+    """
+    value, coarse = step * values.sum(-1), 2 * step * values[..., ::2].sum(-1)
+    return Estimate(value, np.abs(value - coarse) + _ROUNDING * np.abs(value))
 
 
 @lru_cache(maxsize=32)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassformer.channels.scalar.exponents import Exponents
+from glassformer.channels.base import Exponents
 from glassformer.core.checks import require_integer
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.channels.base import Exponents
 from glassformer.channels.field_averages import REPLICAS
-from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.checks import require_arguments
 from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.channels.base import Exponents
 from glassformer.channels.link.chebyshev import FLOOR, ChebyshevAverages, Row, small_overlap_behaviour
 from glassformer.channels.link.contract import Function, array_link, differentiable_link
 from glassformer.channels.link.exponents import exponents_of, second_moments
@@ -20,7 +21,6 @@ from glassformer.channels.link.posterior import AffinePosterior, LinkPosterior
 from glassformer.channels.link.prediction_errors import prediction_errors
 from glassformer.channels.link.quadrature import NO_INFORMATION, RULES, refine, stack_estimates
 from glassformer.channels.scalar.base import Array, Estimate, LabelNodes, ScalarChannel
-from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.cache import memoize
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.hashing import identity_or_none

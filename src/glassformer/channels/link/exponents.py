@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from glassformer.channels.base import Exponents
 from glassformer.channels.link.contract import array_link
 from glassformer.channels.link.level_set import LevelSetPosterior
 from glassformer.channels.link.piecewise import PiecewiseLink, distinct, find_pieces
 from glassformer.channels.link.quadrature import TAIL, normal_density
-from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import LinkError
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels, normal_nodes

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.channels.base import Exponents
 from glassformer.channels.label_laws import LabelLaw, law_gap
 from glassformer.channels.link.chebyshev import ChebyshevAverages, Row, small_overlap_behaviour
 from glassformer.channels.link.contract import array_link
@@ -28,7 +29,6 @@ from glassformer.channels.link.quadrature import (
     stack_estimates,
 )
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
-from glassformer.channels.scalar.exponents import Exponents
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quadrature import gauss_panels

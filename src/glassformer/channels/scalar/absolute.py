@@ -10,17 +10,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf
 
+from glassformer.channels.base import Exponents
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
-from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import DataError
+from glassformer.numerics.quadrature import trapezoid
 
-# Only t >= 0 is stored: every integrand here is even.
-_T = np.linspace(0.0, 13.0, 209)
+# Nodes of the trapezoid rules (every integral estimates its own error). Only t >= 0 and r >= 0 are stored where the
+# integrand is even.
+_T, _STEP = np.linspace(0.0, 13.0, 209, retstep=True)
 _R = np.linspace(0.0, 42.0, 253)
 _U = np.linspace(-12.0, 12.0, 161)
 _ROUNDING = 1e-14
-# From here on exp(-a^2/2) is nothing beside one; averages taken at once, so that temporaries stay in the cache.
-_FAR, _AT_ONCE = 9.6, 256
+# From here on exp(-a^2/2) is rounding beside one.
+_FAR = 9.6
+# Entries of an array that are averaged at once, so that temporaries stay in the cache of the processor.
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class AbsoluteChannel(ScalarChannel):
         direct = _average(v, gain)
         value = np.where(v < 0.5, 1 - missing.value, direct.value)
         error = np.where(v < 0.5, missing.error + _ROUNDING, direct.error)
-        # Infinite where nothing is unknown.
+        # Infinite at V = 0.
         with np.errstate(divide="ignore"):
             return Estimate(value / v, error / v)
 
@@ -96,7 +100,7 @@ class AbsoluteChannel(ScalarChannel):
         v = np.asarray(variance, dtype=float)
         a = np.sqrt(1 - v)[..., None] * _T
         mean = np.sqrt(2 / np.pi) * np.exp(-(a**2) / 2) + a * erf(a / np.sqrt(2))
-        # What the sign not known adds to the mean square; far from zero the label is the field, with its variance.
+        # Far from zero the label is the field, with its variance; near zero the unknown sign changes the mean square.
         gained = _average(v, mean**2 - a**2).value
         named = {"prediction_error": v * (1 - gained), "label_noise": np.zeros_like(v)}
         return {**named, "label_mse": named["prediction_error"]}
@@ -115,9 +119,7 @@ def _average(variance: Array, f: Array) -> Estimate:
     v = variance[..., None]
     density = np.sqrt(2 * v / np.pi) * np.exp(-v * _T**2 / 2) * f
     density[..., 0] *= 0.5
-    step = _T[1] - _T[0]
-    value, coarse = step * density.sum(-1), 2 * step * density[..., ::2].sum(-1)
-    return Estimate(value, np.abs(value - coarse) + _ROUNDING * np.abs(value))
+    return trapezoid(density, _STEP)
 
 
 def _even_average(a: Array, f: Callable[[Array], Array], power: int = 0) -> Array:
@@ -131,13 +133,13 @@ def _even_average(a: Array, f: Callable[[Array], Array], power: int = 0) -> Arra
         density[:, 0] *= 0.5
         return np.asarray(np.sqrt(2 / np.pi) * np.exp(-(a**2) / 2) * scale[:, 0] * step * density.sum(-1))
 
-    found, near = np.zeros(a.shape), ~(a >= _FAR)  # what is not a number stays that
+    found, near = np.zeros(a.shape), ~(a >= _FAR)  # NaN stays NaN
     found[near] = _in_parts(one, a[near])
     return found
 
 
 def _in_parts(function: Callable[[Array], Array], a: Array) -> Array:
-    """A function of every entry of an array of one axis, a few entries at once."""
+    """Apply a function to every entry of an array of one axis, a few entries at a time."""
     parts = [function(a[start : start + _AT_ONCE]) for start in range(0, max(len(a), 1), _AT_ONCE)]
     return np.concatenate(parts)
 

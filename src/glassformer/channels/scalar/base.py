@@ -23,7 +23,7 @@ _STEP = 1e-4
 
 
 class LabelNodes(NamedTuple):
-    """Quadrature over labels of continuous values, shape (nodes,): at each the field is normal.
+    """Quadrature over continuous labels, shape (nodes,): given each of them the field is normal.
 
     Attributes:
         y: labels.
@@ -80,7 +80,7 @@ class ScalarChannel(Channel):
     clean = default_property(
         None, "Labels without their own noise, from an array of fields; None where they are no numbers."
     )
-    any_power = default_property(False, "True when averages depend on what is left of the variance of a field alone.")
+    any_power = default_property(False, "True when averages depend on the posterior variance of the field alone.")
 
     @property
     @abstractmethod
@@ -111,7 +111,7 @@ class ScalarChannel(Channel):
         """Quadrature over labels of continuous values.
 
         Args:
-            finer: by how much, than what usually suffices.
+            finer: factor of the usual number of nodes.
 
         Raises:
             IncompatibleError: there is none.
@@ -135,11 +135,11 @@ class ScalarChannel(Channel):
         return slope, float(np.sum(chance * y**2)) - slope**2
 
     def components_of(self, labels: Array) -> Array:
-        """Labels as their fields are counted, for channels whose label is their field with noise."""
+        """Components of labels in the order of the fields, for channels whose label is the field with noise."""
         return labels
 
     def shares_of(self, labels: Array) -> Array:
-        """Labels as rows of probabilities, shape (..., T, T): their own, or a single one where they are positions.
+        """Labels as rows of probabilities, shape (..., T, T); a position is a row with a single one.
 
         Raises:
             IncompatibleError: labels are neither.
@@ -151,7 +151,7 @@ class ScalarChannel(Channel):
     def trainable_link(self) -> Callable[[Any], Any] | None:
         """The label without noise as a function of arrays of fields that JAX can differentiate; None where it is none.
 
-        Its slope must tell something almost everywhere: steps have none.
+        Its slope must not vanish almost everywhere, as that of a step does.
         """
         return None
 
@@ -223,14 +223,14 @@ class ScalarChannel(Channel):
         ``prediction_error`` is the squared error of the posterior mean of the label without its own noise, and
         ``plugin_error`` that of the label at :math:`\omega`; ``label_noise`` stands beside them: the sum is what is
         measured on noisy labels. Squares are summed over the entries of a label, and divided by ``error_unit``.
-        ``label_error`` counts the wrong ones among discrete labels, without their own noise too. ``label_mse`` and
-        ``label_mse_plugin``, squared errors whose noise counts for some channels, go with the next version.
+        ``label_error`` is the share of wrong discrete labels, without their own noise. ``label_mse`` and
+        ``label_mse_plugin`` are squared errors that for some channels include the noise.
         """
         del variance
         return {}
 
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:
-        """Those of them that are integrals, each with its error; empty when the channel has none."""
+        """Errors of :meth:`label_error` that are integrals, with their errors; empty when the channel has none."""
         del variance
         return {}
 

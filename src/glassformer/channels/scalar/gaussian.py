@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glassformer.channels.base import Exponents
 from glassformer.channels.scalar.base import Array, Estimate, LabelNodes, ScalarChannel
-from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import ParameterError
 from glassformer.numerics.quadrature import normal_nodes
 
@@ -68,7 +68,7 @@ class GaussianChannel(ScalarChannel):
         return -0.5 * np.log(2 * np.pi * total) - (y - omega) ** 2 / (2 * total)
 
     def information(self, variance: Array) -> Estimate:
-        # Infinite where nothing is unknown and labels have no noise.
+        # Infinite at V = 0 without noise.
         with np.errstate(divide="ignore"):
             value = 1.0 / (self.noise + np.asarray(variance, dtype=float))
         return Estimate(value, np.zeros_like(value))

@@ -1,4 +1,4 @@
-"""From what a user writes to a channel."""
+"""Table of scalar channels, and the argument ``channel=`` of models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.core.errors import IncompatibleError, LinkError, ParameterError
 from glassformer.core.registry import import_string
 
-# Name on the command line, and the class, whose ``with_noise`` is asked.
+# Name on the command line, and the class; :func:`scalar_channel` adds noise.
 CHANNELS = {
     "gaussian": "gaussian:GaussianChannel",
     "sign": "sign:SignChannel",
@@ -68,7 +68,7 @@ absolute, or a callable
 
 
 def require_alone(channel: Any, default: str) -> None:
-    """Raise where a link is given beside a channel that is not the one meant by leaving it out."""
+    """Raise if a link is given together with a channel other than the default."""
     if not (isinstance(channel, str) and channel == default):
         raise IncompatibleError(f"channel = {channel!r} and a link exclude each other: give one of them")
 
@@ -85,7 +85,7 @@ def _link(function: Callable[..., Any], noise: float, slot: str, name: str | Non
 
 
 def _confused(channel: Any, noise: float, link: Callable[..., Any] | None, noise_law: object) -> ScalarChannel:
-    """Discrete labels that are exchanged for one another."""
+    """Return the channel of discrete labels with a confusion law."""
     from glassformer.channels.link.contract import function_name
     from glassformer.channels.link.label_noise import LabelNoiseChannel
 
