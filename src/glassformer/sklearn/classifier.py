@@ -123,7 +123,7 @@ class BilinearClassifier(BilinearEstimator, SequenceClassifier):
         shape: as for :class:`~glassformer.sklearn.regressor.BilinearRegressor`, like all
             parameters that are not listed here.
         solver: ``"risk"``; ``"bayes"``, of two classes, message passing for a threshold of a noisy field
-            (:class:`~glassformer.channels.scalar.noisy_sign.NoisySignChannel`) of estimated width, noise and offset.
+            (:class:`~glassformer.channels.scalar.sign.NoisySignChannel`) of estimated width, noise and offset.
         loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
         class_weight: dictionary of weights of the classes; ``"balanced"`` for classes of equal weight; None for samples
             of equal weight. They multiply ``sample_weight``.
