@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import SequenceMultiIndex, limits
+from glassformer import IncompatibleError, SequenceMultiIndex, limits
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.channels.multi_index.noiseless_labels import NormalScores
 from glassformer.numerics.quasi_random import confidence_factor
@@ -20,7 +20,7 @@ def information(link, variance, tokens=1, noise=0.0, points=256):
     with_more_noise = (
         0.0
         if channel.with_more_noise is None
-        else np.abs(channel.with_more_noise.information(variance[None]).value[0] - value)
+        else np.abs(channel.with_more_noise.information_matrix(variance[None]).value[0] - value)
     )
     return value, confidence_factor(REPLICAS) * error + with_more_noise
 
@@ -93,6 +93,14 @@ def test_limits_of_labels_that_no_posterior_covers():
     found = limits(SequenceMultiIndex(each, 2, 2, points=512), [0.9])
     alone = limits(SequenceMultiIndex(lambda z: jnp.sum(each(z)), 2, points=512), [1.8])
     assert found["error"][0] == pytest.approx(alone["error"][0], abs=found["error_estimate"][0] + 0.01)
+
+
+def test_thresholds_of_labels_that_no_posterior_covers_are_refused_with_the_remedy():
+    channel = SequenceMultiIndex(lambda z: z[0] * z[1], 2, 2, points=32).channel
+    channel.__dict__["covered"] = False
+    assert channel.with_more_noise is None
+    with pytest.raises(IncompatibleError, match=r"noise = 0 .* Give a little noise"):
+        channel._slopes(None, None)
 
 
 def test_scores_are_normal_whatever_the_labels_are():

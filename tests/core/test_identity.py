@@ -31,7 +31,8 @@ from glassformer import (
     run_sweep,
     simulate,
 )
-from glassformer.channels.attention.projected import LinearAttentionChannel, SoftmaxAttentionChannel
+from glassformer.channels.attention.linear import LinearAttentionChannel
+from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
 from glassformer.channels.link.channel import LinkChannel
 from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.core.errors import UnidentifiedError

@@ -7,7 +7,8 @@ import pytest
 
 from glassformer import AttentionIndexed, GradientDescent, IncompatibleError, simulate
 from glassformer.channels.attention.hardmax import HardmaxPairChannel
-from glassformer.channels.attention.projected import LinearAttentionChannel, SoftmaxAttentionChannel
+from glassformer.channels.attention.linear import LinearAttentionChannel
+from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.designs.token_pairs import to_matrices
 from glassformer.learners.algorithms.signal_descent import descend

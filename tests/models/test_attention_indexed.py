@@ -28,8 +28,9 @@ from glassformer import (
 from glassformer.channels.attention.hardmax import HardmaxPairChannel
 from glassformer.channels.attention.hardmax_sampled import HardmaxChannel
 from glassformer.channels.attention.hardmax_triple import HardmaxTripleChannel
+from glassformer.channels.attention.linear import LinearAttentionChannel
 from glassformer.channels.attention.noisy import NoisyAttentionChannel
-from glassformer.channels.attention.projected import LinearAttentionChannel, SoftmaxAttentionChannel
+from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.learners.gamp import gamp

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from glassformer.channels.attention.hardmax import CORRELATION, orthant
 from glassformer.channels.attention.prediction import row_disagreement
-from glassformer.channels.attention.projected import all_ones
+from glassformer.channels.attention.softmax import all_ones
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 from glassformer.numerics.quasi_random import normal_points

@@ -1,4 +1,4 @@
-r"""Several attention layers of extensive width: the last layer seen through the mixing of the earlier ones."""
+r"""Several attention layers of extensive width: labels show the last layer through the mixing of the earlier ones."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.channels.attention.projected import all_ones, checked_tokens, symmetric_logits
+from glassformer.channels.attention.softmax import all_ones, symmetric_logits
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_channel import LatentChannel
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
+from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.designs.token_pairs import pair_indices
@@ -29,7 +30,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
     Given the earlier layers the label is a linear observation of :math:`h^L`, so the posterior is that of the earlier
     layers alone, with the residual :math:`P(B^{-1}s_yB^{-T} - \omega^L)/\sqrt{V_L}` and the weight
     :math:`|\det B|^{-(T+1)}`, where :math:`\sigma(s_y) = y` and ``P`` projects off the all-ones matrix, which softmax
-    does not show (the identity where the last layer is linear). Fields are components of equal variance
+    hides (the identity for a linear last layer). Fields are components of equal variance
     (:mod:`~glassformer.designs.token_pairs`).
 
     Args:
@@ -61,7 +62,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
     points: int = field(default=256, kw_only=True)
 
     def __post_init__(self) -> None:
-        checked_tokens(self.tokens, 2)
+        require_integer("tokens", self.tokens, 2)
         if not self.skip or not all(np.isfinite(c) and c >= 0 for c in self.skip):
             raise ParameterError("skip", self.skip, "one finite number >= 0 per layer but the last")
         if self.last not in ("softmax", "linear"):
@@ -94,7 +95,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
         return np.asarray(np.eye(self.rows) + (self.power - 1))
 
     def at_power(self, power: float) -> DeepAttentionIndexedChannel:
-        """The same layers for fields of another prior variance."""
+        """Return the same layers for fields of another prior variance."""
         return replace(self, power=power)
 
     @property
@@ -114,7 +115,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
         return np.asarray(-0.5 * self.rank * np.log(2 * np.pi * root[:, -1, -1] ** 2))
 
     def observed(self, y: Array) -> Array:
-        """Symmetric matrices whose activation is the label."""
+        """Return symmetric matrices whose activation is the label."""
         y = np.asarray(y, dtype=float)
         if self.last == "softmax":
             return symmetric_logits(y, self.temperature)
@@ -127,7 +128,7 @@ def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> La
     ones = all_ones(tokens)
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
-        """What the label shows beyond the mean of the last layer, in standard deviations, and the log-weight."""
+        """Visible components minus their mean, in standard deviations, and the log-weight."""
         scores, omega, root = datum
         x = x.reshape(omega[:-1].shape)
         earlier = omega[:-1] + root[:-1, :-1] @ x
@@ -161,7 +162,7 @@ def _matrix(components: Any, tokens: int) -> Any:
 
 
 def _mixing(fields: Any, skip: Any, temperature: float, tokens: int) -> Any:
-    """Product of the layers that fields of shape (L, K) make, shape (T, T)."""
+    """Product of the layers with fields of shape (L, K), shape (T, T)."""
     mixing = jnp.eye(tokens)
     for strength, row in zip(skip, fields, strict=True):
         attention = jax.nn.softmax(temperature * mixing @ _matrix(row, tokens) @ mixing.T, axis=-1)

@@ -1,4 +1,7 @@
-r"""Hardmax attention between two tokens, in closed form."""
+r"""Hardmax attention of two tokens in closed form.
+
+Three tokens are in :mod:`.hardmax_triple`, more in :mod:`.hardmax_sampled`.
+"""
 
 from __future__ import annotations
 
@@ -15,35 +18,21 @@ from glassformer.core.errors import DataError
 from glassformer.designs.token_pairs import to_matrices
 from glassformer.numerics.normal import inverse_mills_ratio
 
-# Standardised row differences have correlation 1/3.
+# Correlation of the standardised row differences.
 CORRELATION = 1 / 3
 
+# Standard deviations of a row difference beyond which the row is decided, and nodes of the two Gauss rules compared.
+_REACH, _NODES = 9.0, (96, 72)
+# Ratio of the standard deviations of omega and h - omega below which two Gauss-Hermite rules take less nodes.
+_NARROW, _HERMITE_NODES = 0.5, (24, 18)
+# Probability of labels from which on the closed form, a sum of terms of the order of one, keeps ten digits.
+_LIKELY = 1e-5
+# Nodes of the shared index, in units of sqrt(V): the posterior is between 0.7 and 1 of them wide.
+_SHARED = np.linspace(-6.5, 6.5, 27)
+# Newton steps to the mode of the shared index.
+_NEWTON_STEPS = 6
 
-@dataclass(frozen=True)
-class Quadrature:
-    """How the plane of row differences and the index that two tokens share are integrated over.
-
-    Attributes:
-        reach: standard deviations beyond which a row is decided.
-        nodes: of the two rules compared, on all that.
-        narrow: ratio of the standard deviations of omega and h - omega below which that takes no panels.
-        hermite: nodes of the two rules then.
-        likely: probability of labels from which on the closed form, a sum of terms of the size of one, keeps ten
-            digits.
-        shared: ends and number of nodes of the shared index: the posterior is never wider than sqrt(V), nor narrower
-            than 0.7 sqrt(V).
-    """
-
-    reach: float = 9.0
-    nodes: tuple[int, int] = (96, 72)
-    narrow: float = 0.5
-    hermite: tuple[int, int] = (24, 18)
-    likely: float = 1e-5
-    shared: tuple[float, float, int] = (-6.5, 6.5, 27)
-
-
-_POLICY = Quadrature()
-_SHARED = np.linspace(*_POLICY.shared)
+_hermite_rule = lru_cache(maxsize=4)(np.polynomial.hermite_e.hermegauss)
 
 
 @dataclass(frozen=True)
@@ -71,42 +60,27 @@ class HardmaxPairChannel(ScalarChannel):
 
     power: float = 1.0
 
-    @property
-    def label(self) -> str:
-        return "hardmax"
+    label = "hardmax"
+    label_shape = (2,)
+    field_components = (3,)
+    even = False
+    # The information grows as the inverse square root of V, as labels are discrete.
+    noiseless = False
+    discrete = True
 
     @property
     def tokens(self) -> int:
         """``T``."""
         return 2
 
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return (2,)
-
-    @property
-    def field_components(self) -> tuple[int, ...]:
-        return (3,)
-
-    @property
-    def even(self) -> bool:
-        return False
-
-    @property
-    def noiseless(self) -> bool:
-        # Labels are discrete: the information grows as the inverse square root of V.
-        return False
-
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)
 
-    discrete = True
-
     def true_label(self, h: Array) -> Array:
-        return np.argmax(to_matrices(h, self.label_shape[0]), axis=-1).astype(float)
+        return np.argmax(to_matrices(h, 2), axis=-1).astype(float)
 
     def likeliest_label(self, omega: Array, variance: float) -> Array:
-        return largest_entries(to_matrices(omega, self.label_shape[0]), variance)
+        return largest_entries(to_matrices(omega, 2), variance)
 
     def shares_of(self, labels: Array) -> Array:
         return np.eye(2)[_checked(labels).astype(np.intp)]
@@ -138,11 +112,11 @@ class HardmaxPairChannel(ScalarChannel):
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``label_error``: wrong rows, :math:`\arccos(q/Q_0)/\pi`; ``label_brier``: :math:`1/2 - \arcsin(q/Q_0)/\pi`.
 
-        The first is the error of the plug-in argmax, with :math:`\omega` in the place of ``h``, and Bayes-optimal; the
-        second is :math:`1 - E\sum_b p_{ab}^2` per row.
+        The first is the error of the argmax of :math:`\omega`, which is Bayes-optimal; the second is
+        :math:`1 - E\sum_b p_{ab}^2` per row.
         """
         ratio = np.clip(np.asarray(variance) / self.power, 0, 1)
-        # Of q/Q_0 = 1 - ratio: half-angle forms keep the precision where the ratio is small.
+        # With q/Q_0 = 1 - ratio, half-angle forms stay precise for small ratios.
         angle = 2 * np.arcsin(np.sqrt(ratio / 2))
         overlap_angle = 2 * np.arcsin(np.sqrt((1 - np.sqrt(1 - ratio)) / 2))
         return {"label_error": overlap_angle / np.pi, "label_brier": angle / np.pi}
@@ -157,33 +131,33 @@ def _checked(y: Array) -> Array:
 
 
 def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array, Array]:
-    """Score, minus its divergence, and log partition: in closed form, unless labels are as good as impossible."""
+    """Score, minus its divergence, and log partition: in closed form unless the label is very unlikely."""
     sign = np.where(_checked(y) == np.array([0, 1]), 1.0, -1.0)
-    score, curvature, entropy, likely = _closed(sign, omega, np.asarray(variance, dtype=float))
+    score, curvature, log_z, likely = _closed_form(sign, omega, np.asarray(variance, dtype=float))
     if not likely.all():
         rare = np.logical_not(likely)
         spread = np.broadcast_to(variance, likely.shape)[rare]
-        score[rare], curvature[rare], entropy[rare] = _integrated(
+        score[rare], curvature[rare], log_z[rare] = _by_shared_index(
             np.broadcast_to(sign, (*likely.shape, 2))[rare], np.broadcast_to(omega, score.shape)[rare], spread
         )
-    return score, curvature, entropy
+    return score, curvature, log_z
 
 
-def _closed(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    r"""The same from :math:`Z = \Phi_2(h, k; r)`, and where it is to be relied on.
+def _closed_form(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    r"""The same from :math:`Z = \Phi_2(h, k; r)`, and where it is precise.
 
     With :math:`a = \partial_h\log Z`, :math:`b = \partial_k\log Z` and the density :math:`\varphi_2` of the plane,
     :math:`-\partial_h^2\log Z = a(a + h) + r\varphi_2/Z` and :math:`\partial_h\partial_k\log Z = \varphi_2/Z - ab`.
     """
     width, both = np.sqrt(3 * variance), sign[..., 0] * sign[..., 1]
-    # An offset far below rounding keeps Owen's function off its singular point.
+    # An offset far below rounding avoids the singular point of Owen's function.
     h, k = (
         sign[..., row] * (np.sqrt(2) * omega[..., entry] - omega[..., 1]) / width + 1e-100
         for row, entry in enumerate((0, 2))
     )
     r, root = CORRELATION * both, np.sqrt(1 - CORRELATION**2)
     z = orthant(h, k, r)
-    likely = z > _POLICY.likely
+    likely = z > _LIKELY
     safe, height, across = np.where(likely, z, 1.0), np.exp(-0.5 * h**2), (k - r * h) / root
     a = height * ndtr(across) / (np.sqrt(2 * np.pi) * safe)
     b = np.exp(-0.5 * k**2) * ndtr((h - r * k) / root) / (np.sqrt(2 * np.pi) * safe)
@@ -195,93 +169,82 @@ def _closed(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, A
     return score, curvature, np.log(safe), likely
 
 
-def _integrated(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array]:
-    r"""The same by one integral over the shared index :math:`h_{12}`, of ``n`` samples.
+def _by_shared_index(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array]:
+    r"""The same of ``n`` samples by an integral over the shared index :math:`h_{12}`, given which rows are independent.
 
-    Given :math:`h_{12}` the rows are independent. The integrand is log-concave with a curvature between 1/V and 2/V,
-    so nodes around its mode cover it however unlikely the labels are under ``omega``.
+    The integrand is log-concave with a curvature between 1/V and 2/V, so nodes around its mode cover it however
+    unlikely the labels are under ``omega``.
     """
-    scale = np.sqrt(variance)
-    own = np.stack([omega[..., 0], omega[..., 2]], axis=-1) * np.sqrt(2)
-    shared = omega[..., 1]
-    root = np.sqrt(2) * scale
+    scale, shared = np.sqrt(variance), omega[:, 1]
+    own, root = np.sqrt(2) * omega[:, ::2], np.sqrt(2 * variance)[:, None]
     x = shared
-    for _ in range(6):
-        a = sign * (own - x[..., None]) / root[..., None]
+    for _ in range(_NEWTON_STEPS):
+        a = sign * (own - x[:, None]) / root
         ratio = inverse_mills_ratio(a)
-        slope = -(x - shared) / scale**2 - np.sum(sign * ratio, axis=-1) / root
-        bend = -1 / scale**2 - np.sum(ratio * (a + ratio), axis=-1) / root**2
-        x = x - slope / bend
-    nodes = x[..., None] + scale[..., None] * _SHARED
-    a = (sign[..., None] * (own[..., None] - nodes[..., None, :])) / root[..., None, None]
-    deviation = (nodes - shared[..., None]) / scale[..., None]
-    exponent = -0.5 * deviation**2 + np.sum(log_ndtr(a), axis=-2)
-    top = np.max(exponent, axis=-1, keepdims=True)
-    weight = np.exp(exponent - top)
-    total = np.sum(weight, axis=-1)
-    weight = weight / total[..., None]
-    ratio = inverse_mills_ratio(a)
-    g_own = sign * np.sum(weight[..., None, :] * ratio, axis=-1) / root[..., None]
-    mean = np.sum(weight * deviation, axis=-1)
-    spread = np.sum(weight * deviation**2, axis=-1) - mean**2
-    bend_own = g_own**2 + np.sum(weight[..., None, :] * a * ratio, axis=-1) / root[..., None] ** 2
-    score = np.stack([np.sqrt(2) * g_own[..., 0], mean / scale, np.sqrt(2) * g_own[..., 1]], axis=-1)
-    curvature = 2 * np.sum(bend_own, axis=-1) + (1 - spread) / scale**2
+        slope = -(x - shared) / variance - np.sum(sign * ratio / root, axis=1)
+        x = x + slope / (1 / variance + np.sum(ratio * (a + ratio) / root**2, axis=1))
+    nodes = x[:, None] + scale[:, None] * _SHARED
+    a = sign[:, :, None] * (own[:, :, None] - nodes[:, None]) / root[:, None]
+    deviation = (nodes - shared[:, None]) / scale[:, None]
+    exponent = -0.5 * deviation**2 + np.sum(log_ndtr(a), axis=1)
+    top = np.max(exponent, axis=1)
+    weight = np.exp(exponent - top[:, None])
+    total = np.sum(weight, axis=1)
+    weight, ratio = weight / total[:, None], inverse_mills_ratio(a)
+    of_rows = sign * np.einsum("nm,nkm->nk", weight, ratio) / root
+    mean = np.sum(weight * deviation, axis=1)
+    spread = np.sum(weight * deviation**2, axis=1) - mean**2
+    bends = of_rows**2 + np.einsum("nm,nkm->nk", weight, a * ratio) / root**2
+    score = np.stack([np.sqrt(2) * of_rows[:, 0], mean / scale, np.sqrt(2) * of_rows[:, 1]], axis=1)
+    curvature = 2 * np.sum(bends, axis=1) + (1 - spread) / variance
     step = _SHARED[1] - _SHARED[0]
-    return score, curvature, top[..., 0] + np.log(total * step / np.sqrt(2 * np.pi))
+    return score, curvature, top + np.log(total * step / np.sqrt(2 * np.pi))
 
 
 def orthant(h: Array, k: Array, correlation: Array | float) -> Array:
-    """P(x < h, y < k) for standard normals of the given correlation, by Owen's T function."""
+    """Return P(x < h, y < k) for standard normals of the given correlation, by Owen's T function."""
     root = np.sqrt(1 - correlation**2)
     with np.errstate(divide="ignore", invalid="ignore"):
         first = owens_t(h, (k - correlation * h) / (h * root))
         second = owens_t(k, (h - correlation * k) / (k * root))
-    apart = (h * k < 0) | ((h * k == 0) & (h + k < 0))
-    return np.asarray(0.5 * (ndtr(h) + ndtr(k)) - first - second - 0.5 * apart)
+    opposite = (h * k < 0) | ((h * k == 0) & (h + k < 0))
+    return np.asarray(0.5 * (ndtr(h) + ndtr(k)) - first - second - 0.5 * opposite)
 
 
-def _plane(first: Array, second: Array) -> tuple[Array, Array]:
+def _of_differences(first: Array, second: Array) -> tuple[Array, Array]:
     r"""V E[|g|^2 | omega] and E[log Z | omega] at standardised row differences, in closed form."""
     root = np.sqrt(1 - CORRELATION**2)
-    square, entropy = np.zeros_like(first), np.zeros_like(first)
+    square, log_z = np.zeros_like(first), np.zeros_like(first)
     for sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
         h, k, r = sign[0] * first, sign[1] * second, sign[0] * sign[1] * CORRELATION
         z = np.maximum(orthant(h, k, r), 0.0)
         p = np.exp(-0.5 * h**2) / np.sqrt(2 * np.pi) * ndtr((k - r * h) / root)
         s = np.exp(-0.5 * k**2) / np.sqrt(2 * np.pi) * ndtr((h - r * k) / root)
-        # Where the probability is lost in rounding its contribution is, too.
-        safe = np.where(z > 1e-13, z, np.inf)
-        square += (p**2 + s**2 + 2 * r * p * s) / safe
-        entropy += xlogy(z, z)
-    return square, entropy
-
-
-def _strip(a: Array) -> tuple[Array, Array]:
-    """The same where the other row is decided: one sign alone."""
-    square = np.exp(-(a**2)) / (2 * np.pi) / (ndtr(a) * ndtr(-a))
-    return square, np.asarray(ndtr(a) * log_ndtr(a) + ndtr(-a) * log_ndtr(-a))
+        # A probability that is lost in rounding contributes nothing.
+        square += (p**2 + s**2 + 2 * r * p * s) / np.where(z > 1e-13, z, np.inf)
+        log_z += xlogy(z, z)
+    return square, log_z
 
 
 @lru_cache(maxsize=4)
 def _box(nodes: int) -> tuple[Array, Array, tuple[Array, Array], tuple[Array, Array]]:
-    """Gauss nodes of one row difference, their weights, and the two functions on the box and on its strips."""
+    """Gauss nodes of one row difference, weights, and both functions on the box and where the other row is decided."""
     x, w = np.polynomial.legendre.leggauss(nodes)
-    x, w = _POLICY.reach * x, _POLICY.reach * w
-    first, second = np.meshgrid(x, x, indexing="ij")
-    first = np.where(first == 0, 1e-12, first)
-    second = np.where(second == 0, 1e-12, second)
-    return x, w, _plane(first, second), _strip(x)
+    x, w = _REACH * x, _REACH * w
+    first, second = (np.where(part == 0, 1e-12, part) for part in np.meshgrid(x, x, indexing="ij"))
+    square = np.exp(-(x**2)) / (2 * np.pi) / (ndtr(x) * ndtr(-x))
+    log_z = np.asarray(ndtr(x) * log_ndtr(x) + ndtr(-x) * log_ndtr(-x))
+    return x, w, _of_differences(first, second), (square, log_z)
 
 
 def _plane_average(v: Array, power: float, which: int) -> tuple[Array, Array]:
     """Average over omega of the chosen function of the row differences, and its error; shape of ``v``."""
     ratio = np.sqrt(np.maximum(power - v, 0.0) / v)
     results = [np.empty(v.shape), np.empty(v.shape)]
-    for result, nodes, hermite in zip(results, _POLICY.nodes, _POLICY.hermite, strict=True):
-        wide = ratio >= _POLICY.narrow
+    for result, nodes, hermite in zip(results, _NODES, _HERMITE_NODES, strict=True):
+        wide = ratio >= _NARROW
         result[wide] = [_over_box(float(k), nodes, which) for k in ratio[wide]]
-        result[~wide] = [_over_hermite(float(k), hermite, which) for k in ratio[~wide]]
+        result[~wide] = [_over_normal(float(k), hermite, which) for k in ratio[~wide]]
     return results[0], np.abs(results[0] - results[1]) + 1e-14
 
 
@@ -289,23 +252,17 @@ def _over_box(ratio: float, nodes: int, which: int) -> float:
     x, w, plane, strip = _box(nodes)
     root = np.sqrt(1 - CORRELATION**2)
     one = w * np.exp(-0.5 * (x / ratio) ** 2) / (ratio * np.sqrt(2 * np.pi))
-    # Density of the second given the first, and its mass beyond the box.
+    # Density of the second difference given the first, and its mass beyond the box.
     centre = CORRELATION * x
     other = w * np.exp(-0.5 * ((x - centre[:, None]) / (ratio * root)) ** 2) / (ratio * root * np.sqrt(2 * np.pi))
-    beyond = ndtr((-_POLICY.reach - centre) / (ratio * root)) + ndtr((centre - _POLICY.reach) / (ratio * root))
+    beyond = ndtr((-_REACH - centre) / (ratio * root)) + ndtr((centre - _REACH) / (ratio * root))
     return float(one @ np.sum(other * plane[which], axis=1) + 2 * one @ (beyond * strip[which]))
 
 
-@lru_cache(maxsize=4)
-def _hermite(nodes: int) -> tuple[Array, Array]:
-    t, w = np.polynomial.hermite_e.hermegauss(nodes)
-    return t, w / np.sqrt(2 * np.pi)
-
-
-def _over_hermite(ratio: float, nodes: int, which: int) -> float:
-    t, w = _hermite(nodes)
-    root = np.sqrt(1 - CORRELATION**2)
-    # An offset far below rounding keeps Owen's function off its singular line at zero.
+def _over_normal(ratio: float, nodes: int, which: int) -> float:
+    t, w = _hermite_rule(nodes)
+    w, root = w / np.sqrt(2 * np.pi), np.sqrt(1 - CORRELATION**2)
+    # An offset far below rounding avoids the singular line of Owen's function at zero.
     first = ratio * t[:, None] + 1e-12
     second = ratio * (CORRELATION * t[:, None] + root * t) + 1e-12
-    return float(w @ _plane(np.broadcast_to(first, second.shape), second)[which] @ w)
+    return float(w @ _of_differences(np.broadcast_to(first, second.shape), second)[which] @ w)

@@ -3,14 +3,13 @@ r"""Hardmax attention among three or more tokens, by integration over the indice
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
-from glassformer.channels.attention.label_order import LabelOrder, label_order
 from glassformer.channels.attention.prediction import largest_entries, row_errors
-from glassformer.channels.attention.projected import checked_tokens
 from glassformer.channels.sampled import (
     SampledChannel,
     SampledPosterior,
@@ -19,12 +18,13 @@ from glassformer.channels.sampled import (
     weighted_posterior,
 )
 from glassformer.channels.scalar.base import Array
+from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.designs.token_pairs import pair_indices, to_matrices
 from glassformer.numerics.normal import inverse_mills_ratio
 
-# Numbers in one temporary array.
-_BLOCK = 500_000
+# Numbers in one temporary array, so that it stays in the cache.
+_NUMBERS_AT_ONCE = 500_000
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class HardmaxChannel(SampledChannel):
     fields: int = 128
 
     def __post_init__(self) -> None:
-        checked_tokens(self.tokens, 3)
+        require_integer("tokens", self.tokens, 3)
         if self.fields < 32 or self.fields & (self.fields - 1):
             raise ParameterError("fields", self.fields, "a power of two >= 32")
         require_average_resources(self.tokens, 20 * self.fields * self.tokens**2)
 
-    @property
-    def label(self) -> str:
-        return "hardmax"
+    label = "hardmax"
+    discrete = True
+    source_dimensions = 0
 
     @property
     def label_shape(self) -> tuple[int, ...]:
@@ -75,12 +75,6 @@ class HardmaxChannel(SampledChannel):
     @property
     def components(self) -> int:
         return self.tokens * (self.tokens + 1) // 2
-
-    @property
-    def source_dimensions(self) -> int:
-        return 0
-
-    discrete = True
 
     def true_label(self, h: Array) -> Array:
         return np.argmax(to_matrices(h, self.tokens), axis=-1).astype(float)
@@ -98,7 +92,7 @@ class HardmaxChannel(SampledChannel):
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
         labels = self._checked(y)
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
-        size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
+        size = max(1, _NUMBERS_AT_ONCE // (2 * self.fields * self.tokens**2))
 
         def block(part: slice, uniform: Array) -> SampledPosterior:
             return self._block(labels[part], omega[part], v[part, None], uniform)
@@ -119,7 +113,7 @@ class HardmaxChannel(SampledChannel):
     def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> SampledPosterior:
         rows, columns = pair_indices(self.tokens)
         off, scale = rows != columns, np.sqrt(v)
-        shared, deviation, log_weight = _drawn(label_order(y), omega[:, off], scale, uniform)
+        shared, deviation, log_weight = _draw_pairs(label_order(y), omega[:, off], scale, uniform)
         matrix = np.full((len(y), self.tokens, self.tokens, 2 * self.fields), -np.inf)
         matrix[:, rows[off], columns[off]] = matrix[:, columns[off], rows[off]] = shared
         sign = np.where(y == np.arange(self.tokens), 1.0, -1.0)[:, :, None]
@@ -129,11 +123,57 @@ class HardmaxChannel(SampledChannel):
         ratio, scores = inverse_mills_ratio(a), np.empty((len(y), off.size, 2 * self.fields))
         scores[:, off], scores[:, ~off] = deviation / scale[:, :, None], np.sqrt(2) * sign * ratio / root
         bend = (np.sum(1 - deviation**2, axis=1) + np.sum(a * ratio, axis=1)) / v
-        # Labels are blind to what all indices have in common.
+        # Labels do not depend on the common part of all indices.
         return weighted_posterior(log_weight, scores, bend, np.where(off, np.sqrt(2), 1.0) / self.tokens)
 
 
-def _drawn(ordered: LabelOrder, mean: Array, scale: Array, uniform: Array) -> tuple[Array, Array, Array]:
+class LabelOrder(NamedTuple):
+    """The pairs of tokens ``a < b``, numbered row by row, as labels order their indices.
+
+    Attributes:
+        order: pairs of every data point, each after those that bound its index, shape (n, pairs).
+        bounds: the two pairs whose indices are larger than its own, shape (n, pairs, 2); the number of pairs itself
+            where a row gives no bound.
+    """
+
+    order: NDArray[np.intp]
+    bounds: NDArray[np.intp]
+
+
+def label_order(labels: NDArray[np.intp]) -> LabelOrder:
+    r"""Return the order of labels :math:`y_a = \mathrm{argmax}_b\,h_{ab}`, shape (n, T).
+
+    Row ``a`` implies :math:`h_{ab} \le h_{a y_a}`, which is an index off the diagonal unless :math:`y_a = a`.
+
+    Raises:
+        DataError: the largest entries point in a circle, which those of no symmetric matrix do.
+
+    Example:
+        >>> found = label_order(np.array([[1, 1, 1]]))  # the largest of row 0 is h_01, of row 2 h_12
+        >>> found.order.tolist(), found.bounds.tolist()
+        ([[0, 2, 1]], [[[3, 3], [0, 2], [3, 3]]])
+    """
+    tokens = labels.shape[1]
+    rows, columns = np.triu_indices(tokens, 1)
+    pairs = len(rows)
+    number = np.full((tokens, tokens), pairs)
+    number[rows, columns] = number[columns, rows] = np.arange(pairs)
+    named = number[np.arange(tokens), labels]
+    bounds = np.stack([named[:, rows], named[:, columns]], axis=-1)
+    bounds[bounds == np.arange(pairs)[:, None]] = pairs
+    # Pairs without a bound come first; every other pair comes after the pairs that bound it.
+    depth = np.full((len(labels), pairs + 1), -1)
+    places = np.arange(len(labels))[:, None, None]
+    for _ in range(pairs + 1):
+        deeper = 1 + np.max(depth[places, bounds], axis=-1)
+        if np.array_equal(deeper, depth[:, :-1]):
+            return LabelOrder(np.argsort(depth[:, :-1], axis=1, kind="stable"), bounds)
+        depth[:, :-1] = deeper
+    circle = labels[np.max(depth, axis=1) >= pairs][0]
+    raise DataError("y", circle.tolist(), "labels of a symmetric matrix: no largest entries point in a circle")
+
+
+def _draw_pairs(ordered: LabelOrder, mean: Array, scale: Array, uniform: Array) -> tuple[Array, Array, Array]:
     """Indices off the diagonal that agree with the labels, shape (n, pairs, fields), their deviations and log-weights.
 
     An index below a bound ``b`` is drawn from its normal law there, by inversion; the weight is the mass of that law.

@@ -1,4 +1,4 @@
-r"""Hardmax attention among three tokens: the posterior by one-dimensional integrals."""
+r"""Hardmax attention of three tokens: the posterior by one-dimensional integrals."""
 
 from __future__ import annotations
 
@@ -15,22 +15,14 @@ from glassformer.channels.sampled import SampledPosterior
 from glassformer.channels.scalar.base import Array
 from glassformer.numerics.normal import inverse_mills_ratio
 
-# Components of the indices off and on the diagonal; the rows joined by each of the former, and the row left out.
+# Components of the indices off and on the diagonal; the two rows that contain each of the former, and the third row.
 _OFF, _OWN = (1, 2, 4), (0, 3, 5)
 _ENDS, _OPPOSITE = ((0, 1), (0, 2), (1, 2)), (2, 1, 0)
 
 
-@dataclass(frozen=True)
-class Panels:
-    """How the three rows are integrated over, one inside the other."""
-
-    nodes: int = 8  # per panel
-    reach: float = 7.0  # standard deviations that panels cover
-    widest: float = 1.2  # panel, in units of sqrt(V)
-    most: int = 48  # panels
-
-
-_POLICY = Panels()
+# Gauss nodes of a panel, standard deviations that panels cover, their largest width in units of sqrt(V), and the fewest
+# and most panels (by trial: the probabilities of all labels add up to one within 1e-6).
+_NODES, _REACH, _WIDEST, _PANELS = 8, 7.0, 1.2, (12, 48)
 
 
 @dataclass(frozen=True)
@@ -41,7 +33,7 @@ class HardmaxTripleChannel(HardmaxChannel):
     largest other index, the third row has :math:`x_2`, and :math:`x_3` enters through
     :math:`\Phi((x_2 - \omega_3)/\sqrt V)` only. Each ordering compatible with the label is
     :math:`\int f(x_1) \int^{x_1} k(x_2)`: one grid of Gauss panels with cumulative sums. Averages over labels and
-    fields are sampled, as for more tokens; labels so unlikely that all orderings underflow are, too.
+    fields are sampled as for more tokens, and so are posteriors of labels so unlikely that all orderings underflow.
 
     Raises:
         DataError: a label that no symmetric matrix gives.
@@ -59,13 +51,13 @@ class HardmaxTripleChannel(HardmaxChannel):
         if not np.any(lost):
             return SampledPosterior(score, score, curvature, log_z)
         sampled = super()._block(y[lost], omega[lost], v[lost], uniform[lost])
-        for part, found in zip((score, curvature, log_z), (sampled.score, *sampled[2:4]), strict=True):
-            part[lost] = found
+        for part, value in zip((score, curvature, log_z), (sampled.score, *sampled[2:4]), strict=True):
+            part[lost] = value
         return SampledPosterior(score, score, curvature, log_z)
 
 
 def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, Array, Array]:
-    """Log partition, score and minus its divergence; -inf, and nothing of use, where every ordering underflows."""
+    """Log partition, score and minus its divergence; a log partition of -inf marks that every ordering underflows."""
     off, own = omega[:, _OFF], np.sqrt(2) * omega[:, _OWN]
     grid, weight, panel = _grid(np.concatenate([off, own], axis=1), scale)
     sign = np.where(y == np.arange(3), 1.0, -1.0)
@@ -104,18 +96,18 @@ def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, 
             ],
             axis=1,
         )
-        summed = _cumulative(parts, panel)
-        found = np.einsum("nm,nkm->nk", f, summed)
-        weighted = f * summed[:, 0]
-        total += found[:, 0]
+        inner_integrals = _cumulative(parts, panel)
+        integrals = np.einsum("nm,nkm->nk", f, inner_integrals)
+        weighted = f * inner_integrals[:, 0]
+        total += integrals[:, 0]
         mean[:, p] += np.sum(weighted * t[:, p], axis=1)
         square[:, p] += np.sum(weighted * t[:, p] ** 2, axis=1)
-        mean[:, q] += found[:, 1]
-        square[:, q] += found[:, 2]
-        mean[:, r] += found[:, 3]
-        square[:, r] += found[:, 4]
-        slope[:, k] += found[:, 5]
-        bend[:, k] += found[:, 6]
+        mean[:, q] += integrals[:, 1]
+        square[:, q] += integrals[:, 2]
+        mean[:, r] += integrals[:, 3]
+        square[:, r] += integrals[:, 4]
+        slope[:, k] += integrals[:, 5]
+        bend[:, k] += integrals[:, 6]
         for i in ends:
             slope[:, i] += np.sum(weighted * row_slope[:, i], axis=1)
             bend[:, i] += np.sum(weighted * row_bend[:, i], axis=1)
@@ -131,14 +123,14 @@ def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, 
 
 
 def _compatible(y: NDArray[np.intp], row: int, other: int) -> NDArray[np.bool_]:
-    """Whether a row's label may be ``other``, the end of its largest index off the diagonal: it is that, or itself."""
+    """Whether a row's label is ``other``, the end of its largest index off the diagonal, or the row itself."""
     return np.asarray((y[:, row] == row) | (y[:, row] == other))
 
 
 def _grid(centres: Array, scale: Array) -> tuple[Array, Array, Array]:
     """Gauss nodes over all centres and seven standard deviations more, weights, and the width of the panels."""
-    low, high = np.min(centres, axis=1) - _POLICY.reach * scale, np.max(centres, axis=1) + _POLICY.reach * scale
-    count = int(np.clip(np.ceil(np.max((high - low) / scale) / _POLICY.widest), 12, _POLICY.most))
+    low, high = np.min(centres, axis=1) - _REACH * scale, np.max(centres, axis=1) + _REACH * scale
+    count = int(np.clip(np.ceil(np.max((high - low) / scale) / _WIDEST), *_PANELS))
     x, w, _ = _rule()
     width = (high - low) / count
     starts = low[:, None] + width[:, None] * np.arange(count)
@@ -149,9 +141,9 @@ def _grid(centres: Array, scale: Array) -> tuple[Array, Array, Array]:
 @lru_cache(maxsize=1)
 def _rule() -> tuple[Array, Array, Array]:
     """Nodes and weights on (0, 1), and the matrix that integrates an interpolant from 0 to each node."""
-    x, w = np.polynomial.legendre.leggauss(_POLICY.nodes)
+    x, w = np.polynomial.legendre.leggauss(_NODES)
     x, w = 0.5 * (x + 1), 0.5 * w
-    powers = np.arange(_POLICY.nodes)
+    powers = np.arange(_NODES)
     upto = x[:, None] ** (powers + 1) / (powers + 1)
     return x, w, upto @ np.linalg.inv(x[:, None] ** powers)
 
@@ -159,7 +151,7 @@ def _rule() -> tuple[Array, Array, Array]:
 def _cumulative(values: Array, width: Array) -> Array:
     """Integrals from the left end to every node, over the last axis of panels of nodes."""
     _, w, inside = _rule()
-    panels = values.reshape(*values.shape[:-1], -1, _POLICY.nodes)
+    panels = values.reshape(*values.shape[:-1], -1, _NODES)
     whole = panels @ w
     before = np.cumsum(whole, axis=-1) - whole
     return np.asarray((before[..., None] + panels @ inside.T).reshape(values.shape) * width[:, None, None])

@@ -1,4 +1,4 @@
-"""From what a user writes to a channel on attention indices."""
+"""Channels on attention indices by name, or from a function of the indices."""
 
 from __future__ import annotations
 
@@ -7,27 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.channels.attention.correlated import (
-    CorrelatedLinearChannel,
-    CorrelatedSoftmaxChannel,
-    OfCorrelatedIndices,
-    Root,
-)
 from glassformer.channels.attention.hardmax import HardmaxPairChannel
-from glassformer.channels.attention.projected import (
-    LinearAttentionChannel,
+from glassformer.channels.attention.linear import CorrelatedLinearChannel, LinearAttentionChannel, LinearUntiedChannel
+from glassformer.channels.attention.projected import Root
+from glassformer.channels.attention.softmax import (
+    CorrelatedSoftmaxChannel,
     SoftmaxAttentionChannel,
-    checked_tokens,
+    SoftmaxUntiedChannel,
+    row_softmax,
 )
-from glassformer.channels.attention.softmax import row_softmax
-from glassformer.channels.attention.untied import LinearUntiedChannel, SoftmaxUntiedChannel
 from glassformer.channels.link.contract import Link, function_name
-from glassformer.channels.scalar.base import Array, ScalarChannel
+from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.channels.scalar.named import require_alone
+from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 
 NAMES = ("linear", "softmax", "hardmax")
-# Those that exist for keys and queries of their own.
+# Names of channels that exist for different keys and queries.
 UNTIED = ("linear", "softmax")
 
 
@@ -40,16 +36,16 @@ def attention_channel(
     link: Callable[..., Any] | None = None,
     root: Root = (),
 ) -> ScalarChannel:
-    """The channel named or defined by ``channel`` for indices of variance ``power``, or the one of ``link``.
+    """Return the channel that ``channel`` or ``link`` names or defines, for indices of variance ``power``.
 
     Args:
         channel: a name, a function of matrices of indices, or a finished channel.
         tokens: ``T``.
         noise: variance of the label noise.
-        temperature: inverse, of softmax.
+        temperature: inverse temperature of softmax.
         power: :math:`Q_0`.
         link: a function of one matrix of indices.
-        root: of the correlation of the tokens; empty where they are independent.
+        root: square root of the correlation of the tokens; empty for independent tokens.
 
     Raises:
         ParameterError: an unknown name, or an argument that the channel does not allow.
@@ -77,9 +73,9 @@ def attention_channel(
         shape = (tokens, temperature, power)
         return CorrelatedSoftmaxChannel(*shape, root) if root else SoftmaxAttentionChannel(*shape)
     if channel == "softmax":
-        return _sampled(_softmax(temperature), tokens, noise, power, "softmax", root)
+        return _sampled(lambda h: row_softmax(temperature * h), tokens, noise, power, "softmax", root)
     if channel == "hardmax":
-        checked_tokens(tokens, 2)
+        require_integer("tokens", tokens, 2)
         if noise != 0:
             raise IncompatibleError(f"noise = {noise} and channel = hardmax exclude each other: labels are discrete")
         if root:
@@ -102,7 +98,7 @@ def untied_channel(
     temperature: float,
     link: Callable[..., Any] | None = None,
 ) -> ScalarChannel:
-    """The channel called ``channel`` for indices of different keys and queries.
+    """Return the channel of this name for indices of different keys and queries.
 
     Raises:
         IncompatibleError: a combination that does not exist, with what does.
@@ -126,7 +122,7 @@ def untied_channel(
 
 
 def _require_match(channel: ScalarChannel, tokens: int, noise: float, temperature: float, power: float) -> None:
-    """A finished channel carries its own parameters: they must be the model's; noise may be given to it alone."""
+    """Raise unless the parameters of a finished channel are those of the model; the model may leave out the noise."""
     if power != 1 and not (hasattr(channel, "power") or channel.any_power):
         raise IncompatibleError(
             f"{type(channel).__name__} is for fields of variance 1, indices have {power:g}: choose {', '.join(NAMES)}, "
@@ -144,8 +140,8 @@ def _require_match(channel: ScalarChannel, tokens: int, noise: float, temperatur
 
 
 def _of_one_sample(link: Callable[..., Any], tokens: int) -> Link:
-    """A function of one matrix of indices as one of many."""
-    checked_tokens(tokens)
+    """Return a function of many matrices of indices from one of a single matrix."""
+    require_integer("tokens", tokens)
     safe = Link(link, (tokens, tokens), symmetric=True)
     if not safe.vectorised:
         raise safe.error(
@@ -154,10 +150,6 @@ def _of_one_sample(link: Callable[..., Any], tokens: int) -> Link:
         )
     safe.require_finite()
     return safe
-
-
-def _softmax(temperature: float) -> Callable[[Array], Array]:
-    return lambda h: row_softmax(temperature * h)
 
 
 def _hardmax(tokens: int, power: float) -> ScalarChannel:
@@ -181,5 +173,4 @@ def _sampled(
         raise IncompatibleError("rho = inf and a sampled channel exclude each other: give a finite rho")
     from glassformer.channels.attention.noisy import NoisyAttentionChannel
 
-    function = OfCorrelatedIndices(function, root) if root else function
-    return NoisyAttentionChannel(function, tokens, noise, power, name)
+    return NoisyAttentionChannel(function, tokens, noise, power, name, root)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from glassformer.channels.attention.correlated import Root
 from glassformer.channels.attention.prediction import prediction_errors
-from glassformer.channels.attention.projected import checked_tokens
+from glassformer.channels.attention.projected import Root
 from glassformer.channels.link.contract import label_size_problem
 from glassformer.channels.sampled import (
     SampledChannel,
@@ -22,25 +22,20 @@ from glassformer.channels.sampled import (
 )
 from glassformer.channels.sampling_limits import MOST_NOISE
 from glassformer.channels.scalar.base import Array
+from glassformer.core.checks import require_integer
 from glassformer.core.errors import LinkError, ParameterError
 from glassformer.designs.token_pairs import to_matrices
 
-
-@dataclass(frozen=True)
-class Sampling:
-    """How indices behind a label with noise are sampled."""
-
-    steps: int = 6  # of Gauss and Newton to the mode
-    step: float = 1e-5  # of the differences that make the slopes of a link
-    wider: float = 1.3  # width of the sampling density over that of the Gaussian approximation
-    defensive: float = 0.25  # share drawn from the prior instead
-    saturated: float = 0.01  # variance in units of the noise below which labels vary linearly with the field, about
-    tried: int = 512  # matrices of indices among which the labels of a link must differ
-    spread: float = 4.0  # of those
-    at_once: int = 2_000_000  # numbers that are treated in one go
-
-
-_POLICY = Sampling()
+# Gauss-Newton steps to the mode, and step of the differences that make the Jacobian of a link.
+_STEPS, _DIFFERENCE = 6, 1e-5
+# Width of the sampling density over that of the Gaussian approximation, and share of the prior in it (by trial).
+_WIDENING, _PRIOR_SHARE = 1.3, 0.25
+# Variance, in units of the noise, below which labels are nearly linear in the field, so that the table may end.
+_LINEAR_REGIME = 0.01
+# Matrices of indices among which the labels of a link must differ, and their standard deviation.
+_TRIALS, _TRIAL_DEVIATION = 512, 4.0
+# Numbers in one temporary array, so that memory stays bounded.
+_NUMBERS_AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +51,9 @@ class NoisyAttentionChannel(SampledChannel):
         tokens: ``T >= 1``.
         noise: :math:`\Delta > 0`, a variance.
         power: :math:`Q_0 = E h_{ab}^2` off the diagonal.
-        name: how files and the command line call the channel.
+        name: name of the channel in files and on the command line.
+        root: square root of the correlation of the tokens: the function is of :math:`C^{1/2}hC^{1/2}`. Empty for
+            independent tokens.
         fields: sampled fields per data point, a power of two.
 
     Raises:
@@ -73,10 +70,11 @@ class NoisyAttentionChannel(SampledChannel):
     noise: float
     power: float = 1.0
     name: str = "link"
+    root: Root = ()
     fields: int = field(default=256, kw_only=True)
 
     def __post_init__(self) -> None:
-        checked_tokens(self.tokens)
+        require_integer("tokens", self.tokens)
         if not 0 < self.noise <= MOST_NOISE:
             allowed = f"> 0 and at most {MOST_NOISE:g} for labels whose posterior is sampled"
             raise ParameterError("noise", self.noise, allowed, "beyond, data tell nothing")
@@ -84,19 +82,24 @@ class NoisyAttentionChannel(SampledChannel):
             raise ParameterError("fields", self.fields, "a power of two >= 32")
         fields, entries = self.components, self.tokens**2
         require_average_resources(
-            self.tokens, _POLICY.steps * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries)
+            self.tokens, _STEPS * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries)
         )
         self._require_labels()
 
+    def _labels(self, matrices: Array) -> Any:
+        """Labels of matrices of indices of independent tokens."""
+        root = np.array(self.root)
+        return self.function(root @ matrices @ root if self.root else matrices)
+
     def _require_labels(self) -> None:
-        """Raise unless a few matrices of indices have finite labels, one each and the same in another order."""
+        """Raise unless matrices of indices get finite labels one by one, the same in any order, and not constant."""
         matrices = to_matrices(np.random.default_rng(5).standard_normal((3, self.components)), self.tokens)
         try:
-            probe, turned = (np.asarray(self.function(h.copy())) for h in (matrices, matrices[::-1]))
+            probe, turned = (np.asarray(self._labels(h.copy())) for h in (matrices, matrices[::-1]))
         except LinkError:
             raise
         except Exception as error:
-            # Whatever a user's function raises: where it did is what they need to know.
+            # A user's function may raise anything.
             words = f"it fails at fields of shape {matrices.shape} ({type(error).__name__}: {error})"
             raise LinkError("channel", self.function, "a function from shape (n, T, T) to labels", words) from error
         if probe.dtype.kind not in "biuf" or probe.ndim < 1 or len(probe) != 3 or not np.all(np.isfinite(probe)):
@@ -108,8 +111,8 @@ class NoisyAttentionChannel(SampledChannel):
         if not np.allclose(probe, turned[::-1], rtol=1e-9, atol=1e-12):
             allowed = "a link that gives one label for one field"
             raise LinkError("channel", self.function, allowed, "it is random, or mixes samples")
-        wide = _POLICY.spread * np.random.default_rng(6).standard_normal((_POLICY.tried, self.components))
-        if not np.any(np.ptp(np.asarray(self.function(to_matrices(wide, self.tokens)), dtype=float), axis=0)):
+        wide = _TRIAL_DEVIATION * np.random.default_rng(6).standard_normal((_TRIALS, self.components))
+        if not np.any(np.ptp(np.asarray(self._labels(to_matrices(wide, self.tokens)), dtype=float), axis=0)):
             allowed = "a link that depends on the indices"
             raise LinkError("channel", self.label, allowed, "the labels of a constant one say nothing")
 
@@ -117,14 +120,9 @@ class NoisyAttentionChannel(SampledChannel):
     def label(self) -> str:
         return self.name
 
-    @property
-    def root(self) -> Root:
-        """Of the correlation of the tokens; empty where they are independent."""
-        return getattr(self.function, "root", ())
-
     @cached_property
     def label_shape(self) -> tuple[int, ...]:
-        return tuple(np.asarray(self.function(np.zeros((1, self.tokens, self.tokens)))).shape[1:])
+        return tuple(np.asarray(self._labels(np.zeros((1, self.tokens, self.tokens)))).shape[1:])
 
     @property
     def components(self) -> int:
@@ -132,14 +130,14 @@ class NoisyAttentionChannel(SampledChannel):
 
     @property
     def smallest_tabulated(self) -> float:
-        return min(super().smallest_tabulated, _POLICY.saturated * self.noise)
+        return min(super().smallest_tabulated, _LINEAR_REGIME * self.noise)
 
     @property
     def source_dimensions(self) -> int:
         return int(np.prod(self.label_shape))
 
     def clean(self, field: Array) -> Array:
-        return np.asarray(self.function(to_matrices(field, self.tokens)), dtype=float)
+        return np.asarray(self._labels(to_matrices(field, self.tokens)), dtype=float)
 
     @property
     def error_unit(self) -> float:
@@ -162,7 +160,7 @@ class NoisyAttentionChannel(SampledChannel):
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
-        size = max(1, _POLICY.at_once // (2 * self.fields * self.tokens**2))
+        size = max(1, _NUMBERS_AT_ONCE // (2 * self.fields * self.tokens**2))
 
         def block(part: slice, uniform: Array) -> SampledPosterior:
             return self._block(labels[part], omega[part], v[part], uniform)
@@ -176,16 +174,16 @@ class NoisyAttentionChannel(SampledChannel):
 
     def _jacobian(self, field: Array) -> Array:
         """Derivatives of the labels, shape (n, m, K), by differences: they only shape the sampling density."""
-        steps = _POLICY.step * np.eye(self.components)
+        steps = _DIFFERENCE * np.eye(self.components)
         return np.stack(
-            [(self._values(field + e) - self._values(field - e)) / (2 * _POLICY.step) for e in steps], axis=-1
+            [(self._values(field + e) - self._values(field - e)) / (2 * _DIFFERENCE) for e in steps], axis=-1
         )
 
     def _block(self, y: Array, omega: Array, v: Array, uniform: Array) -> SampledPosterior:
         size = self.components
         centre, root = self._approximation(y, omega, v)
-        # One more coordinate tells from which part of the mixture a point is drawn.
-        points, prior = ndtri(uniform[..., :size]), uniform[..., size:] < _POLICY.defensive
+        # One more coordinate chooses the part of the mixture.
+        points, prior = ndtri(uniform[..., :size]), uniform[..., size:] < _PRIOR_SHARE
         near = centre[:, None] + points @ np.swapaxes(root, 1, 2)
         field = np.where(prior, omega[:, None] + np.sqrt(v)[:, None, None] * points, near)
         misfit = np.sum((self._values(field) - y[:, None]) ** 2, axis=-1)
@@ -193,7 +191,7 @@ class NoisyAttentionChannel(SampledChannel):
         log_prior = -0.5 * np.sum(distance**2, axis=-1) - 0.5 * size * np.log(v)[:, None]
         white = np.einsum("nkl,nfl->nfk", np.linalg.inv(root), field - centre[:, None])
         log_near = -0.5 * np.sum(white**2, axis=-1) - np.linalg.slogdet(root)[1][:, None]
-        log_mixture = np.logaddexp(np.log(_POLICY.defensive) + log_prior, np.log(1 - _POLICY.defensive) + log_near)
+        log_mixture = np.logaddexp(np.log(_PRIOR_SHARE) + log_prior, np.log(1 - _PRIOR_SHARE) + log_near)
         log_weight = log_prior - 0.5 * misfit / self.noise - log_mixture
         log_weight -= 0.5 * y.shape[1] * np.log(2 * np.pi * self.noise)
         scores = np.swapaxes(distance, 1, 2) / np.sqrt(v)[:, None, None]
@@ -203,7 +201,7 @@ class NoisyAttentionChannel(SampledChannel):
         """Mode of the posterior and a square root of its widened covariance, shapes (n, K) and (n, K, K)."""
         field, best = omega, np.full(len(omega), np.inf)
         mode = omega
-        for _ in range(_POLICY.steps):
+        for _ in range(_STEPS):
             cost = np.sum((field - omega) ** 2, axis=1) / v + np.sum((self._values(field) - y) ** 2, 1) / self.noise
             better = cost < best
             mode, best = np.where(better[:, None], field, mode), np.where(better, cost, best)
@@ -215,4 +213,4 @@ class NoisyAttentionChannel(SampledChannel):
             # Where the last step made things worse, the next one is shorter.
             field = mode + np.where(better, 1.0, 0.3)[:, None] * step
         covariance = np.linalg.inv(precision)
-        return mode, _POLICY.wider * np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))
+        return mode, _WIDENING * np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))

@@ -39,20 +39,15 @@ from glassformer.numerics.sequences import remaining_change
 
 # Normal scores are exact at knots that are a quarter apart, up to three, and linear between and beyond (convention).
 _LAST_KNOT, _KNOT_STEP = 3.0, 0.25
-# Factor of the noise at which its effect is measured.
-_MORE_NOISE = 4.0
 # Shares of the covariance of the fields, and data points per replica, at which the two methods are compared; standard
 # errors by which they may differ.
 _COMPARED, _COMPARED_POINTS, _ALLOWED = (0.3, 0.7), 256, 3.0
 # Fields drawn for each mean field, and numbers of parts of the draws, for extrapolation.
 _DRAWS, _PARTS = 1024, (1, 4, 16)
-# Share of the extrapolated change that counts as its error (convention).
-_DOUBT = 0.5
+# Factor of the noise at which its effect is measured, and share of the extrapolated change that counts as its error.
+_MORE_NOISE, _DOUBT = 4.0, 0.5
 # Random distance that breaks ties of equal labels, and fields whose labels are computed at once.
 _TIES, _FIELDS_AT_ONCE = 1e-6, 2**18
-
-Label = Callable[[Array], Array]
-"""Labels of fields of shape (n, P, K)."""
 
 
 class NormalScores(NamedTuple):
@@ -159,10 +154,7 @@ class NoiselessLinkRowsChannel(ShellChannel):
     def _nearest(self, variance: Array) -> list[Array]:
         """Information of each replica from nearest labels, and its error."""
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
-        return self._respected(_nearest_information(self._exact, omega, root, REPLICAS), variance)
-
-    def _exact(self, fields: Array) -> Array:
-        return self.label_from(fields, np.empty((len(fields), 0)))
+        return self._respected(_nearest_information(self.clean_labels, omega, root, REPLICAS), variance)
 
     def averages(self, variance: Array) -> Averages:
         sampled = super().averages(variance)
@@ -175,7 +167,7 @@ class NoiselessLinkRowsChannel(ShellChannel):
         if self.covered:
             return super().averages_and_slope(variance)
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
-        return self.averages(variance[None]), _nearest_growth(self._exact, omega, root)
+        return self.averages(variance[None]), _nearest_growth(self.clean_labels, omega, root)
 
     def _slopes(self, moments: PosteriorMoments, inverse: Array) -> Slopes:
         if not self.covered:
@@ -197,14 +189,12 @@ def _functions(link: Callable[[Any], Any], flips: Array, scale: NormalScores, no
     return scored._replace(target=target, label=link)
 
 
-def _nearest_information(label: Label, omega: Array, root: Array, replicas: int) -> tuple[Array, Array]:
+def _nearest_information(
+    label: Callable[[Array], Array], omega: Array, root: Array, replicas: int
+) -> tuple[Array, Array]:
     """Information of each replica, (replicas, P, P), and its systematic error, (P, P), from nearest labels.
 
-    Args:
-        label: of fields.
-        omega: mean fields, shape (n, P, K), those of one replica after the other.
-        root: lower triangular root of the covariance of deviations, shape (P, P).
-        replicas: of the mean fields.
+    Mean fields have shape (n, P, K), those of one replica after the other; the root is lower triangular.
     """
     products = []
     for white, scores in _draws(label, omega, root):
@@ -227,7 +217,7 @@ def _nearest_information(label: Label, omega: Array, root: Array, replicas: int)
     return levels[0] + share * change, _DOUBT * missing
 
 
-def _nearest_growth(label: Label, omega: Array, root: Array) -> Array:
+def _nearest_growth(label: Callable[[Array], Array], omega: Array, root: Array) -> Array:
     r"""Growth of the information with flattened overlaps, :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`, (P^2, P^2).
 
     Of four draws of nearly the same label, two pairs give independent estimates of the posterior covariance.
@@ -247,7 +237,7 @@ def _nearest_growth(label: Label, omega: Array, root: Array) -> Array:
     return np.asarray(0.5 * (full + full.T))
 
 
-def _draws(label: Label, omega: Array, root: Array) -> Iterator[tuple[Array, Array]]:
+def _draws(label: Callable[[Array], Array], omega: Array, root: Array) -> Iterator[tuple[Array, Array]]:
     """Whitened deviations drawn for each mean field, (draws, P, K), and scores of their labels, (draws, k + 1)."""
     rng, step = np.random.default_rng(0), max(1, _FIELDS_AT_ONCE // _DRAWS)
     for own in np.split(omega, range(step, len(omega), step)):

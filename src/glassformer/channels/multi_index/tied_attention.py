@@ -19,7 +19,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.channels.attention.projected import symmetric_logits
+from glassformer.channels.attention.softmax import symmetric_logits
 from glassformer.channels.multi_index.attention_channel import AttentionChannel
 from glassformer.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
 from glassformer.channels.multi_index.importance_sampling import Effort

@@ -44,7 +44,7 @@ def attention_student(
         IncompatibleError: a channel of another kind.
 
     Example:
-        >>> from glassformer.channels.attention.projected import SoftmaxAttentionChannel
+        >>> from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
         >>> from glassformer.learners.algorithms.signal_descent import descend
         >>> from glassformer.learners.gradient_descent import GradientDescent
         >>> rng = np.random.default_rng(0)

@@ -1,0 +1,199 @@
+r"""Linear attention: labels are the indices themselves, with noise or without.
+
+Correlated tokens :math:`C^{1/2}X` have the products :math:`C^{1/2}XSX^TC^{1/2}`, of mean :math:`C\,\mathrm{Tr}S`. Their
+indices are centred by that mean, as those of independent tokens are by theirs: they are :math:`C^{1/2}hC^{1/2}`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from glassformer.channels.attention.projected import ProjectedChannel, Root, UntiedIndices
+from glassformer.channels.scalar.base import Array, Estimate
+from glassformer.core.checks import require_integer
+from glassformer.core.errors import DataError, ParameterError
+from glassformer.designs.token_pairs import to_components, to_matrices
+
+
+class LinearProjection(ProjectedChannel):
+    """All components of the indices, with noise or without."""
+
+    any_power = True
+    label = "linear"
+    linear = True
+
+    def __post_init__(self) -> None:
+        require_integer("tokens", self.tokens)
+        if not (np.isfinite(self.noise) and self.noise >= 0):
+            raise ParameterError("noise", self.noise, "finite and >= 0")
+
+    @property
+    def _visible(self) -> int:
+        return self.field_components[0]
+
+    def components_of(self, labels: Array) -> Array:
+        return self._residual(labels, np.zeros((len(labels), *self.field_components)))
+
+    @property
+    def regression(self) -> tuple[float, float]:
+        return 1.0, self.noise
+
+    @property
+    def label_noise(self) -> float:
+        return self.noise
+
+    @property
+    def error_unit(self) -> float:
+        """The squared norm of labels whose components are one: errors are counted per component."""
+        return float(np.sum(self._matrices(np.ones(self.field_components)) ** 2))
+
+    def clean(self, h: Array) -> Array:
+        return self._matrices(h)
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        noise = np.sqrt(self.noise) * rng.standard_normal(h.shape) if self.noise else 0.0
+        return self._matrices(h + noise)
+
+
+@dataclass(frozen=True)
+class LinearAttentionChannel(LinearProjection):
+    r"""Linear attention :math:`y = h + \sqrt\Delta\,z` with symmetric noise, :math:`E z_{ab}^2 = 1 + \delta_{ab}`.
+
+    Labels are symmetric ``T x T`` matrices; :math:`E|g|^2 = T(T+1)/[2(V+\Delta)]` in components of equal variance
+    (:mod:`~glassformer.designs.token_pairs`). ``T = 1`` is a quadratic network of extensive width.
+
+    Args:
+        tokens: ``T >= 1``.
+        noise: :math:`\Delta\ge0`, a variance.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        DataError: a label is not symmetric.
+
+    Source: arXiv:2506.01582; ``T = 1``: arXiv:2408.03733.
+
+    Example:
+        >>> LinearAttentionChannel(tokens=2, noise=0.5).information(np.array([0.5])).value
+        array([3.])
+    """
+
+    tokens: int
+    noise: float = 0.0
+
+    def _residual(self, y: Array, omega: Array) -> Array:
+        y = np.asarray(y, dtype=float)
+        if not np.allclose(y, np.swapaxes(y, -1, -2), rtol=1e-9, atol=1e-12):
+            raise DataError("y", "<labels>", "symmetric matrices", "symmetrise them")
+        return np.asarray(to_components(y) - omega)
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``prediction_error``: :math:`V`, per component, beside the ``label_noise`` :math:`\Delta`."""
+        v = np.asarray(variance, dtype=float)
+        noise = np.full_like(v, self.label_noise)
+        return {"prediction_error": v, "label_noise": noise, "label_mse": v + noise}
+
+
+@dataclass(frozen=True)
+class LinearUntiedChannel(UntiedIndices, LinearProjection):
+    r"""Linear attention :math:`y = h + \sqrt\Delta\,z` of different keys and queries, :math:`E|g|^2 = T^2/(V+\Delta)`.
+
+    The noise ``z`` has independent entries.
+
+    Args:
+        tokens: ``T >= 1``.
+        noise: :math:`\Delta\ge0`, a variance.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> LinearUntiedChannel(tokens=2, noise=0.5).information(np.array([0.5])).value
+        array([4.])
+    """
+
+    tokens: int
+    noise: float = 0.0
+
+    def _residual(self, y: Array, omega: Array) -> Array:
+        return np.asarray(np.asarray(y, dtype=float).reshape(omega.shape) - omega)
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``prediction_error``: :math:`V`, per index, beside the ``label_noise`` :math:`\Delta`."""
+        v = np.asarray(variance, dtype=float)
+        return {"prediction_error": v, "label_noise": np.full_like(v, self.noise)}
+
+
+@dataclass(frozen=True)
+class CorrelatedLinearChannel(LinearAttentionChannel):
+    r"""Linear attention of correlated tokens, :math:`y = C^{1/2}hC^{1/2} + \sqrt\Delta\,z`.
+
+    With the eigenvalues :math:`a_k` of :math:`h\mapsto C^{1/2}hC^{1/2}`, products of two of :math:`C^{1/2}`:
+    :math:`E|g|^2 = \sum_k a_k^2/(\Delta + a_k^2V)`, without noise that of independent tokens.
+
+    Args:
+        root: :math:`C^{1/2}`, shape (T, T) as nested tuples.
+
+    Example:
+        >>> channel = CorrelatedLinearChannel(2, 0.5, root=((1.0, 0.0), (0.0, 2.0)))
+        >>> channel.information(np.array([0.5])).value.round(6)  # gains 1, 2 and 4
+        array([4.482353])
+    """
+
+    root: Root = ()
+
+    linear = False
+
+    @cached_property
+    def _gains_and_modes(self) -> tuple[Array, Array]:
+        """Eigenvalues :math:`a_k` and eigenvectors, as columns, in components."""
+        root, units = np.array(self.root), np.eye(self.field_components[0])
+        gains, modes = np.linalg.eigh(to_components(root @ to_matrices(units, self.tokens) @ root))
+        return gains, modes
+
+    def _label_variances(self, variance: Array | float) -> Array:
+        """Variances of the labels along the modes, shape (..., K)."""
+        return np.asarray(self.noise + self._gains_and_modes[0] ** 2 * np.asarray(variance, dtype=float)[..., None])
+
+    def _mode_residuals(self, y: Array, omega: Array) -> Array:
+        """Labels minus their means under ``omega``, along the modes."""
+        gains, modes = self._gains_and_modes
+        return np.asarray(self._residual(y, np.zeros_like(omega)) @ modes - gains * (omega @ modes))
+
+    def _correlated(self, h: Array) -> Array:
+        """Components of the indices of correlated tokens."""
+        gains, modes = self._gains_and_modes
+        return np.asarray((gains * (h @ modes)) @ modes.T)
+
+    def clean(self, h: Array) -> Array:
+        return super().clean(self._correlated(h))
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        return super().sample(self._correlated(h), rng)
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        gains, modes = self._gains_and_modes
+        return np.asarray((gains * self._mode_residuals(y, omega) / self._label_variances(variance)) @ modes.T)
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        del y
+        return np.broadcast_to(self.information(np.asarray(variance)).value, np.shape(omega)[:-1])
+
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        spread = self._label_variances(variance)
+        square = self._mode_residuals(y, omega) ** 2
+        return np.asarray(-0.5 * np.sum(np.log(2 * np.pi * spread) + square / spread, axis=-1))
+
+    def information(self, variance: Array) -> Estimate:
+        value = np.sum(self._gains_and_modes[0] ** 2 / self._label_variances(variance), axis=-1)
+        return Estimate(value, np.zeros_like(value))
+
+    def expected_log_partition(self, variance: Array) -> Estimate:
+        value = -0.5 * np.sum(np.log(2 * np.pi * self._label_variances(variance)) + 1, axis=-1)
+        return Estimate(value, np.zeros_like(value))
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        """``prediction_error``: of the indices of correlated tokens, per component, beside the ``label_noise``."""
+        return super().label_error(np.asarray(variance, dtype=float) * np.mean(self._gains_and_modes[0] ** 2))
