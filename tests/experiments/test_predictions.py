@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, DeepAttention, DeepAttentionIndexed, SequenceMultiIndex, limits, simulate
-from glassformer.models.new_samples import NewInputs
+from glassformer.models.comparison import NewInputs
 
 
 def sums_of_rows(indices):

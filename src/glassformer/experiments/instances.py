@@ -26,7 +26,7 @@ from glassformer.learners.base import FitResult, FitStatus, Learner
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.registry import taking
 from glassformer.models import FiniteSize
-from glassformer.models.new_samples import NewInputs
+from glassformer.models.comparison import NewInputs
 
 if TYPE_CHECKING:
     import xarray

@@ -61,8 +61,7 @@ def code(call: str, asked: Any, texts: Texts, link: str = "", imports: Mapping[s
     """
     kind = type(asked)
     said = {name: value for name, value in given(asked.name, texts).items() if not (link and name == "channel")}
-    _, given_here = type(asked).chosen(dict(said)) if len(kind.variants()) > 1 else (kind, said)
-    arguments = [f"{name}={_written(value)}" for name, value in given_here.items()]
+    arguments = [f"{name}={_written(value)}" for name, value in (kind.select(dict(said)) or {}).items()]
     lines, names = [], {kind.__name__, *(word for word in glassformer.__all__ if f"{word}(" in call)}
     if "np." in call + "".join(arguments):
         lines.append("import numpy as np")

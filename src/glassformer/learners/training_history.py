@@ -9,7 +9,7 @@ import numpy as np
 from glassformer.channels.label_errors import new_samples, squared_errors_on
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
-from glassformer.models.comparison import Comparison, Inner, compared
+from glassformer.models.comparison import Comparison, Inner, compare
 
 
 class Snapshots:
@@ -28,7 +28,7 @@ class Snapshots:
     def take(self, estimate: Array, variance: Array | None = None) -> None:
         """Compare one more, with the covariance that it claims; nothing without a truth."""
         if self._teacher is not None:
-            self._taken.append(compared(self._model, estimate, self._teacher, variance))
+            self._taken.append(compare(self._model, estimate, self._teacher, variance))
 
     def developed(self) -> list[dict[str, Any]]:
         """One entry for each, of what is worth following."""

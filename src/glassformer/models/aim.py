@@ -17,7 +17,7 @@ from glassformer.designs.base import Design
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.models.base import FiniteSize, Model, finite_width_warning, require_teacher
-from glassformer.models.token_correlation import correlation_root, told
+from glassformer.models.token_correlation import correlation_record, correlation_root
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.base import ScalarPrior
 from glassformer.priors.bilinear import bilinear_prior
@@ -163,36 +163,13 @@ class AttentionIndexed(Model):
         return self.width is not None or self.rho == 0
 
     @classmethod
-    def variants(cls) -> tuple[type[Model], ...]:
-        """Models of one layer, and of several."""
-        from glassformer.models.deep_aim import DeepAttentionIndexed
-
-        return cls, DeepAttentionIndexed
-
-    @classmethod
-    def chosen(cls, given: dict[str, Any]) -> tuple[type[Model], dict[str, Any]]:
-        layers = given.get("layers", 1)
-        if given.get("skip") is None:
-            given.pop("skip", None)
-        if layers != 1:
-            return cls.variants()[1], cls._without_what_one_layer_has(given, layers)
+    def select(cls, given: dict[str, Any]) -> dict[str, Any] | None:
         given.pop("layers", None)
-        if "skip" in given:
+        if given.get("skip") is not None:
             raise IncompatibleError(
                 f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
             )
-        return cls, given
-
-    @staticmethod
-    def _without_what_one_layer_has(given: dict[str, Any], layers: Any) -> dict[str, Any]:
-        if given.pop("link", None) is not None:
-            raise IncompatibleError(f"a link and layers = {layers} exclude each other: give one layer")
-        if given.pop("noise", 0) != 0:
-            raise IncompatibleError(f"noise and layers = {layers} exclude each other")
-        if given.pop("spectrum", None) is not None:
-            raise IncompatibleError(f"a spectrum and layers = {layers} exclude each other: give one layer, or rho")
-        if given.pop("token_correlation", 0) != 0:
-            raise IncompatibleError(f"token_correlation and layers = {layers} exclude each other: give one layer")
+        given.pop("skip", None)
         return given
 
     def _prior(self, given: object) -> ScalarPrior:
@@ -233,7 +210,7 @@ class AttentionIndexed(Model):
             "channel": label,
             **temperature,
             **({"untied": True} if self.untied else {}),
-            **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
+            **correlation_record(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
             "alpha": ("n/(2rd)" if self.untied else "n/(rd)") if self.counts_low_rank else "n/d^2",
         }
 

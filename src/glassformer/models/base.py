@@ -1,4 +1,4 @@
-"""What the loops need to know of a model: its prior, its channel, and what it is at a finite size."""
+"""The interface of models: prior, channel, and the model at a finite size."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from glassformer.core.estimate import Array
 from glassformer.core.resources import require_resources
 from glassformer.designs.base import Design
 from glassformer.designs.dense import CorrelatedDesign
-from glassformer.models.comparison import compared
-from glassformer.models.new_samples import NewInputs
+from glassformer.models.comparison import NewInputs, compare
 from glassformer.models.trainable.base import Trainable
 from glassformer.priors.base import Prior, ScalarPrior
 
 # Ratios beyond these equal their limits to rounding, and would only lose digits.
 SMALLEST, LARGEST = 1e-9, 1e9
 
-# Share of the width in the size up to which a run is taken for one of negligible width.
+# Width over size up to which finite-width corrections stay below the statistical error of a few runs (a convention).
 _NEGLIGIBLE = 0.02
 
 
@@ -36,10 +35,10 @@ class FiniteSize:
 
     Attributes:
         model: the model at the ratios that whole numbers allow.
-        design: the class of its inputs, or what draws them in the place of one.
+        design: the class of its inputs, or an object that draws them.
         input_shape: shape of one sample's input.
         unit: number of samples at sample ratio one.
-        remarks: what theory leaves out at this size.
+        remarks: finite-size effects that theory does not contain.
     """
 
     model: Model
@@ -50,11 +49,11 @@ class FiniteSize:
 
 
 def finite_width_warning(width: int | None, shape: tuple[int, int]) -> tuple[str, ...]:
-    """What theory of negligible width leaves out of a matrix of this fixed width and shape.
+    """Warn that theory of negligible width neglects terms of order width over size.
 
     Example:
         >>> finite_width_warning(8, (100, 100))[0]
-        'width = 8 of 100: theory is that of a width far below the size, runs have terms of order 0.08 beside it'
+        'width = 8 of 100: theory assumes width << size; runs differ from it by terms of order 0.08'
         >>> finite_width_warning(1, (100, 100))
         ()
     """
@@ -62,52 +61,46 @@ def finite_width_warning(width: int | None, shape: tuple[int, int]) -> tuple[str
     if width is None or width < _NEGLIGIBLE * size:
         return ()
     return (
-        f"width = {width} of {size}: theory is that of a width far below the size, runs have terms of order "
-        f"{width / size:.2g} beside it",
+        f"width = {width} of {size}: theory assumes width << size; runs differ from it by terms of order "
+        f"{width / size:.2g}",
     )
 
 
 class Model(Trainable, ABC):
-    """A model: a prior and a channel, of one row or of several, and what it is at a finite size.
+    """A model: a prior, a channel, and the design at a finite size.
 
-    The loops see a scalar model as the case of one row; its overlaps are numbers in results, those of several rows
-    matrices.
+    A scalar model is the case of one row. Its overlaps are numbers in results, those of several rows matrices.
     """
 
     channel_names: ClassVar[tuple[str, ...]] = ()
-    """Channels that may be given by name, where there are any."""
+    """Names of its channels."""
 
     together: ClassVar[int] = 1024
-    """Sample ratios whose theory is best computed in one call: many of fractions of a millisecond, few of slow ones."""
+    """Number of sample ratios that are best computed in one call: many when each takes less than a millisecond."""
 
     channel: Any
-    """What is reported: a :class:`~glassformer.channels.scalar.base.ScalarChannel`, or one of several rows."""
+    """The channel: a :class:`~glassformer.channels.scalar.base.ScalarChannel`, or one of several rows."""
 
     @classmethod
-    def variants(cls) -> tuple[type[Model], ...]:
-        """The classes that go by the name of this one."""
-        return (cls,)
-
-    @classmethod
-    def chosen(cls, given: dict[str, Any]) -> tuple[type[Model], dict[str, Any]]:
-        """Which of them parameters ask for, and what they are there.
+    def select(cls, given: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the parameters of this class if they select it among the classes of its name; None otherwise.
 
         Raises:
             IncompatibleError: parameters that exclude each other.
         """
-        return cls, given
+        return given
 
     _asked: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Arguments in the place of which the model holds what it has made of them."""
+    """Arguments as given, for attributes that hold the objects made of them."""
 
     def _finish(self, channel: Any, /, **asked: Any) -> None:
-        """Hold a finished channel, which brings its noise along, and what was asked for in its place."""
+        """Set the finished channel and its noise, and keep the arguments as given."""
         object.__setattr__(self, "_asked", asked)
         object.__setattr__(self, "channel", channel)
         object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
 
     def varied(self, **parameters: Any) -> Self:
-        """The same model with other parameters; a channel that depends on them is made anew.
+        """Return the model with other parameters; a channel that depends on them is made again.
 
         Raises:
             GlassformerError: values that are not allowed, as where the model is made. A channel that was given
@@ -128,7 +121,7 @@ class Model(Trainable, ABC):
     @property
     @abstractmethod
     def prior(self) -> Prior:
-        """What is learned."""
+        """The prior of the signal."""
 
     @property
     @abstractmethod
@@ -148,15 +141,15 @@ class Model(Trainable, ABC):
         del d
 
     tokens_parameter: ClassVar[str] = "tokens"
-    """The parameter that says how many tokens an input has."""
+    """Name of the parameter that sets the number of tokens."""
 
     def inputs_at(self, d: int) -> tuple[type[Design], int]:
-        """The class of designs of inputs of one's own with tokens of dimension ``d``, and how many tokens they have."""
+        """The design class for own inputs with tokens of dimension ``d``, and their number of tokens."""
         size = self.at_size(d)
         return cast(type[Design], size.design), size.input_shape[0]
 
     def tokens_remedy(self, tokens: int, d: int) -> str:
-        """How its parameters say that inputs have so many tokens of dimension ``d``."""
+        """The parameter setting for inputs of ``tokens`` tokens of dimension ``d``, for error messages."""
         del d
         return f"{self.tokens_parameter}={tokens}"
 
@@ -167,26 +160,26 @@ class Model(Trainable, ABC):
 
     @property
     def row_names(self) -> tuple[str, ...]:
-        """What the rows are, in messages and plots."""
+        """Names of the rows in messages and plots."""
         return tuple(f"row {k + 1}" for k in range(self.prior.rows))
 
     @property
     def learned_rows(self) -> str:
-        """What is known once all rows are, in messages."""
+        """Name of all rows together, in messages."""
         return "all rows"
 
     @property
     def row_groups(self) -> dict[str, tuple[int, ...]]:
-        """Rows that are told apart from others, not among themselves, by the name of each group: here every row."""
+        """Groups of interchangeable rows by name; by default every row is a group."""
         return {name: (k,) for k, name in enumerate(self.row_names)}
 
-    remarks = default_property((), "What its theory takes for granted, where that may not hold: notes of results.")
+    remarks = default_property((), "Assumptions of the theory that may fail: notes of results.")
     theory_unavailable_reason = default_property(
-        None, "Why no theory of it is known, what is to blame first; None where there is one."
+        None, "Reason why no theory is available, offending parameter first; None if there is one."
     )
 
     last_layer = default_property(
-        None, "One for rows of the last layer, zero for others, shape (P,); None without layers."
+        None, "1 for rows of the last layer and 0 for others, shape (P,); None without layers."
     )
 
     @property
@@ -212,7 +205,7 @@ class Model(Trainable, ABC):
     def measured(
         self, estimate: Array, signal: Array, variance: Array | None = None, new: NewInputs | None = None
     ) -> dict[str, Any]:
-        """Errors of an estimate, with the signs or rotations of its rows, which labels do not see, that suit it best.
+        """Return the errors of an estimate after alignment by the symmetries of the labels.
 
         Args:
             estimate: of the signal.
@@ -225,7 +218,7 @@ class Model(Trainable, ABC):
             ``error`` and ``prior_error``; ``label_error`` where labels are discrete; ``prediction_error`` and
             ``plugin_error`` where they are numbers; for several rows also ``row_error``, ``overlap`` and ``cosine``.
         """
-        found = compared(self, estimate, signal, variance)
+        found = compare(self, estimate, signal, variance)
         if self.theory_unavailable_reason is not None:
             return found.errors
         channel, inner = self.channel, found.inner
@@ -239,7 +232,7 @@ class Model(Trainable, ABC):
             on_labels |= zip(("prediction_error", "plugin_error"), map(float, both), strict=True)
         return {**found.errors, **on_labels, **(found.of_rows if self.overlap_shape else {})}
 
-    of_link = default_property(False, "True when labels are a function of one's own of the fields of several rows.")
+    of_link = default_property(False, "True when labels are a user's function of the fields of several rows.")
     few_rows = default_property(
         False, "True when fixed points at a few sample ratios cost no more than the thresholds."
     )
@@ -251,7 +244,7 @@ class Model(Trainable, ABC):
 
 
 def require_theory(model: Model) -> None:
-    """Refuse a model of which there are data alone.
+    """Raise if the model can only be simulated.
 
     Raises:
         IncompatibleError: no theory of it is known.
@@ -268,7 +261,7 @@ def require_theory(model: Model) -> None:
 
 
 def counting_threshold(model: Model) -> float:
-    """Sample ratio at which noiseless labels are as many as the unknowns; infinite where labels never fix the field.
+    """Sample ratio at which noiseless labels are as many as the unknowns; infinite for labels that never fix the field.
 
     Equation :eq:`counting` of the documentation.
 
@@ -282,15 +275,15 @@ def counting_threshold(model: Model) -> float:
 
 
 def is_ratio(value: object) -> bool:
-    """True for a number in the range of ratios for which the theory keeps its digits."""
+    """True for a number in the range of ratios in which the theory keeps its digits."""
     return is_number(value) and bool(SMALLEST <= value <= LARGEST)  # type: ignore[operator]
 
 
 def require_teacher(sizes: dict[str, tuple[float, object]], shape: tuple[int, int], width: int) -> None:
-    """Raise if a signal of this shape and its factors would not fit into memory; the parameter of most is to blame.
+    """Raise if a signal of this shape and its factors do not fit into memory, naming the largest size.
 
     Args:
-        sizes: what sets the size: by the names of parameters, how large they make it, and their values.
+        sizes: by parameter name, the size that it causes, and its value.
         shape: of the signal.
         width: of its factors.
 

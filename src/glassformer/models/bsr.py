@@ -26,7 +26,7 @@ from glassformer.models.base import (
     is_ratio,
     require_teacher,
 )
-from glassformer.models.token_correlation import are_correlated, correlation_root, told
+from glassformer.models.token_correlation import are_correlated, correlation_record, correlation_root
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.base import ScalarPrior
 from glassformer.priors.bilinear import bilinear_prior
@@ -198,7 +198,7 @@ class BilinearSequenceRegression(Model):
             "noise": self.noise,
             **({"noise_law": self.channel.noise_law} if self.channel.noise_law else {}),
             "channel": self.channel.label,
-            **told(self.token_correlation, self._correlated),
+            **correlation_record(self.token_correlation, self._correlated),
             "alpha": unit,
         }
 

@@ -1,19 +1,52 @@
-"""An estimate beside the true signal."""
+"""Comparison of an estimate with the true signal, and new samples on which labels are predicted."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassformer.channels.label_errors import NewSamples
 from glassformer.core.estimate import Array
 
-if TYPE_CHECKING:
-    from glassformer.models.base import Model
+# New samples on which an estimate is judged: the standard error of a label error is below 0.8 % (a convention).
+_NEW_SAMPLES = 4096
+
+
+@dataclass(frozen=True)
+class NewInputs:
+    """Inputs of a test set, the same for every estimate.
+
+    Attributes:
+        design: of the model, at its size.
+        shape: of the input of one sample.
+        seed: of the inputs.
+
+    Example:
+        >>> from glassformer import AttentionIndexed
+        >>> size = AttentionIndexed(rho=0.5, tokens=2, channel="linear").at_size(10)
+        >>> teacher = size.model.prior.sample((10, 10), np.random.default_rng(0))
+        >>> found = NewInputs(size.design, size.input_shape, (0, 1)).samples(teacher[None], teacher[None])
+        >>> found.fields.shape, bool(np.all(found.fields == found.estimated))
+        ((4096, 1, 3), True)
+    """
+
+    design: Any
+    shape: tuple[int, int]
+    seed: tuple[int, ...]
+
+    def samples(self, estimate: Array, truth: Array) -> NewSamples:
+        """Fields of an estimate and of the truth, shape ``(P, *row_shape)``, on the new inputs."""
+        rng = np.random.default_rng(self.seed)
+        signals = np.stack([estimate, truth])
+        estimated, fields = self.design.new_fields(signals, self.shape, _NEW_SAMPLES, rng)
+        deviations = rng.standard_normal((len(fields), 2, *fields.shape[1:]))
+        return NewSamples(estimated, fields, deviations)
 
 
 class Inner(NamedTuple):
-    """Inner products of rows, per degree of freedom, shape (P, P) each: all that labels of large sizes depend on.
+    """Inner products of rows per degree of freedom, shape (P, P) each. In the limit labels depend on nothing else.
 
     Attributes:
         own: of the estimated rows.
@@ -29,13 +62,13 @@ class Inner(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What an estimate and the signal have in common, after what labels do not see has been undone.
+    """Comparison of an estimate with the signal, up to the symmetries of the labels.
 
     Attributes:
-        estimate: of shape ``(P, *row_shape)``, as it was given.
-        signal: the true one, likewise.
-        turn: signs, exchanges or rotations of the estimated rows that suit the signal best, shape (P, P).
-        inner: products of the rows as they were given.
+        estimate: the estimate as given, shape ``(P, *row_shape)``.
+        signal: the true signal, same shape.
+        turn: signs, permutation or rotation that aligns the estimated rows with the signal, shape (P, P).
+        inner: inner products of the rows as given.
         errors: ``error`` and ``prior_error``.
         of_rows: ``row_error``, ``overlap`` and ``cosine``.
     """
@@ -48,14 +81,14 @@ class Comparison(NamedTuple):
     of_rows: dict[str, Any]
 
 
-def compared(model: Model, estimate: Array, signal: Array, variance: Array | None = None) -> Comparison:
+def compare(model: Any, estimate: Array, signal: Array, variance: Array | None = None) -> Comparison:
     """Compare an estimate with the signal.
 
     Args:
-        model: of both.
-        estimate: of the signal.
-        signal: the true one.
-        variance: posterior covariance that the estimate claims, shape (P, P); none by default.
+        model: the model of both.
+        estimate: the estimate of the signal.
+        signal: the true signal.
+        variance: claimed posterior covariance, shape (P, P); zero by default.
     """
     prior = model.prior
     row_shape = signal.shape[bool(model.overlap_shape) :]

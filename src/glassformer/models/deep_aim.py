@@ -97,6 +97,18 @@ class DeepAttentionIndexed(Model):
         )
         object.__setattr__(self, "channel", channel)
 
+    @classmethod
+    def select(cls, given: dict[str, Any]) -> dict[str, Any] | None:
+        layers = given.get("layers", 1)
+        if layers == 1:
+            return None
+        for name, default in (("link", None), ("noise", 0), ("spectrum", None), ("token_correlation", 0)):
+            if given.pop(name, default) not in (default, None):
+                raise IncompatibleError(f"{name} and layers = {layers} exclude each other: leave {name} out, or layers")
+        if given.get("skip") is None:
+            given.pop("skip", None)
+        return given
+
     @cached_property
     def prior(self) -> Prior:
         """One prior per layer, of the width asked for."""

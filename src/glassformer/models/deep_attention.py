@@ -21,7 +21,7 @@ from glassformer.core.parsing import parse_grid, parse_integers, parse_number, p
 from glassformer.core.resources import farthest_from_default, require_resources
 from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
-from glassformer.models.token_correlation import Root, correlation_root, told
+from glassformer.models.token_correlation import Root, correlation_record, correlation_root
 from glassformer.priors.laws import NAMES
 from glassformer.priors.resolve import named, rows_prior
 
@@ -304,7 +304,7 @@ class DeepAttention(Model):
             "side_information": float(self.side_information),
             **({"limit": self.limit} if self.limit else {}),
             **({} if max(network.directions) == 1 else {"rank": list(network.directions)}),
-            **told(self.token_correlation, network.root),
+            **correlation_record(self.token_correlation, network.root),
             **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",

@@ -1,4 +1,4 @@
-"""The table of models: the only place that knows them by name; and models from a name and parameters."""
+"""The table of models by name, and the construction of a model from its name and parameters."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Entry(NamedTuple):
     """A line of the table.
 
     Attributes:
-        home: module and class, imported when it is asked for: most of them bring a compiler along.
-        title: what it is.
-        ratio: the sample ratio it counts.
-        papers: keys of the papers behind it, or their numbers, as ``"arXiv:2410.18858"``.
-        usual: sample ratios that are worth a look, as the command line writes them.
+        homes: modules and classes that share the name, imported on request; the first one stands for all of them.
+        title: full name.
+        ratio: definition of its sample ratio.
+        papers: keys or numbers (``"arXiv:2410.18858"``) of the papers of its equations.
+        usual: default range of sample ratios, as the command line writes it.
     """
 
-    home: str
+    homes: tuple[str, ...]
     title: str
     ratio: str
     papers: tuple[str, ...] = ()
@@ -36,24 +36,24 @@ class Entry(NamedTuple):
 
 MODELS = {
     "bsr": Entry(
-        "bsr:BilinearSequenceRegression",
+        ("bsr:BilinearSequenceRegression",),
         "bilinear sequence regression",
         "n/(dL), or n/(r(L+d)) at rho 0",
         ("erba2025bilinear",),
         "0:1.5:61",
     ),
     "aim": Entry(
-        "aim:AttentionIndexed",
+        ("aim:AttentionIndexed", "deep_aim:DeepAttentionIndexed"),
         "attention-indexed model",
         "n/d^2, or n/(rd) at rho 0",
         ("boncoraglio2025bayes", "maillard2024bayes"),
         "0:0.5:51",
     ),
     "attention": Entry(
-        "deep_attention:DeepAttention", "deep attention network", "n/d", ("troiani2025fundamental",), "0.1:1.5:8"
+        ("deep_attention:DeepAttention",), "deep attention network", "n/d", ("troiani2025fundamental",), "0.1:1.5:8"
     ),
     "smi": Entry(
-        "smi:SequenceMultiIndex", "sequence multi-index model", "n/d", ("troiani2025fundamental",), "0.25:3:12"
+        ("smi:SequenceMultiIndex",), "sequence multi-index model", "n/d", ("troiani2025fundamental",), "0.25:3:12"
     ),
 }
 
@@ -78,7 +78,7 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     """
     if name not in MODELS:
         raise ParameterError("model", name, f"one of {', '.join(MODELS)}")
-    kind, given = model_type(name).chosen(dict(parameters))
+    kind, given = selected_type(name, parameters)
     allowed = inspect.signature(kind).parameters
     for parameter in given:
         if parameter not in allowed:
@@ -86,7 +86,7 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     channel = given.get("channel")
     if isinstance(channel, str) and kind.channel_names and channel not in kind.channel_names:
         raise ParameterError("channel", channel, f"one of {', '.join(kind.channel_names)}")
-    given = {parameter: meant(parameter, value, folder) for parameter, value in given.items()}
+    given = {parameter: resolve_parameter(parameter, value, folder) for parameter, value in given.items()}
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in given]
     if missing:
         raise ParameterError(missing[0], None, f"a value: {name} has no default for it")
@@ -94,11 +94,11 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     return model
 
 
-def meant(parameter: str, value: Any, folder: Path | None = None) -> Any:
-    """A parameter as a model takes it, where texts name what a file holds: its content, not its name, is what counts.
+def resolve_parameter(parameter: str, value: Any, folder: Path | None = None) -> Any:
+    """Return a parameter as a model takes it: names of files are replaced by the function or spectrum in them.
 
     Example:
-        >>> meant("noise", 0.1), meant("spectrum", "power-law:1.25:400")
+        >>> resolve_parameter("noise", 0.1), resolve_parameter("spectrum", "power-law:1.25:400")
         (0.1, Spectrum('power-law:1.25:400'))
     """
     if not isinstance(value, str) or parameter not in ("link", "spectrum"):
@@ -111,13 +111,13 @@ def meant(parameter: str, value: Any, folder: Path | None = None) -> Any:
 
 
 def parameter_types(name: str) -> dict[str, Any]:
-    """Types of all parameters of the model called ``name``, that of a link as files have it included.
+    """Types of all parameters of the model called ``name``; a link may also be text.
 
     Example:
         >>> parameter_types("bsr")["noise"]
         <class 'float'>
     """
-    kinds = model_type(name).variants()[::-1]
+    kinds = model_types(name)[::-1]
     types = {field.name: get_type_hints(kind)[field.name] for kind in kinds for field in dataclasses.fields(kind)}
     return {**types, **({"link": types["link"] | str} if "link" in types else {})}
 
@@ -125,7 +125,7 @@ def parameter_types(name: str) -> dict[str, Any]:
 def function_from(text: str, folder: Path | None = None, blamed: str = "link") -> Callable[..., Any]:
     """The function that ``FILE.py:FUNCTION`` names.
 
-    A class is taken as what it makes when called without arguments: a callable object.
+    A class is replaced by its instance without arguments, a callable object.
 
     Raises:
         ParameterError: the file does not exist, does not run, or defines no such function.
@@ -140,16 +140,35 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
         found = runpy.run_path(str(path)).get(name)
         found = found() if isinstance(found, type) else found
     except (Exception, SystemExit) as error:
-        # Anything may go wrong in a user's file; where it did is what they need to know.
+        # Any error may come from a user's file; the message passes it on.
         raise ParameterError(blamed, text, f"a file that runs ({type(error).__name__}: {error})") from error
     if not callable(found):
         raise ParameterError(blamed, text, f"a function {name!r} defined in {path}")
     return found
 
 
+def model_types(name: str) -> list[Any]:
+    """The classes that share the name of a model."""
+    return [import_string("models", home) for home in MODELS[name].homes]
+
+
 def model_type(name: str) -> Any:
-    """The class of a model; where there are several, the one that stands for them."""
-    return import_string("models", MODELS[name].home)
+    """The class that stands for the name of a model."""
+    return model_types(name)[0]
+
+
+def selected_type(name: str, parameters: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The class of a name that the parameters select, and the parameters that it takes.
+
+    Raises:
+        IncompatibleError: parameters that exclude each other.
+    """
+    kinds = model_types(name)
+    for kind in kinds[::-1]:
+        given = kind.select(dict(parameters))
+        if given is not None:
+            return kind, given
+    raise AssertionError(f"no class of {name} takes {parameters}")
 
 
 def options_of(name: str) -> list[Option]:
@@ -159,4 +178,4 @@ def options_of(name: str) -> list[Option]:
         >>> [option.word for option in options_of("bsr")][:5]
         ['--beta', '--rho', '--noise', '--channel', '--width']
     """
-    return options_in(*model_type(name).variants())
+    return options_in(*model_types(name))

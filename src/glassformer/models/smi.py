@@ -20,7 +20,7 @@ from glassformer.core.parsing import parse_grid, parse_number, parse_text
 from glassformer.core.resources import farthest_from_default
 from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
-from glassformer.models.token_correlation import OfCorrelatedTokens, correlation_root, told
+from glassformer.models.token_correlation import CorrelatedTokensLink, correlation_record, correlation_root
 from glassformer.priors.base import Prior
 from glassformer.priors.laws import NAMES
 from glassformer.priors.resolve import named, rows_prior
@@ -128,7 +128,7 @@ class SequenceMultiIndex(Model):
         from glassformer.channels.multi_index.link_channel import link_channel
 
         root = correlation_root(self.token_correlation, int(self.tokens))
-        link = OfCorrelatedTokens(self.link, root) if root else self.link
+        link = CorrelatedTokensLink(self.link, root) if root else self.link
         sizes = (self.indices, self.tokens, self.noise, self.label_type, self.points)
         return link_channel(link, *sizes, noise_law=self.noise_law)
 
@@ -142,7 +142,7 @@ class SequenceMultiIndex(Model):
             **({} if self.noise_law is None else {"noise_law": noise_label(self.noise_law)}),
             "label_type": self.label_type,
             "side_information": float(self.side_information),
-            **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
+            **correlation_record(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
             **({} if self.feature_spectrum is None else {"feature_spectrum": list(self.prior.spectrum)}),
             **named(self.prior),
             "points": int(self.points),

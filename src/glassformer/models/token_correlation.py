@@ -1,10 +1,9 @@
 r"""Correlated tokens of one sequence: :math:`x_l` with covariance :math:`C` over the tokens of a sample.
 
-Where every token is seen by itself, fields are then :math:`Z C^{1/2}` with ``Z`` of independent tokens, so that the
-theory is that of the link :math:`Z\mapsto g(ZC^{1/2})`; data are drawn with independent tokens and labelled by that
-link, which is the same data up to a known linear map of the tokens. Where one field is a sum over all tokens (bilinear
-sequence regression) there is no such link: inputs are drawn correlated
-(:class:`~glassformer.designs.dense.CorrelatedDesign`), and have no theory.
+For models whose fields belong to single tokens, fields are :math:`Z C^{1/2}` with ``Z`` of independent tokens. The
+theory is that of the link :math:`Z\mapsto g(ZC^{1/2})`. Data are drawn with independent tokens and labelled by this
+link, which is the same up to a known linear map of the tokens. In bilinear sequence regression one field is a sum over
+all tokens: inputs are drawn correlated (:class:`~glassformer.designs.dense.CorrelatedDesign`) and have no theory.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 
 Root = tuple[tuple[float, ...], ...]
-"""The symmetric root of a correlation matrix; empty for independent tokens."""
+"""Symmetric root of a correlation matrix; empty for independent tokens."""
 
 # Smallest eigenvalue of a correlation matrix whose root is still inverted without loss.
 _SMALLEST = 1e-6
@@ -59,13 +58,13 @@ def correlation_root(given: Any, tokens: int) -> Root:
 
 
 def are_correlated(given: Any) -> bool:
-    """Whether tokens are, before their number is known.
+    """Return whether tokens are correlated, before their number is known.
 
     Args:
-        given: as for :func:`correlation_root`, which checks it once more where the number of tokens is known.
+        given: as for :func:`correlation_root`, which checks it again for the number of tokens.
 
     Raises:
-        ParameterError: it is nothing for any number of tokens.
+        ParameterError: it is invalid for every number of tokens.
 
     Example:
         >>> are_correlated(0.5), are_correlated(0), are_correlated([[1, 0], [0, 1]])
@@ -83,13 +82,13 @@ def _allowed(tokens: int | str) -> str:
     return f"a number in (-1, 1), or a positive definite matrix of shape ({tokens}, {tokens}) with unit diagonal"
 
 
-def told(given: Any, correlated: Root | bool) -> dict[str, Any]:
-    """What tables record; nothing for independent tokens."""
+def correlation_record(given: Any, correlated: Root | bool) -> dict[str, Any]:
+    """The parameter as tables record it; empty for independent tokens."""
     return {"token_correlation": given if is_number(given) else np.asarray(given).tolist()} if correlated else {}
 
 
 @dataclass(frozen=True)
-class OfCorrelatedTokens:
+class CorrelatedTokensLink:
     """A link on the fields of independent tokens.
 
     Attributes:

@@ -21,7 +21,7 @@ from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.parsing import parse_grid
 from glassformer.core.resources import require_resources
 from glassformer.learners.registry import learner, learner_type, settings_meant
-from glassformer.models.registry import MODELS, build, meant, model_type
+from glassformer.models.registry import MODELS, build, resolve_parameter, model_type
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
 _SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
@@ -249,7 +249,7 @@ class Sweep:
     def _content(self, name: str, value: Any) -> str:
         """A value in a key: its identity; where that is unknown, a text that never occurs again."""
         try:
-            return identity(meant(name, value, self._folder))
+            return identity(resolve_parameter(name, value, self._folder))
         except UnidentifiedError as error:
             text = f"points of this {name} are kept for this run only: its content cannot be identity_or_none ({error})"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
