@@ -21,7 +21,7 @@ from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.parsing import parse_grid
 from glassformer.core.resources import require_resources
 from glassformer.learners.registry import learner, learner_type, settings_meant
-from glassformer.models.registry import MODELS, build, resolve_parameter, model_type
+from glassformer.models.registry import MODELS, build, model_type, resolve_parameter
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
 _SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
