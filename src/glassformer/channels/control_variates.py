@@ -24,15 +24,15 @@ def information(
     deviation: Array,
     v: Array,
     bias_points: int,
-    uninformative: Sequence[Array] = (),
+    prior_scores: Sequence[Array] = (),
     refinement_factor: float = 4,
 ) -> tuple[Array, Array]:
     """Return the information of each replica, shape (replicas, P, P), and its bias extrapolated from less work.
 
     The information has three estimators with one mean: the product of two independent scores, minus the slope of the
     score, and the score times the true deviation. Their differences are control variates, as are the square of the
-    deviation, whose mean is known, and the scores that the same sample gives to labels without information: where
-    labels carry little information these are most of the noise.
+    deviation, whose mean is known, and the scores of the same sample under its prior, that is for labels without
+    information: where labels carry little information these are most of the noise.
 
     If sampled posteriors are wrong (a mode was missed, or few points cover a surface badly), all replicas are wrong
     alike. Then the score times the true deviation disagrees with the square of the score, and the disagreement is
@@ -46,13 +46,15 @@ def information(
         deviation: true whitened deviations of the fields behind the labels.
         v: covariance, shape (P, P).
         bias_points: data points of each replica from which the bias is extrapolated.
-        uninformative: two scores and minus their slopes for labels without information; empty if unknown.
+        prior_scores: two scores and minus their slopes under the prior; empty if unknown.
         refinement_factor: ratio of the work of successive levels.
     """
     values, axes = np.linalg.eigh(v)
     rotated = [_rotate(axes, *level) for level in levels]
-    null = _rotate(axes, *uninformative) if uninformative else ()
-    value, bias = _entrywise(rotated, axes.T @ deviation, np.diag(values), bias_points, null, refinement_factor)
+    rotated_prior = _rotate(axes, *prior_scores) if prior_scores else ()
+    value, bias = _entrywise(
+        rotated, axes.T @ deviation, np.diag(values), bias_points, rotated_prior, refinement_factor
+    )
     return axes @ value @ axes.T, axes @ bias @ axes.T
 
 
@@ -66,11 +68,11 @@ def _entrywise(
     deviation: Array,
     v: Array,
     bias_points: int,
-    uninformative: Sequence[Array],
+    prior_scores: Sequence[Array],
     refinement_factor: float,
 ) -> tuple[Array, Array]:
     """Return information and bias, with weights of the controls fitted to every entry."""
-    square, controls = _estimators(levels[0], deviation, v, uninformative)
+    square, controls = _estimators(levels[0], deviation, v, prior_scores)
     size = len(v)
     value, weights = np.empty((len(square), size, size)), np.empty((size, size, controls.shape[-1]))
     for place in np.ndindex(size, size):
@@ -84,7 +86,7 @@ def _entrywise(
             [part[:, :bias_points] for part in level],
             deviation[:, :bias_points],
             v,
-            [part[:, :bias_points] for part in uninformative],
+            [part[:, :bias_points] for part in prior_scores],
         )
         for level in levels
     ]
@@ -126,15 +128,15 @@ def significant_gap(gap: Array, error: Array) -> Array:
     return np.asarray(_SAFETY * (gap + 2 * np.copysign(error, gap)) if significant else np.zeros_like(gap))
 
 
-def _estimators(level: Sequence[Array], u: Array, v: Array, uninformative: Sequence[Array]) -> tuple[Array, Array]:
+def _estimators(level: Sequence[Array], u: Array, v: Array, prior_scores: Sequence[Array]) -> tuple[Array, Array]:
     """Return squares of scores, shape (replicas, points, P, P), and controls of mean zero, one axis more."""
     g, h, c = level
     # In the order of _SLOPE and _DEVIATION.
     square = _product(g, h)
     known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
     controls = [square - c, square - _product(0.5 * (g + h), u), known]
-    if uninformative:
-        one, two, slope = uninformative
+    if prior_scores:
+        one, two, slope = prior_scores
         # Products of different halves: the product of a half with itself has no mean zero.
         controls += [_product(one, h) + _product(g, two), _product(one, two), slope, _product(0.5 * (one + two), u)]
     return square, np.stack(controls, axis=-1)

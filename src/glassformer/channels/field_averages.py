@@ -20,15 +20,15 @@ class FieldPosterior(NamedTuple):
             without the bias of sampling noise.
         curvature: minus the derivative of the score, summed over columns, shape (n, P, P).
         log_partition: shape (n,), up to a function of the label alone.
-        silent: two scores and slopes of the same sample for labels without information, whose means vanish; None if
-            unknown.
+        prior_scores: two scores and slopes of the same sample under the prior, that is for labels without information;
+            their means vanish. None if unknown.
     """
 
     first: Array
     second: Array
     curvature: Array
     log_partition: Array
-    silent: tuple[Array, Array, Array] | None = None
+    prior_scores: tuple[Array, Array, Array] | None = None
 
     @property
     def score(self) -> Array:

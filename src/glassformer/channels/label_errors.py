@@ -1,7 +1,7 @@
-r"""Errors on the labels of new samples, given what is known of their fields.
+r"""Errors of predictions of the labels of new samples.
 
-A new sample has mean fields :math:`\omega`, whose distance from the true ones has the covariance of the posterior.
-Averages are over quasi-random points.
+A new sample has mean fields :math:`\omega`, and true fields that differ from them by a normal deviation with the
+covariance of the posterior. Averages are over quasi-random points.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points
 
-# New samples on which the error of one estimate is measured (chosen by trial).
-_SAMPLES = 512
-# Points per replica on which wrong discrete labels are counted, each of which needs a posterior (chosen by trial).
-_DECISIONS = 512
+_SAMPLES = 512  # new samples on which the error of one estimate is measured; chosen by trial
+_DECISIONS = 512  # points per replica on which wrong labels are counted, each of which needs a posterior; by trial
 
 
 class PredictionErrors(NamedTuple):
     r"""Squared errors on the label of a new sample at posterior covariances of shape (batch, P, P), each (batch,).
 
     Attributes:
-        bayes: of the posterior mean, :math:`E\|y - E[y\mid\omega]\|^2`, the label's own noise left out.
-        plugin: of the label that the mean fields would have, :math:`E\|y - g(\omega)\|^2`.
+        bayes: of the posterior mean, :math:`E\|y - E[y\mid\omega]\|^2`, without the label's own noise.
+        plugin: of the label of the mean fields, :math:`E\|y - g(\omega)\|^2`.
     """
 
     bayes: Estimate
@@ -35,12 +33,12 @@ class PredictionErrors(NamedTuple):
 
 
 class NewSamples(NamedTuple):
-    """New samples, and what one estimate knows of them.
+    """New samples: the fields of one or several estimates and the true fields.
 
     Attributes:
-        estimated: fields that the estimate has on them, shape (n, P, K), or (..., n, P, K) for several estimates.
-        fields: true ones.
-        deviations: two standard normal ones of each, shape (n, 2, P, K), for draws from a posterior.
+        estimated: fields of the estimate, shape (n, P, K), or (..., n, P, K) for several estimates.
+        fields: true fields.
+        deviations: two standard normal deviations of each, shape (n, 2, P, K), to draw fields from a posterior.
     """
 
     estimated: Array
@@ -49,15 +47,15 @@ class NewSamples(NamedTuple):
 
 
 def prediction_errors(channel: Channel, variance: Array, learned: Array | None = None) -> PredictionErrors:
-    r"""Errors on the labels of new samples, from fields with the same mean, in pairs on either side of it.
+    r"""Return the errors on the labels of new samples, from antithetic pairs of fields around their mean.
 
-    The plug-in predictor's exceeds Bayes' by :math:`E\|E[y|\omega]-g(\omega)\|^2`, which is estimated itself: in
-    the mean of a pair what is odd in the deviation cancels.
+    The error of the plug-in predictor exceeds that of the posterior mean by :math:`E\|E[y|\omega]-g(\omega)\|^2`.
+    This difference is estimated directly: in the mean of a pair, odd terms in the deviation cancel.
 
     Args:
         channel: of the labels.
         variance: posterior covariances, shape (batch, P, P).
-        learned: one for the rows that the plug-in predictor uses, zero for others, shape (P,); all by default.
+        learned: 1 for the rows that the plug-in predictor uses, 0 for the others, shape (P,); all rows by default.
     """
     variance = np.asarray(variance, dtype=float)
     shape = channel.rows, channel.columns
@@ -68,26 +66,26 @@ def prediction_errors(channel: Channel, variance: Array, learned: Array | None =
         mean, root = square_root(channel.self_overlap - v) @ points[:, 0], square_root(v)
         pairs = [[channel.clean_labels(mean + sign * root @ points[:, k]) for sign in (1, -1)] for k in (1, 2)]
         plugin = channel.clean_labels(used[:, None] * mean)
-        apart = np.mean([(first - second) ** 2 for first in pairs[0] for second in pairs[1]], axis=0)
+        differences = np.mean([(first - second) ** 2 for first in pairs[0] for second in pairs[1]], axis=0)
         first, second = (0.5 * (above + below) - plugin for above, below in pairs)
-        squares = [_replica_means(part, channel.points) for part in (0.5 * apart, first * second)]
+        squares = [_replica_means(part, channel.points) for part in (0.5 * differences, first * second)]
         rows.append(np.array(squares) / channel.error_unit)
-    found = np.array(rows)
-    bayes, gap, both = (mean_of_replicas(part) for part in (found[:, 0], found[:, 1], found.sum(axis=1)))
-    # What is known to be positive is, within its error.
+    replicas = np.array(rows)
+    bayes, gap, both = (mean_of_replicas(part) for part in (replicas[:, 0], replicas[:, 1], replicas.sum(axis=1)))
+    # The difference is a mean square: a negative estimate is zero within its error.
     return PredictionErrors(bayes, Estimate(bayes.value + np.maximum(gap.value, 0.0), both.error))
 
 
 def sampled_label_errors(
     channel: Channel, variance: Array, last_layer: Array | None = None, decisions: bool = True
 ) -> dict[str, Array]:
-    """Errors on new labels, as :meth:`~glassformer.channels.base.Channel.label_errors`, by sampling."""
-    found = prediction_errors(channel, variance)
+    """Return errors on new labels as :meth:`~glassformer.channels.base.Channel.label_errors`, by sampling."""
+    squared = prediction_errors(channel, variance)
     errors = {
-        "prediction_error": found.bayes.value,
-        "prediction_standard_error": found.bayes.error,
-        "plugin_error": found.plugin.value,
-        "plugin_standard_error": found.plugin.error,
+        "prediction_error": squared.bayes.value,
+        "prediction_standard_error": squared.bayes.error,
+        "plugin_error": squared.plugin.value,
+        "plugin_standard_error": squared.plugin.error,
         "label_noise": np.full(len(variance), channel.label_noise),
     }
     if channel.discrete and decisions:
@@ -98,7 +96,7 @@ def sampled_label_errors(
 
 
 def wrong_labels(channel: Channel, variance: Array) -> Estimate:
-    """Share of new labels that the most probable one misses; of labels of several entries the share of entries."""
+    """Return the share of new labels that differ from the most probable one, entry by entry."""
     shape = channel.rows, channel.columns
     points = normal_points(2 * shape[0] * shape[1], _DECISIONS, REPLICAS).reshape(-1, 2, *shape)
     rows = []
@@ -110,14 +108,14 @@ def wrong_labels(channel: Channel, variance: Array) -> Estimate:
 
 
 def new_samples(channel: Channel, own: Array, cross: Array, true: Array, points: int = _SAMPLES) -> NewSamples:
-    """New samples of one measured estimate, from the normal law of fields with these inner products.
+    """Draw new samples for a measured estimate: fields are normal with these inner products as covariances.
 
     Args:
         channel: of the labels.
-        own: inner products of the estimated rows, shape (..., P, P): with axes in front for several estimates.
+        own: inner products of the estimated rows, shape (..., P, P), leading axes for several estimates.
         cross: of estimated with true rows.
         true: of true rows.
-        points: how many, a power of two.
+        points: number of samples, a power of two.
     """
     joint = np.concatenate(
         [np.concatenate([own, cross], axis=-1), np.concatenate([np.swapaxes(cross, -1, -2), true], axis=-1)], axis=-2
@@ -130,21 +128,21 @@ def new_samples(channel: Channel, own: Array, cross: Array, true: Array, points:
 
 
 def wrong_labels_on(channel: Channel, samples: NewSamples, variance: Array) -> float:
-    """Share of the labels of samples that the most probable one under this covariance misses, entry by entry."""
+    """Return the share of labels of samples that differ from the most probable one under this covariance."""
     likeliest = channel.likeliest_labels(samples.estimated, variance)
     return float(np.mean(likeliest != channel.true_labels(samples.fields)))
 
 
 def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) -> tuple[Array, Array]:
-    """Squared errors on the labels of samples, counted as those of :func:`prediction_errors`.
+    """Return squared errors on the labels of samples, in the units of :func:`prediction_errors`.
 
     Args:
         channel: of the labels.
-        samples: of one estimate, or with axes in front of several.
-        variance: the covariance that each claims, shape (..., P, P), over which the Bayes predictor averages.
+        samples: of one estimate, or of several with leading axes.
+        variance: posterior covariance that each estimate claims, shape (..., P, P).
 
     Returns:
-        Error of the average label over the claimed posterior, and of the label of the estimated rows.
+        Error of the mean label over the claimed posterior, and of the label of the estimated fields.
     """
 
     def labels(fields: Array) -> Array:
@@ -152,7 +150,7 @@ def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) ->
 
     label, plugin = labels(samples.fields), labels(samples.estimated)
     spread = np.moveaxis(square_root(variance)[..., None, None, :, :] @ samples.deviations, -3, 0)
-    # Two independent means, of fields on either side: their product has no bias from the noise of either.
+    # Two independent means over antithetic pairs: their product has no bias from the noise of either.
     first, second = (
         label - 0.5 * (labels(samples.estimated + part) + labels(samples.estimated - part)) for part in spread
     )
@@ -161,5 +159,5 @@ def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) ->
 
 
 def _replica_means(squares: Array, points: int) -> Array:
-    """Sums over the entries of labels, averaged over the points of each replica."""
+    """Return sums over the entries of labels, averaged over the points of each replica."""
     return np.asarray(squares.reshape(REPLICAS, points, -1).sum(axis=2).mean(axis=1))

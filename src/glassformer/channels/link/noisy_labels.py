@@ -241,11 +241,8 @@ class StepIntegrals:
     @cached_property
     def _levels(self) -> tuple[Array, Array]:
         """Intervals, ascending, shape (levels, 2), and their values."""
-        flats = self.pieces.flats
-        intervals = np.concatenate([flat.intervals for flat in flats])
-        values = np.repeat([flat.value for flat in flats], [len(flat.intervals) for flat in flats])
-        order = np.argsort(intervals[:, 0])
-        return intervals[order], values[order]
+        intervals, part = self.pieces.flat_intervals
+        return intervals, np.array([flat.value for flat in self.pieces.flats])[part]
 
     @cached_property
     def _symmetric(self) -> bool:

@@ -98,6 +98,14 @@ class PiecewiseLink:
         gaps = (np.abs(at - sign * mirrored)[1:] <= slack[1:] for sign in (-1, 1))
         return Parity(*(bool(mirror and np.all(gap)) for gap in gaps))
 
+    @cached_property
+    def flat_intervals(self) -> tuple[Array, NDArray[np.intp]]:
+        """All flat intervals in ascending order, shape (intervals, 2), and the number of the flat part of each."""
+        intervals = np.concatenate([flat.intervals for flat in self.flats])
+        part = np.repeat(np.arange(len(self.flats)), [len(flat.intervals) for flat in self.flats])
+        order = np.argsort(intervals[:, 0])
+        return intervals[order], part[order]
+
     def is_flat(self, h: Array) -> NDArray[np.bool_]:
         """Return whether each field lies inside a flat interval."""
         inside = np.zeros(h.shape, dtype=bool)

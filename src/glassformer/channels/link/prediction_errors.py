@@ -60,10 +60,7 @@ def _smooth_errors(pieces: PiecewiseLink, v: float, outer: Rule, inner: Rule, no
 
 
 def _step_errors(pieces: PiecewiseLink, v: float, rule: Rule, nodes: int) -> Array:
-    intervals = np.concatenate([flat.intervals for flat in pieces.flats])
-    owner = np.repeat(np.arange(len(pieces.flats)), [len(flat.intervals) for flat in pieces.flats])
-    order = np.argsort(intervals[:, 0])
-    intervals, owner = intervals[order], owner[order]
+    intervals, owner = pieces.flat_intervals
     values = np.array([flat.value for flat in pieces.flats])
     errors = np.zeros(3)
     for omega, weight, near in _means_near_steps(pieces, intervals, v, rule, nodes):

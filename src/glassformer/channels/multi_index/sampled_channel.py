@@ -97,12 +97,12 @@ class SampledRowsChannel(Channel):
         grid = (len(variance), REPLICAS, self.points)
         shown = max(min(_FEWEST_SHOWN, self.points), self.points // _SHOWN)
         levels = [[part.reshape(*grid, *part.shape[1:]) for part in own[:4]] for own in found]
-        silent = [part.reshape(*grid, *part.shape[1:]) for part in found[0].silent or ()]
+        prior = [part.reshape(*grid, *part.shape[1:]) for part in found[0].prior_scores or ()]
         deviation = deviation.reshape(*grid, *deviation.shape[2:])
         pairs = []
         for k, v in enumerate(variance):
             scores = [[part[k] for part in level[:3]] for level in levels]
-            raw = information(scores, deviation[k], v, shown, [part[k] for part in silent], self.refinement_factor)
+            raw = information(scores, deviation[k], v, shown, [part[k] for part in prior], self.refinement_factor)
             pairs.append(self._respected(raw, v))
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         partitions = ([level[3][k].mean() for level in levels] for k in range(len(variance)))
