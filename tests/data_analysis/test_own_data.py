@@ -150,10 +150,6 @@ def with_mean(x, rng):
     return x + 0.3
 
 
-def with_scales(x, rng):
-    return x * np.exp(rng.standard_normal(x.shape[2]))
-
-
 def with_correlated_tokens(x, rng):
     distance = np.abs(np.subtract.outer(np.arange(x.shape[1]), np.arange(x.shape[1])))
     return np.einsum("ab,nbd->nad", np.linalg.cholesky(0.7**distance), x)
@@ -172,7 +168,6 @@ def with_tails(x, rng):
     ("changed", "name"),
     [
         (with_mean, "mean"),
-        (with_scales, "feature scales"),
         (with_correlated_tokens, "token correlation"),
         pytest.param(with_correlated_features, "feature correlation", marks=pytest.mark.statistics),
         (with_tails, "heavy tails"),

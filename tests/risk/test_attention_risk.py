@@ -28,8 +28,7 @@ def found(overlap, power, susceptibility):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tokens", [2, 3, 4])
-@pytest.mark.parametrize("temperature", [1.0, 2.5])
+@pytest.mark.parametrize(("tokens", "temperature"), [(2, 2.5), (3, 1.0), (4, 2.5)])
 def test_slopes_minimisers_and_traces(tokens, temperature):
     """By finite differences and by a general solver, for labels of either kind and small and large variances."""
     rng, loss = np.random.default_rng(tokens), CrossEntropy(temperature)
@@ -61,8 +60,8 @@ def test_slopes_minimisers_and_traces(tokens, temperature):
     np.testing.assert_allclose(loss.score(y, omega, 0.0)[1], np.trace(matrices, axis1=1, axis2=2), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("variance", [0.0, 0.01, 1.0, 30.0])
-@pytest.mark.parametrize("spread", [0.5, 20.0, 300.0])
+@pytest.mark.parametrize("variance", [0.0, 1.0, 30.0])
+@pytest.mark.parametrize("spread", [0.5, 300.0])
 def test_two_tokens_are_as_any_number(variance, spread):
     """The plane of row differences against all components, for labels of either kind."""
     rng, scale = np.random.default_rng(0), 2.5

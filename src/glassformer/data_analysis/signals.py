@@ -1,9 +1,11 @@
-"""Families of signals of unknown width that labels of a design may come from."""
+"""Families of signals of unknown width that labels of a design may come from.
+
+Both families have the same attributes and methods, which :class:`BilinearSignal` documents.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,7 +15,6 @@ from glassformer.data_analysis.width import even_moments
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign, UnitPooledDesign
 from glassformer.models.aim import AttentionIndexed
-from glassformer.models.base import Model
 from glassformer.models.bsr import BilinearSequenceRegression
 from glassformer.numerics.decompositions import eigh, singular_values
 
@@ -21,66 +22,15 @@ from glassformer.numerics.decompositions import eigh, singular_values
 _FINITE_SIZE_EXCESS = 7.0
 
 
-class UnknownSignal(Protocol):
-    """A signal of unknown width behind the labels of a design."""
-
-    @property
-    def design(self) -> Any:
-        """Design in units in which fields of a signal of unit power have unit variance."""
-
-    @property
-    def sign(self) -> float:
-        """Sign of the labels that the models are for."""
-
-    @property
-    def penalty(self) -> str:
-        """The only penalty that the theory of risk covers; empty for any."""
-
-    @property
-    def columns(self) -> int:
-        """Dimension, the unit of widths."""
-
-    @property
-    def entries(self) -> float:
-        """Number of free entries of the signal."""
-
-    @property
-    def excess(self) -> float:
-        """Share by which errors of this size may exceed the limit of large sizes."""
-
-    def model(self, rho: float, channel: ScalarChannel) -> Model:
-        """Return the model of this width."""
-
-    def moments(self, values: Array) -> Array:
-        """Return the moments of singular values or eigenvalues that determine the width."""
-
-    def values(self, matrix: Array) -> Array:
-        """Return singular values or eigenvalues."""
-
-    def sample(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
-        """Draw a signal of this width and power, seen through noise of this variance."""
-
-    # Conversion to the units of the design that was given.
-
-    def given(self, matrix: Array) -> Array:
-        """Return a signal in the units of the given design."""
-
-    def strength(self, strength: float) -> float:
-        """Return a strength of the theory of risk in the units of the given design."""
-
-    def error(self, error: float) -> float:
-        """Return an error in the units of the given design, whose fields have variances in proportion to it."""
-
-    def power(self, matrix: Array) -> float:
-        """Return the power of a signal of the given design, in the same units."""
-
-
 @dataclass(frozen=True)
 class BilinearSignal:
     """A product of two factors: bilinear sequence regression.
 
     Attributes:
-        design: inputs.
+        design: inputs, in units in which fields of a signal of unit power have unit variance.
+        sign: sign of the labels that the models are for.
+        penalty: the only penalty that the theory of risk covers; empty for any.
+        excess: share by which errors of this size may exceed the limit of large sizes.
     """
 
     design: DenseDesign
@@ -96,38 +46,48 @@ class BilinearSignal:
 
     @property
     def columns(self) -> int:
+        """Dimension, the unit of widths."""
         return self.design.signal_shape[1]
 
     @property
     def entries(self) -> float:
+        """Number of free entries of the signal."""
         return float(np.prod(self.design.signal_shape))
 
     def model(self, rho: float, channel: ScalarChannel) -> BilinearSequenceRegression:
+        """Return the model of this width."""
         length, d = self.design.signal_shape
         return BilinearSequenceRegression(beta=length / d, rho=rho, channel=channel)
 
     def moments(self, values: Array) -> Array:
+        """Return the moments of singular values or eigenvalues that determine the width."""
         return even_moments(values, (4, 6, 8))
 
     def values(self, matrix: Array) -> Array:
+        """Return singular values or eigenvalues."""
         return singular_values(matrix)
 
     def sample(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
+        """Draw a signal of this width and power, seen through noise of this variance."""
         rows, columns = self.design.signal_shape
         signal = rng.standard_normal((rows, width)) @ rng.standard_normal((width, columns))
         signal *= np.sqrt(power / np.mean(signal**2))
         return signal + np.sqrt(noise) * rng.standard_normal((rows, columns))
 
     def given(self, matrix: Array) -> Array:
+        """Return a signal in the units of the given design."""
         return matrix
 
     def strength(self, strength: float) -> float:
+        """Return a strength of the theory of risk in the units of the given design."""
         return strength
 
     def error(self, error: float) -> float:
+        """Return an error in the units of the given design, whose fields have variances in proportion to it."""
         return error
 
     def power(self, matrix: Array) -> float:
+        """Return the power of a signal of the given design, in the same units."""
         return float(np.mean(matrix**2))
 
 
@@ -192,3 +152,6 @@ class PositiveSignal:
 
     def power(self, matrix: Array) -> float:
         return float(np.sum(matrix**2) / self.columns)
+
+
+UnknownSignal = BilinearSignal | PositiveSignal

@@ -1,13 +1,14 @@
 r"""Labels as a noisy function of a signal: estimates of the signal's power, the offset and the noise.
 
 Message passing leaves every label a field :math:`\omega_\mu` that does not depend on it, with variance ``V``. The
-deviations of the labels from these fields determine the noise.
+deviations of the labels from these fields determine the noise. Numbers and classes have the same attributes and
+methods, which :class:`NumberTargets` documents.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -46,71 +47,16 @@ class Observation(NamedTuple):
     solution: Solution
 
 
-class Targets(Protocol):
-    """Labels, with the estimated parameters of their channel."""
-
-    @property
-    def quantity(self) -> str:
-        """Measure of the error of predicted labels."""
-
-    @property
-    def channel(self) -> ScalarChannel:
-        """Channel for a signal of unit power."""
-
-    @property
-    def scaled(self) -> Array:
-        """Labels in the units of that channel."""
-
-    @property
-    def noise(self) -> float:
-        """Noise in units of the signal's power."""
-
-    @property
-    def offset(self) -> float:
-        """Constant that is added to labels, or inside their sign."""
-
-    @property
-    def power(self) -> float:
-        """Power of the signal, in the units of the labels."""
-
-    @property
-    def unit_error(self) -> float:
-        """Relative standard error of the unit of label errors."""
-
-    def updated(self, observed: Observation, share: float) -> Targets:
-        """Return targets with parameters updated for a signal of ``share`` times the power assumed so far."""
-
-    def calibrated(self, observed: Observation) -> Targets:
-        """Return targets with noise and offset fitted to the final fields, at the claimed power of the signal."""
-
-    def noise_error(self, observed: Observation) -> float:
-        """Return the 95 % error of the noise."""
-
-    def noise_interval(self, noise: float, error: float) -> tuple[float, float]:
-        """Return the ends of the interval of a noise with this error."""
-
-    def with_noise(self, noise: float, factor: float) -> Targets:
-        """Return the same labels for another noise, with ``factor`` times the variance of field and noise."""
-
-    def label_errors(self, channel: Any, error: Array, rescaled: Array) -> tuple[Array, Array]:
-        """Return the reducible and the irreducible part of the error of new labels, shape (batch,) each.
-
-        Args:
-            channel: of these labels, for fields of their variance.
-            error: mean squared error of predicted fields, shape (batch,).
-            rescaled: the same for the best multiple of the predictions.
-        """
-
-
 @dataclass(frozen=True)
 class NumberTargets:
     r"""Numbers :math:`y = m + \sqrt P\,(h + \sqrt\Delta\,z)`.
 
     Attributes:
         labels: shape (n,).
-        power: ``P``.
-        offset: ``m``.
-        noise: :math:`\Delta`.
+        power: ``P``, of the signal, in the units of the labels.
+        offset: ``m``, added to labels, or for classes inside their sign.
+        noise: :math:`\Delta`, in units of the signal's power.
+        quantity: measure of the error of predicted labels.
     """
 
     labels: Array
@@ -133,10 +79,12 @@ class NumberTargets:
 
     @property
     def channel(self) -> ScalarChannel:
+        """Channel for a signal of unit power."""
         return GaussianChannel(self.noise)
 
     @property
     def scaled(self) -> Array:
+        """Labels in the units of that channel."""
         return np.asarray((self.labels - self.offset) / np.sqrt(self.power))
 
     @property
@@ -146,11 +94,13 @@ class NumberTargets:
         return float(square.std() / square.mean() / np.sqrt(len(square)))
 
     def updated(self, observed: Observation, share: float) -> NumberTargets:
+        """Return targets with parameters updated for a signal of ``share`` times the power assumed so far."""
         # The error of the estimate is at most the power of the signal.
         rest = max(observed.sight.rest + observed.error - min(observed.error, share), 0.0)
         return replace(self, power=self.power * share, noise=rest / share, offset=self._offset(observed))
 
     def calibrated(self, observed: Observation) -> NumberTargets:
+        """Return targets with noise and offset fitted to the final fields, at the claimed power of the signal."""
         return replace(self, noise=observed.sight.rest, offset=self._offset(observed))
 
     def _offset(self, observed: Observation) -> float:
@@ -158,17 +108,27 @@ class NumberTargets:
         return self.offset + float(np.sqrt(self.power) * np.mean(self.scaled - observed.sight.fields))
 
     def noise_error(self, observed: Observation) -> float:
+        """Return the 95 % error of the noise."""
         return CONFIDENCE * (observed.sight.rest + observed.error) * float(np.sqrt(2 / len(self.labels)))
 
     def noise_interval(self, noise: float, error: float) -> tuple[float, float]:
+        """Return the ends of the interval of a noise with this error."""
         # The lower end as a share of the variance of labels: the power of a weak signal is hardly known.
         least = max(noise - error / (1 + noise), 0.0) / (1 + noise)
         return max(least / (1 - least), _LEAST_NOISE), noise + error
 
     def with_noise(self, noise: float, factor: float) -> NumberTargets:
+        """Return the same labels for another noise, with ``factor`` times the variance of field and noise."""
         return replace(self, noise=noise, power=self.power / factor)
 
     def label_errors(self, channel: Any, error: Array, rescaled: Array) -> tuple[Array, Array]:
+        """Return the reducible and the irreducible part of the error of new labels, shape (batch,) each.
+
+        Args:
+            channel: of these labels, for fields of their variance.
+            error: mean squared error of predicted fields, shape (batch,).
+            rescaled: the same for the best multiple of the predictions.
+        """
         del rescaled
         return self.power * error, np.full_like(error, self.power * channel.label_noise)
 
@@ -246,3 +206,6 @@ class ClassTargets:
         deviation = np.sqrt(np.exp(place[1]) + observed.error)
         log_likelihood = float(np.sum(log_ndtr(self.scaled * (observed.sight.fields + place[0]) / deviation)))
         return 0.5 * float((place[1] - np.log(_PRIOR_NOISE)) / _PRIOR_DEVIATION) ** 2 - log_likelihood
+
+
+Targets = NumberTargets | ClassTargets

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
@@ -12,16 +11,6 @@ from glassformer.core.estimate import Array
 
 # Share of the variance of an error that does not depend on the input, at least (chosen by trial).
 _LEAST_SHARE = 0.05
-
-
-class ErrorDistribution(Protocol):
-    """Errors of predictions, noise of the labels included, in the units of targets."""
-
-    def deviation(self, power: Array) -> Array:
-        """Return standard deviations, shape (n,), at inputs whose fields have these variances."""
-
-    def half_width(self, power: Array, coverage: float) -> Array:
-        """Return half-widths of intervals that contain this share of the labels, shape (n,)."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +39,14 @@ class LeaveOneOutErrors:
         return np.sqrt(np.maximum(1 + self.share * (power / mean - 1), _LEAST_SHARE))
 
     def deviation(self, power: Array) -> Array:
+        """Return standard deviations, shape (n,), at inputs whose fields have these variances."""
         square = float(np.average(self.residuals**2, weights=self.weights))
         return np.asarray(np.sqrt(square) * self._unit(power))
 
     def half_width(self, power: Array, coverage: float) -> Array:
-        """Return the quantile of the sizes of the residuals, with the new one among them; infinite beyond all.
+        """Return half-widths of intervals that contain this share of the labels, shape (n,).
+
+        They are the quantile of the sizes of the residuals, with the new one among them; infinite beyond all of them.
 
         Example:
             >>> errors = LeaveOneOutErrors(np.arange(-50.0, 50.0), np.ones(100), 0.5, np.ones(100))
@@ -87,6 +79,9 @@ class PosteriorErrors:
 
     def half_width(self, power: Array, coverage: float) -> Array:
         return np.asarray(ndtri(0.5 * (1 + coverage)) * self.deviation(power))
+
+
+ErrorDistribution = LeaveOneOutErrors | PosteriorErrors
 
 
 @dataclass(frozen=True)

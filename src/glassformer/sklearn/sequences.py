@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +14,6 @@ from glassformer.core.errors import DataError, DataWarning, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.learners.data_arrays import entry_of, require_squares
 
-_ONE_BY_ONE = "shorter ones are taken as a list of arrays (L_i, d)"
 _POSITIONS = "weights belong to positions: cut the sequences, or use AttentionRegressor or AttentionClassifier"
 
 
@@ -69,31 +66,50 @@ def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequence
     parts = _list_of_sequences(X)
     if parts:
         return _pad(estimator, parts, shape, reset)
-    any_length = not (reset or estimator.by_position)
-    found = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
-    _require_samples(estimator, found, 2 if reset else 1)
-    if getattr(found, "ndim", 2) > 3:
-        raise DataError("X", found.shape, "a shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d)")
-    own = tuple(int(k) for k in found.shape[1:]) if getattr(found, "ndim", 2) == 3 else None
-    if own is not None:
-        wanted = (own[0], shape[1]) if any_length else tuple(shape or own)
-        if not reset and own != wanted:
-            remedy = "" if any_length else "; " + _ONE_BY_ONE
-            raise DataError("X", found.shape, f"samples of shape {tuple(shape)}, as fitted{remedy}")
-        if reset and shape is not None and shape_of(shape, own[0] * own[1]) != own:
-            raise ParameterError("shape", shape, f"None, or {own}, that of the samples of X")
-        found = found.reshape(len(found), -1)
-    checks = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2 if reset else 1}
-    with _name_bad_entry(lambda: _first_bad(found, own)):
-        if own is not None and any_length:
-            flat = check_array(found, estimator=estimator, input_name="X", **checks)
+    X = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
+    if getattr(X, "shape", ())[:1] == (0,):
+        # The check of scikit-learn does not take arrays of three axes.
+        least, kind = 2 if reset else 1, type(estimator).__name__
+        text = f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of {least} is required by {kind}."
+        raise ValueError(text)
+    dimensions = getattr(X, "ndim", 2)
+    if dimensions > 3:
+        raise DataError("X", X.shape, "a shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d)")
+    if dimensions < 3:
+        flat = _validate(estimator, X, None, reset)
+        if shape is None and flat.shape[1] > 1:
+            text = f"X = {flat.shape} is flat, and every sample is taken for a single token"
+            warnings.warn(f"{text}: give shape=(L, d), or shape=(1, -1) for one token", DataWarning, stacklevel=4)
+        return Sequences(flat.reshape(len(flat), *shape_of(shape, flat.shape[1])), None)
+    own = (int(X.shape[1]), int(X.shape[2]))
+    if reset and shape is not None and shape_of(shape, own[0] * own[1]) != own:
+        raise ParameterError("shape", shape, f"None, or {own}, that of the samples of X")
+    if not reset and (own[1] != shape[1] or (estimator.by_position and own[0] != shape[0])):
+        remedy = "; shorter ones are taken as a list of arrays (L_i, d)" if estimator.by_position else ""
+        raise DataError("X", X.shape, f"samples of shape {tuple(shape)}, as fitted{remedy}")
+    flat = _validate(estimator, X.reshape(len(X), -1), own, reset)
+    return Sequences(flat.reshape(-1, *own), None)
+
+
+def _validate(estimator: Any, flat: Any, shape: tuple[int, int] | None, reset: bool) -> Array:
+    """Check flat samples as scikit-learn does; errors name the first entry that is not finite.
+
+    The number of features is checked unless samples have a shape, and the estimator takes any number of tokens.
+    """
+    checks: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2 if reset else 1}
+    try:
+        if shape is not None and not (reset or estimator.by_position):
+            checked = check_array(flat, estimator=estimator, input_name="X", **checks)
         else:
-            flat = validate_data(estimator, found, reset=reset, **checks)
-    require_squares("X", flat, own)
-    if own is None and shape is None and flat.shape[1] > 1:
-        text = f"X = {flat.shape} is flat, and every sample is taken for a single token"
-        warnings.warn(f"{text}: give shape=(L, d), or shape=(1, -1) for one token", DataWarning, stacklevel=4)
-    return Sequences(flat.reshape(len(flat), *(own or shape_of(shape, flat.shape[1]))), None)
+            checked = validate_data(estimator, flat, reset=reset, **checks)
+    except ValueError as error:
+        place = _first_bad(flat, shape) if "NaN" in str(error) or "infinity" in str(error) else ""
+        if not place:
+            raise
+        head, *rest = str(error).split("\n", 1)
+        raise ValueError("\n".join([f"{head} The first is {place}.", *rest])) from error
+    require_squares("X", checked, shape)
+    return np.asarray(checked)
 
 
 def shape_of(shape: Any, features: int) -> tuple[int, int]:
@@ -118,14 +134,6 @@ def shape_of(shape: Any, features: int) -> tuple[int, int]:
     return length, d
 
 
-def _require_samples(estimator: Any, X: Any, least: int) -> None:
-    """Raise the error of scikit-learn for no samples: its own check does not take arrays of three axes."""
-    shape = getattr(X, "shape", ())
-    if shape[:1] == (0,):
-        kind = type(estimator).__name__
-        raise ValueError(f"Found array with 0 sample(s) ({shape=}) while a minimum of {least} is required by {kind}.")
-
-
 def _list_of_sequences(X: Any) -> list[Any]:
     """Return sequences of unequal length one by one; an empty list if X is an array."""
     if not isinstance(X, list | tuple) and getattr(getattr(X, "dtype", None), "kind", "") != "O":
@@ -135,19 +143,17 @@ def _list_of_sequences(X: Any) -> list[Any]:
     try:
         np.asarray(X)
     except ValueError:
-        return [_tokens(one, k) for k, one in enumerate(X)]
+        sequences = []
+        for k, one in enumerate(X):
+            try:
+                tokens = np.asarray(one)
+            except ValueError:
+                tokens = np.zeros(())
+            if tokens.ndim != 2:
+                raise DataError(f"X[{k}]", one, "tokens of one dimension, a list of L_i lists of d numbers") from None
+            sequences.append(tokens)
+        return sequences
     return []
-
-
-def _tokens(one: Any, place: int) -> Any:
-    """Return the tokens of one of several sequences, shape (L_i, d)."""
-    try:
-        found = np.asarray(one)
-    except ValueError:
-        found = np.zeros(())
-    if found.ndim != 2:
-        raise DataError(f"X[{place}]", one, "tokens of one dimension, a list of L_i lists of d numbers")
-    return found
 
 
 def _pad(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences:
@@ -158,39 +164,19 @@ def _pad(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences
     if empty:
         raise DataError("X", f"<no token in X[{empty[0]}]>", "sequences of one token or more", "leave empty ones out")
     longest, (d,) = max(len(one) for one in parts), widths
-    any_length = not (reset or estimator.by_position)
-    length = longest if reset or any_length else int(shape[0])
+    fixed = not reset and estimator.by_position
+    length = int(shape[0]) if fixed else longest
     if not reset and (d != shape[1] or longest > length):
-        allowed = f"tokens of dimension {shape[1]}" if any_length else f"at most {length} of dimension {shape[1]}"
+        allowed = f"at most {length} of dimension {shape[1]}" if fixed else f"tokens of dimension {shape[1]}"
         text = f"<{longest} tokens of dimension {d}>"
-        raise DataError("X", text, f"{allowed}, as fitted", "" if any_length else _POSITIONS)
+        raise DataError("X", text, f"{allowed}, as fitted", _POSITIONS if fixed else "")
     single = all(one.dtype == np.float32 for one in parts)
     values = np.zeros((len(parts), length, d), dtype=np.float32 if single else np.float64)
     present = np.zeros((len(parts), length), dtype=bool)
     for k, one in enumerate(parts):
         values[k, : len(one)], present[k, : len(one)] = one, True
-    given = values.reshape(len(parts), -1)
-    with _name_bad_entry(lambda: _first_bad(given, (length, d))):
-        if any_length:
-            flat = check_array(given, estimator=estimator, input_name="X", dtype=values.dtype)
-        else:
-            least = 2 if reset else 1
-            flat = validate_data(estimator, given, reset=reset, ensure_min_samples=least, dtype=values.dtype)
-    require_squares("X", flat, (length, d))
+    flat = _validate(estimator, values.reshape(len(parts), -1), (length, d), reset)
     return Sequences(flat.reshape(values.shape), None if present.all() else present)
-
-
-@contextmanager
-def _name_bad_entry(where: Callable[[], str]) -> Iterator[None]:
-    """Add the place of the first entry that is not finite to errors of scikit-learn."""
-    try:
-        yield
-    except ValueError as error:
-        place = where() if "NaN" in str(error) or "infinity" in str(error) else ""
-        if not place:
-            raise
-        head, *rest = str(error).split("\n", 1)
-        raise ValueError("\n".join([f"{head} The first is {place}.", *rest])) from error
 
 
 def _first_bad(flat: Any, shape: tuple[int, ...] | None) -> str:
