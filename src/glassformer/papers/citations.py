@@ -1,4 +1,4 @@
-"""The papers behind what was used, as BibTeX."""
+"""BibTeX of the papers of models and learners."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ _PAPERS = {
         "year": "2002",
     },
 }
-# What is neither a model nor a learner of the tables.
+# Uses that are neither models nor learners.
 _FURTHER = {"text": ("troiani2025fundamental", "li2002learning")}
 
 
-def _behind() -> dict[str, tuple[str, ...]]:
-    """Keys of the papers behind all that can be used, by its name."""
+def _papers() -> dict[str, tuple[str, ...]]:
+    """Keys of the papers of every model, learner and further use, by its name."""
     models = {name: entry.papers for name, entry in MODELS.items()}
     package = tuple(dict.fromkeys(key for papers in models.values() for key in papers))
     learners = {name: learner_type(name).papers or package for name in LEARNERS}
@@ -74,16 +74,16 @@ def _behind() -> dict[str, tuple[str, ...]]:
 
 
 def used() -> tuple[str, ...]:
-    """Names of what has papers behind it."""
-    return tuple(_behind())
+    """Names of everything with papers to cite."""
+    return tuple(_papers())
 
 
 def bibtex(used: Iterable[str] = ()) -> str:
-    """BibTeX entries of the papers behind what was used, each once.
+    """Return BibTeX entries of the papers to cite for what was used, each once.
 
     Args:
-        used: models, learners (one without papers of its own stands for those of all models), ``text``; everything if
-            empty.
+        used: models, learners (one without papers of its own stands for the papers of all models), ``text``; everything
+            if empty.
 
     Raises:
         ParameterError: an unknown name.
@@ -92,32 +92,31 @@ def bibtex(used: Iterable[str] = ()) -> str:
         >>> print(bibtex(["aim"]).splitlines()[0])
         @misc{boncoraglio2025bayes,
     """
-    known = _behind()
+    known = _papers()
     names = list(used) or list(known)
     for name in names:
         if name not in known:
             raise ParameterError("used", name, f"one of {', '.join(known)}")
-    keys = dict.fromkeys(key for name in names for key in known[name])
-    return "\n\n".join(_entry(key.replace(":", ""), _fields(key)) for key in keys)
+    entries = []
+    for key in dict.fromkeys(key for name in names for key in known[name]):
+        fields = _fields(key)
+        kind = "article" if "journal" in fields else "inproceedings" if "booktitle" in fields else "misc"
+        archive = {"archiveprefix": "arXiv"} if "eprint" in fields else {}
+        lines = [f"  {name} = {{{value}}}," for name, value in {**fields, **archive}.items()]
+        entries.append("\n".join([f"@{kind}{{{key.replace(':', '')},", *lines, "}"]))
+    return "\n\n".join(entries)
 
 
 def arxiv(name: str) -> str:
-    """The number of the first paper behind a model or a learner.
+    """Return the arXiv number of the first paper of a model or a learner.
 
     Example:
         >>> arxiv("bsr")
         '2410.18858'
     """
-    return _fields(_behind()[name][0])["eprint"]
+    return _fields(_papers()[name][0])["eprint"]
 
 
 def _fields(key: str) -> dict[str, str]:
-    """What is known of a paper: all in the table above, or the number that is given in its place."""
-    return _PAPERS[key] if key in _PAPERS else {"eprint": key.removeprefix("arXiv:")}
-
-
-def _entry(key: str, fields: dict[str, str]) -> str:
-    kind = "article" if "journal" in fields else "inproceedings" if "booktitle" in fields else "misc"
-    archive = {"archiveprefix": "arXiv"} if "eprint" in fields else {}
-    lines = [f"  {name} = {{{value}}}," for name, value in {**fields, **archive}.items()]
-    return "\n".join([f"@{kind}{{{key},", *lines, "}"])
+    """BibTeX fields of a paper, or only its arXiv number if that is given in place of a key."""
+    return _PAPERS.get(key, {"eprint": key.removeprefix("arXiv:")})

@@ -104,17 +104,17 @@ def draw_figure(path: Path, content: FigureContent) -> None:
                     bars = None if np.all(np.isnan(one.error)) else one.error
                     look = {"fmt": one.style, "capsize": 2, "label": one.label, **one.look}
                     axes.errorbar(one.x, one.y, bars, color=color, **look)
-                if one.status is not None:
-                    mark_unsettled(axes, one.x, one.y, one.status)
             for place, color, label in axis.verticals:
                 axes.axvline(place, color=_color(palette, color), lw=1, ls=":", label=label)
+            runs = [one for one in axis.series if one.status is not None]
+            if runs:
+                x, y = (np.concatenate([getattr(one, name) for one in runs]) for name in ("x", "y"))
+                mark_unsettled(axes, x, y, [status for one in runs for status in one.status or ()])
             axes.set(**axis.settings)
             if axis.annotate is not None:
                 axis.annotate(axes)
-            # Several series may mark the same status.
-            entries = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-            if axis.legend is not None and entries:
-                axes.legend(list(entries.values()), list(entries), **axis.legend)
+            if axis.legend is not None and axes.get_legend_handles_labels()[0]:
+                axes.legend(**axis.legend)
 
 
 def _color(palette: Sequence[Any], color: Any) -> Any:

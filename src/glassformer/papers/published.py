@@ -1,4 +1,4 @@
-"""Published data to compare with, recognised by their columns rather than by file names."""
+"""Published data to compare with, recognised by their columns, not by file names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLUGIN_ERROR = ("alpha", "gen_error")
 
 
 def load(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> pandas.DataFrame | None:
-    """All CSV files below ``folder`` that have the columns, as one frame; None where there is none.
+    """Return all CSV files below ``folder`` with these columns as one frame; None if there are none.
 
     Arguments and errors as those of :func:`load_each`.
     """
@@ -38,9 +38,7 @@ def load(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> 
 
 
 def load_each(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> list[pandas.DataFrame]:
-    """The CSV files below ``folder`` that have the columns, a frame each.
-
-    Authors' own files and renamed ones are found alike; with ``exact``, only files without other columns are.
+    """Return each CSV file below ``folder`` with these columns as a frame; with ``exact``, only without other columns.
 
     Raises:
         ParameterError: ``folder`` is not a folder.
@@ -60,16 +58,16 @@ def load_each(folder: Path | None, columns: tuple[str, ...], exact: bool = False
 
 
 def descents(folder: Path | None) -> tuple[pandas.DataFrame, pandas.DataFrame] | None:
-    """Published errors of gradient descent, of single runs and of means over starts; None unless both are there.
+    """Return published errors of gradient descent, of single runs and of means over starts; None unless both exist.
 
-    The files look alike: the one with the larger errors is that of single runs.
+    Both files have the same columns: single runs have the larger errors.
     """
     found = sorted(load_each(folder, DESCENT), key=lambda frame: -frame["gen_error_mean"].max())
     return (found[0], found[1]) if len(found) == 2 else None
 
 
 def at_ratios(published: pandas.DataFrame, alpha: Array) -> tuple[NDArray[np.bool_], pandas.DataFrame]:
-    """Which of our sample ratios have published values, and these."""
+    """Return which of our sample ratios have published values, and the values."""
     rows, rounded = published.assign(alpha=published["alpha"].round(6)), np.round(alpha, 6)
     rows = rows.drop_duplicates("alpha").set_index("alpha")
     there = np.isin(rounded, rows.index)
@@ -79,7 +77,7 @@ def at_ratios(published: pandas.DataFrame, alpha: Array) -> tuple[NDArray[np.boo
 def deviations(
     title: str, alpha: Array, ours: Array, published: Array, spread: Array | None = None, name: str = "alpha"
 ) -> str:
-    """A table of ours against published values, with the differences, in units of ``spread`` where that is known.
+    """Return a table of our values, published ones and their differences, also in units of ``spread`` if it is known.
 
     Example:
         >>> print(deviations("error", np.array([0.2]), np.array([0.61]), np.array([0.6]), np.array([0.02])))

@@ -1,4 +1,4 @@
-"""Channels: scores, labels and information against each other, at several covariances of what is open."""
+"""Checks of channels: scores, labels and information against each other, at several posterior covariances."""
 
 from __future__ import annotations
 
@@ -9,54 +9,53 @@ from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 from glassformer.state_evolution.bounds import information_bound, sample_data_points
 from glassformer.state_evolution.equation_of_state import information_at
-from glassformer.testing.differences import derivative
-from glassformer.testing.report import POLICY, Case, Worst
+from glassformer.testing.report import AVERAGED, EXACT, LAW, SAMPLED, SIGMAS, VARIANCES, Case, Deviation, derivative
 
 
 def score(case: Case) -> float:
-    """Scores, their mean where they are sampled, against differences of the log partition along every field."""
+    """Scores (means of sampled ones) against differences of the log partition function along every field."""
     return max(_score(case.model, variance, case.seed) for variance in _covariances(case.model))
 
 
 def nishimori(case: Case) -> float:
-    """Means of scores against zero, squares against slopes and, where it is no average of them, what is expected."""
+    """Means of scores against zero, squares against slopes, and both against the information."""
     return max(_nishimori(case.model, variance, case.seed) for variance in _covariances(case.model))
 
 
-def information(case: Case) -> Worst:
-    """The information of every row, against scores times true deviations and against its bound."""
+def information(case: Case) -> Deviation:
+    """The information of every row against scores times true deviations, and against its bound."""
     return max(_information(case.model, variance, case.seed) for variance in _covariances(case.model))
 
 
 def _covariances(model: Model) -> list[Array]:
-    """Posterior covariances: with some overlap between rows where the model has any, and none known perfectly."""
+    """Posterior covariances: with overlap between rows where the model has any, and no row known perfectly."""
     prior = model.prior
     if prior.rows == 1:
-        return [np.array([[variance]]) for variance in POLICY.variances]
+        return [np.array([[variance]]) for variance in VARIANCES]
     shared = 0.0 if prior.diagonal else 0.08
     return [np.diag(np.linspace(0.6, 0.4, prior.rows) - shared) + shared]
 
 
 def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array, Array]:
-    """The channel at its most careful, labels, what is known of their fields, and the true deviation from that."""
+    """The channel at its highest accuracy, labels, means of their fields, and true deviations from these means."""
     channel = model.channel.high_accuracy()
     return channel, *sample_data_points(model, channel, variance, count, np.random.default_rng(seed))
 
 
-def _blur(model: Model) -> float:
-    """Relative error of the averages of a channel that is not sampled: what integration leaves open."""
-    value, error = information_at(model, np.array(POLICY.variances[:1]))
+def _integration_error(model: Model) -> float:
+    """Relative integration error of a channel that is not sampled."""
+    value, error = information_at(model, np.array(VARIANCES[:1]))
     return float(error[0] / value[0])
 
 
-def _off(gaps: Array, allowed: Array | float) -> float:
-    """The largest mean over the first axis, in units of its standard errors and of what is allowed beside them."""
-    return float(np.max(np.abs(gaps.mean(axis=0)) / (POLICY.sigmas * gaps.std(axis=0) / np.sqrt(len(gaps)) + allowed)))
+def _relative_deviation(gaps: Array, allowed: Array | float) -> float:
+    """The largest mean over the first axis, in units of the tolerance: standard errors and a constant."""
+    return float(np.max(np.abs(gaps.mean(axis=0)) / (SIGMAS * gaps.std(axis=0) / np.sqrt(len(gaps)) + allowed)))
 
 
 def _score(model: Model, variance: Array, seed: int) -> float:
     sampled = model.channel.sampled
-    count, step, allowed = (120, 0.1, POLICY.sampled) if sampled else (12, 1e-3, max(POLICY.exact, 10 * _blur(model)))
+    count, step, allowed = (120, 0.1, SAMPLED) if sampled else (12, 1e-3, max(EXACT, 10 * _integration_error(model)))
     channel, y, omega, _ = _drawn(model, variance, count, seed)
     units = np.eye(omega[0].size).reshape(-1, *omega.shape[1:])
     found = channel.scores(y, omega, variance)
@@ -65,12 +64,12 @@ def _score(model: Model, variance: Array, seed: int) -> float:
         derivative(lambda x: channel.log_partitions(y, x, variance), omega, step * unit, sampled) for unit in units
     ]
     own, gaps = (part if sampled else part[None] for part in (score, score - np.stack(slopes, axis=1) / step))
-    return _off(gaps, allowed * (1 + np.abs(own.mean(axis=0)).max(axis=0)))
+    return _relative_deviation(gaps, allowed * (1 + np.abs(own.mean(axis=0)).max(axis=0)))
 
 
 def _nishimori(model: Model, variance: Array, seed: int) -> float:
     sampled = model.channel.sampled
-    count, blur = (1000, POLICY.averaged) if sampled else (20_000, 10 * _blur(model) + POLICY.exact)
+    count, blur = (1000, AVERAGED) if sampled else (20_000, 10 * _integration_error(model) + EXACT)
     channel, y, omega, _ = _drawn(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
     square = np.einsum("nak,nbk->nab", found.first, found.second)
@@ -81,10 +80,10 @@ def _nishimori(model: Model, variance: Array, seed: int) -> float:
     if not sampled:
         expected = model.channel.averages(variance[None]).log_partition.value[0]
         pairs.append((channel.log_partitions(y, omega, variance) - expected, 1.0))
-    return max(channel.law_gap / POLICY.law, *(_off(gaps, blur * scale) for gaps, scale in pairs))
+    return max(channel.law_gap / LAW, *(_relative_deviation(gaps, blur * scale) for gaps, scale in pairs))
 
 
-def _information(model: Model, variance: Array, seed: int) -> Worst:
+def _information(model: Model, variance: Array, seed: int) -> Deviation:
     count = 1000 if model.channel.sampled else 20_000
     channel, y, omega, deviation = _drawn(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
@@ -92,12 +91,12 @@ def _information(model: Model, variance: Array, seed: int) -> Worst:
     used, error = (np.diag(part[0]) for part in model.channel.information_matrix(variance[None]))
     units = np.eye(len(used))
     bounds = [information_bound(model, variance, unit, seed=seed) for unit in units]
-    worst = Worst(0.0, "")
+    worst = Deviation(0.0, "")
     for k, bound in enumerate(bounds):
         mean, blur = products[:, k].mean(), products[:, k].std() / np.sqrt(count)
-        above = (bound.value - used[k]) / (POLICY.sigmas * np.hypot(error[k], bound.error) + POLICY.exact)
-        gap = abs(mean - used[k]) / (POLICY.sigmas * np.hypot(error[k], blur) + POLICY.exact * used[k])
+        above = (bound.value - used[k]) / (SIGMAS * np.hypot(error[k], bound.error) + EXACT)
+        gap = abs(mean - used[k]) / (SIGMAS * np.hypot(error[k], blur) + EXACT * used[k])
         text = f"{used[k]:.6g} +- {error[k]:.2g} of {model.row_names[k]}, "
         other = f"at least {bound.value:.6g} +- {bound.error:.2g}" if above > gap else f"{mean:.6g} +- {blur:.2g}"
-        worst = max(worst, Worst(float(max(above, gap)), text + other))
+        worst = max(worst, Deviation(float(max(above, gap)), text + other))
     return worst

@@ -1,4 +1,4 @@
-"""Data: denoisers on signals that the prior draws, message passing on labels that the channel draws."""
+"""Checks on data: denoisers on signals of the prior, message passing on labels of the channel."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Estimate
 from glassformer.experiments.simulation import simulate
 from glassformer.state_evolution.equation_of_state import natural_scale
-from glassformer.testing.differences import precisions
-from glassformer.testing.report import POLICY, Case
+from glassformer.testing.report import SIGMAS, Case, precisions
 
 
 def denoiser(case: Case) -> float:
-    """The error that the prior claims against the one its denoiser makes on a signal that it draws."""
+    """The error that the prior claims against the error of its denoiser on a signal that it draws."""
     model, _, d, seed = case
     size = model.at_size(d)
     prior, rng = size.model.prior, np.random.default_rng(seed)
@@ -33,11 +32,11 @@ def denoiser(case: Case) -> float:
     expected = np.diag(prior.covariance(Estimate(q_hat[None], np.zeros((1, *q_hat.shape)))).value[0])
     deviation = prior.power_deviation(prior.signal_shape(row_shape))
     made = np.array([np.diag(prior.gram(gap, gap)), np.diag(found.variance)])
-    return float(np.max(np.abs(made - expected) / ((POLICY.sigmas * deviation + 2 / d) * expected)))
+    return float(np.max(np.abs(made - expected) / ((SIGMAS * deviation + 2 / d) * expected)))
 
 
 def size(case: Case) -> float:
-    """Errors in units of the teacher's power for one row, whose power fluctuates; row by row for several."""
+    """Errors of message passing against theory; of one row relative to the power of the teacher, which fluctuates."""
     model, alpha, d, seed = case
     prior, sampled = model.prior, model.channel.sampled
     usual = (
@@ -49,4 +48,4 @@ def size(case: Case) -> float:
         error, theory, blur = (result[f"row_{name}"] for name in ("error", "theory", "standard_error"))
     else:
         error, theory, blur = (result[name] for name in ("relative_error", "theory", "relative_standard_error"))
-    return float(np.max(np.abs(error - theory) / (POLICY.sigmas * blur + 4 / d)))
+    return float(np.max(np.abs(error - theory) / (SIGMAS * blur + 4 / d)))

@@ -1,43 +1,31 @@
-"""What checks found, and what they allow."""
+"""Parts that all checks share: the case, tolerances, derivatives by differences, and the report."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from glassformer.core.estimate import Array
 from glassformer.models.base import Model
+from glassformer.state_evolution.equation_of_state import natural_scale
 
-
-@dataclass(frozen=True)
-class Allowed:
-    """What checks allow.
-
-    Attributes:
-        sigmas: standard errors that an average may be off by.
-        variances: of posteriors that channels are looked at with, over that of the prior.
-        exact: beside standard errors where scores are exact.
-        sampled: of scores where they are sampled.
-        averaged: of averages relative to them.
-        slope: of slopes by steps as wide as sampling needs, which have a bias of their own.
-        law: share of the probability by which a label law and what it draws may differ.
-    """
-
-    sigmas: float = 5.0
-    variances: tuple[float, float] = (0.7, 0.15)
-    exact: float = 1e-6
-    sampled: float = 0.03
-    averaged: float = 0.02
-    slope: float = 0.03
-    law: float = 0.01
-
-
-POLICY = Allowed()
+# Standard errors by which an average may be off (a convention).
+SIGMAS = 5.0
+# Posterior variances at which channels of one row are checked, relative to the prior (a convention).
+VARIANCES = (0.7, 0.15)
+# Tolerance beside standard errors where scores are exact, where they are sampled, and of averages relative to them;
+# slopes by the wide steps that sampling needs have a bias of this size (the last three chosen by trial).
+EXACT, SAMPLED, AVERAGED, SLOPE = 1e-6, 0.03, 0.02, 0.03
+# Probability by which a label law and the labels that it draws may differ (a convention).
+LAW = 0.01
 
 
 class Case(NamedTuple):
-    """What is checked: a model, the sample ratio (None for one of the check's own) and dimension of data, a seed."""
+    """A model to check, the sample ratio (None for the default of the check) and dimension of data, and a seed."""
 
     model: Model
     alpha: float | None
@@ -45,22 +33,35 @@ class Case(NamedTuple):
     seed: int
 
 
-class Worst(NamedTuple):
-    """The largest deviation of several, and the numbers that disagree."""
+class Deviation(NamedTuple):
+    """The largest of several deviations, in units of the tolerance, and the numbers that disagree."""
 
-    deviation: float
+    size: float
     numbers: str
 
 
+def derivative(function: Callable[[Array], Array], at: Array, along: Array, sampled: bool) -> Array:
+    """Central difference along a step, of six points unless sampling errors would be amplified."""
+    weights = (0.5,) if sampled else (3 / 4, -3 / 20, 1 / 60)
+    pairs = [w * (function(at + k * along) - function(at - k * along)) for k, w in enumerate(weights, 1)]
+    return np.sum(pairs, axis=0)
+
+
+def precisions(model: Model, scales: ArrayLike) -> Array:
+    """Diagonal precisions, different for each row, at which something is known of every row."""
+    prior = model.prior
+    rows = np.linspace(2.0, 0.5, prior.rows) * natural_scale(model) / prior.rows
+    return (prior.weak_recovery_onset + np.multiply.outer(scales, rows))[..., None] * np.eye(prior.rows)
+
+
 @dataclass(frozen=True)
-class Check:
+class CheckResult:
     """One check.
 
     Attributes:
         name: what was compared.
-        deviation: by how much it is off, in units of what is allowed: at most 1 where it passes; NaN where it could not
-            be made.
-        explanation: what a failure means, or why the check was not made.
+        deviation: deviation in units of the tolerance: at most 1 where it passes; NaN where it does not apply.
+        explanation: what a failure means, or why the check does not apply.
     """
 
     name: str
@@ -74,8 +75,14 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether it found nothing."""
+        """Whether it passed, or does not apply."""
         return not self.made or self.deviation <= 1
+
+    def __str__(self) -> str:
+        if not self.made:
+            return f"  -     {self.name}: not made, {self.explanation}"
+        found = f"{self.name}: deviation {self.deviation:.2g} of what is allowed"
+        return f"  ok    {found}" if self.passed else f"  FAIL  {found}; {self.explanation}"
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Report:
     """All checks of a model; ``print`` it."""
 
     model: str
-    checks: tuple[Check, ...]
+    checks: tuple[CheckResult, ...]
 
     @property
     def ok(self) -> bool:
@@ -91,11 +98,4 @@ class Report:
         return all(check.passed for check in self.checks)
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.model}:", *map(_line, self.checks)])
-
-
-def _line(check: Check) -> str:
-    if not check.made:
-        return f"  -     {check.name}: not made, {check.explanation}"
-    found = f"{check.name}: deviation {check.deviation:.2g} of what is allowed"
-    return f"  ok    {found}" if check.passed else f"  FAIL  {found}; {check.explanation}"
+        return "\n".join([f"{self.model}:", *map(str, self.checks)])

@@ -1,4 +1,4 @@
-"""Theory: thresholds against their bounds, free entropy against state evolution."""
+"""Checks of theory: thresholds against their bounds, the free entropy against state evolution."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from glassformer.state_evolution.solve import solve_state_evolution
 from glassformer.state_evolution.subspaces import range_of
 from glassformer.state_evolution.thresholds import Threshold, thresholds
 from glassformer.state_evolution.weak_recovery import known_at_any_ratio
-from glassformer.testing.differences import derivative, precisions
-from glassformer.testing.report import POLICY, Case, Worst
+from glassformer.testing.report import EXACT, SIGMAS, SLOPE, Case, Deviation, derivative, precisions
 
 
-def weak_recovery(case: Case) -> Worst:
-    """Thresholds of weak recovery, each against its bound at what is known before."""
+def weak_recovery(case: Case) -> Deviation:
+    """Thresholds of weak recovery, each against its bound given the directions that are known before."""
     model, seed = case.model, case.seed
     prior, degrees = model.prior, model.prior.degrees
     entries = [entry for entry in thresholds(model).entries if entry.name.startswith("weak_recovery")]
     if prior.side > 0 or (model.channel.even and prior.weak_recovery_onset > 0):
         raise IncompatibleError("no threshold of weak recovery follows from the labels alone")
-    worst, known = Worst(0.0, ""), np.zeros((prior.rows, prior.rows))
+    worst, known = Deviation(0.0, ""), np.zeros((prior.rows, prior.rows))
     if not model.channel.even and (prior.weak_recovery_onset > 0 or known_at_any_ratio(model).any()):
         top = max(information_bound(model, np.eye(prior.rows), unit, seed=seed) for unit in np.eye(prior.rows))
         start = degrees * prior.weak_recovery_onset / top.value
@@ -37,8 +36,8 @@ def weak_recovery(case: Case) -> Worst:
         if known.any():
             variance = solve_state_evolution(model, np.array([entry.alpha]), subspace=known).value[0]
         rate, error = growth_bound(model, variance, np.eye(prior.rows) - known, seed=seed)
-        # Labels that tell nothing in any cell bound nothing.
-        most, blur = (degrees / rate, degrees * error / rate**2) if rate > POLICY.sigmas * error else (np.inf, 0.0)
+        # Without information in any cell there is no bound.
+        most, blur = (degrees / rate, degrees * error / rate**2) if rate > SIGMAS * error else (np.inf, 0.0)
         worst = max(worst, _above(entry, most, blur))
         if entry.subspace is None or not np.isfinite(entry.alpha):
             break
@@ -46,20 +45,20 @@ def weak_recovery(case: Case) -> Worst:
     return worst
 
 
-def _above(entry: Threshold, most: float, blur: float) -> Worst:
-    """By how much a threshold is above its bound."""
+def _above(entry: Threshold, most: float, blur: float) -> Deviation:
+    """The distance of a threshold above its bound."""
     numbers = f"{entry.name} = {entry.alpha:.6g} +- {entry.error_estimate:.2g}, at most {most:.6g} +- {blur:.2g}"
     if not np.isfinite(most):
-        return Worst(0.0, numbers)
-    allowed = POLICY.sigmas * np.hypot(entry.error_estimate, blur) + POLICY.exact * (1 + most)
-    return Worst(float(max(0.0, (entry.alpha - most) / allowed)), numbers)
+        return Deviation(0.0, numbers)
+    allowed = SIGMAS * np.hypot(entry.error_estimate, blur) + EXACT * (1 + most)
+    return Deviation(float(max(0.0, (entry.alpha - most) / allowed)), numbers)
 
 
 def gradient(case: Case) -> float:
-    """Differences of the free entropy along states that are the prior's own, against its gradient there."""
+    """Differences of the free entropy along posterior states of the prior, against its gradient there."""
     model = case.model
     prior, channel, alpha = model.prior, model.channel, 0.7 * natural_scale(model)
-    step, tolerance = (0.1, POLICY.slope) if channel.sampled else (1e-2, POLICY.exact)
+    step, tolerance = (0.1, SLOPE) if channel.sampled else (1e-2, EXACT)
     scales = [0.5] if channel.sampled else np.geomspace(0.25, 5, 4)
     start = precisions(model, scales)
 
@@ -73,5 +72,5 @@ def gradient(case: Case) -> float:
     output, entropy = np.einsum("knab,nab->kn", [alpha * information, prior.degrees * start], gain)
     noise = free_entropy(model, alpha, start).error / step + alpha * np.einsum("nab,nab->n", error, np.abs(gain))
     measured = 2 * slope(lambda q_hat: free_entropy(model, alpha, q_hat).value)
-    allowed = 2 * tolerance * (output + entropy) + POLICY.sigmas * noise
+    allowed = 2 * tolerance * (output + entropy) + SIGMAS * noise
     return float(np.max(np.abs(measured - output + entropy) / allowed))

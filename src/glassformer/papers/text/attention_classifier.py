@@ -1,4 +1,4 @@
-r"""A small network of attention layers, trained to classify questions, and when each of its layers is learned.
+r"""A small network of attention layers that classifies questions, and when each of its layers is learned.
 
 .. math:: X_0 = \mathrm{embedding}, \qquad
    X_l = c\,X_{l-1} + \mathrm{softmax}\bigl(X_{l-1}W_lW_l^TX_{l-1}^T/\sqrt k\bigr)X_{l-1}, \qquad
@@ -44,7 +44,7 @@ class ClassifierTraining:
         learning_rate: of AdamW.
         weight_decay: of AdamW.
         scale: standard deviation of all initial weights.
-        looks: times per epoch at which the weights are remembered.
+        looks: times per epoch at which the weights are recorded.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -74,14 +74,14 @@ class ClassifierTraining:
 
 @dataclass(frozen=True)
 class ClassifierRun:
-    r"""What one training run looked like.
+    r"""The history of one training run.
 
     Attributes:
-        epochs: passes made at every look, a fraction, shape (looks,).
+        epochs: passes at every record, a fraction, shape (looks,).
         similarity: :math:`\mathrm{Tr}\,G_tG_T/(\|G_t\|\,\|G_T\|)` of every layer's :math:`G = WW^T` with its final
             value, shape (looks, layers).
         test_accuracy: share of test questions classified correctly, shape (looks,).
-        training_loss: mean cross-entropy over the batches since the last look, shape (looks,); NaN at the start.
+        training_loss: mean cross-entropy over the batches since the last record, shape (looks,); NaN at the start.
     """
 
     epochs: Array
@@ -90,7 +90,7 @@ class ClassifierRun:
     training_loss: Array
 
     def half_time(self) -> Array:
-        """Epoch at which each layer's similarity is first half way from its initial value to one, shape (layers,)."""
+        """Return the epoch at which the similarity of each layer is half way from its start to one, shape (layers,)."""
         middle = 0.5 * (1 + self.similarity[0])
         return np.asarray(self.epochs[np.argmax(self.similarity >= middle, axis=0)])
 
@@ -107,7 +107,7 @@ def train_classifier(
         data: questions, see :func:`~glassformer.papers.text.questions.read_questions`.
         settings: network and training.
         seed: of the initial weights and of the order of the questions.
-        checkpoint: where to continue from, and to leave the state now and then; the outcome is that of one go.
+        checkpoint: file of the state, to continue from; the outcome is that of an uninterrupted run.
 
     Source: arXiv:2502.00901, figure 3 and appendix F.
     """
@@ -135,7 +135,7 @@ def train_classifier(
         }
 
     for epoch in range((len(weights) - 1) // len(blocks), settings.epochs):
-        # Every epoch has an order of its own, wherever the run began; the last batch is filled up.
+        # The order of an epoch does not depend on where the run was continued; the last batch is filled up.
         order = np.random.default_rng([seed, 1, epoch]).permutation(samples)
         order = np.resize(order, (-(-samples // settings.batch), min(settings.batch, samples)))
         for block in blocks:
@@ -158,7 +158,7 @@ def train_classifier(
 def repeated_runs(
     data: QuestionData, settings: ClassifierTraining, runs: int, folder: Path | None = None
 ) -> list[ClassifierRun]:
-    """Runs with the seeds 0, 1, ...; ``folder`` keeps finished ones and the state of an unfinished one."""
+    """Train with the seeds 0, 1, ...; ``folder`` keeps finished runs and the state of an unfinished one."""
     keeper, found = CheckpointFolder(folder), []
     questions = identity(data)
     for seed in track(range(runs), f"{runs} runs of {settings.layers} attention layers"):
@@ -184,7 +184,7 @@ def similarity(weights: Sequence[Array] | Array, final: Sequence[Array] | Array)
 
 
 def class_scores(parameters: Any, tokens: Any, skip: Any, masked: bool) -> Any:
-    """Scores of the classes, shape (questions, classes), of tokens, shape (questions, length)."""
+    """Return scores of the classes, shape (questions, classes), of tokens, shape (questions, length)."""
     present = (tokens != PADDING) if masked else jnp.ones(tokens.shape, bool)
     x = parameters["embedding"][tokens]
     for weights in parameters["attention"]:
@@ -223,10 +223,5 @@ def _steps(skip: Any, carried: Any, tokens: Any, labels: Any, order: Any, optimi
 
 
 def _accuracy(parameters: Any, data: QuestionData, settings: ClassifierTraining) -> float:
-    classes = CachedJit(_classes, masked=settings.masked)
-    found = classes(parameters, jnp.asarray(data.test.tokens), settings.skip)
-    return float(np.mean(np.asarray(found) == data.test.labels))
-
-
-def _classes(parameters: Any, tokens: Any, skip: Any, masked: bool) -> Any:
-    return jnp.argmax(class_scores(parameters, tokens, skip, masked), axis=1)
+    scores = CachedJit(class_scores, masked=settings.masked)(parameters, jnp.asarray(data.test.tokens), settings.skip)
+    return float(np.mean(np.argmax(scores, axis=1) == data.test.labels))

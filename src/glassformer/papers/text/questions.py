@@ -1,4 +1,4 @@
-"""Labelled questions: the two files of a question classification task, as tokens and classes."""
+"""Questions with classes, read from the two files of a question classification task as tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SOURCE = (
 )
 _Lines = list[tuple[str, list[str]]]
 _LINE = re.compile(r"^([A-Z]+):\w+ (.*\S.*)$")
-# Numbers of the tokens that stand for no word and for a word that training did not show.
+# Tokens of padding, and of a word that is not in the training file.
 PADDING, UNKNOWN = 0, 1
 
 
@@ -40,8 +40,8 @@ class QuestionData:
     """Training and test questions over one vocabulary.
 
     Attributes:
-        training: what is learned from.
-        test: what is not.
+        training: questions to learn from.
+        test: questions to measure accuracy on.
         classes: names of the classes.
         vocabulary: number of different tokens, padding and the unknown word included.
     """
@@ -55,12 +55,12 @@ class QuestionData:
 def read_questions(folder: str | Path, length: int = 32) -> QuestionData:
     r"""Read ``train_5500.label`` and ``TREC_10.label``: lines ``CLASS:detail words``, in Latin-1.
 
-    Words are those between spaces, in lower case; questions are cut or padded to ``length``. Classes and vocabulary are
-    those of the training file. Where all words of both files are whole numbers, they are the token ids of a tokeniser
-    of your own: they keep their order, and ids that only the test file has are no unknown words.
+    Words are separated by spaces and lower-cased; questions are cut or padded to ``length``. Classes and vocabulary are
+    those of the training file. If all words of both files are whole numbers, they are the token ids of a tokeniser of
+    your own: they keep their order, and ids that only the test file has are known words.
 
     Args:
-        folder: where the two files are.
+        folder: folder of the two files.
         length: tokens per question.
 
     Raises:
@@ -86,18 +86,14 @@ def read_questions(folder: str | Path, length: int = 32) -> QuestionData:
     for label, _ in test:
         if label not in classes:
             raise DataError(TEST_FILE, label, f"a class of {TRAINING_FILE}: {', '.join(classes)}")
-    numbers = _numbers(training, test)
-    parts = [_encoded(lines, classes, numbers, length) for lines in (training, test)]
-    return QuestionData(parts[0], parts[1], classes, max(numbers.values()) + 1)
-
-
-def _numbers(training: _Lines, test: _Lines) -> dict[str, int]:
-    """The token of every word; ids keep their order, behind the two that stand for no word."""
     ids = {word for _, question in [*training, *test] for word in question}
     if all(word.isdecimal() for word in ids):
-        return {word: int(word) + UNKNOWN + 1 for word in ids}
-    words = dict.fromkeys(word for _, question in training for word in question)
-    return {word: k for k, word in enumerate(words, start=UNKNOWN + 1)}
+        numbers = {word: int(word) + UNKNOWN + 1 for word in ids}
+    else:
+        words = dict.fromkeys(word for _, question in training for word in question)
+        numbers = {word: k for k, word in enumerate(words, start=UNKNOWN + 1)}
+    parts = [_encoded(lines, classes, numbers, length) for lines in (training, test)]
+    return QuestionData(parts[0], parts[1], classes, max(numbers.values()) + 1)
 
 
 def _lines(folder: Path, name: str) -> _Lines:
