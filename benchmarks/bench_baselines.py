@@ -19,7 +19,7 @@ import numpy as np
 
 from glassformer import BilinearSequenceRegression, GradientDescent, least_nuclear_norm, simulate
 from glassformer.designs.dense import DenseDesign
-from glassformer.learners.algorithms.signal_descent import descend
+from glassformer.learners.gradient_descent import descend
 from glassformer.models.trainable.factors import factor_student
 from glassformer.papers.published import DESCENT, at_ratios, descents
 

@@ -20,9 +20,8 @@ from scipy.integrate import dblquad
 
 from glassformer import DeepAttention, limits, thresholds
 from glassformer import phase_diagram as diagram_of
-from glassformer.learners.algorithms.gamp_state import GampState
-from glassformer.learners.bayes import MessagePassing
-from glassformer.learners.gamp import gamp
+from glassformer.learners.gamp import MessagePassing, gamp
+from glassformer.learners.gamp_state import GampState
 from glassformer.state_evolution.solve import state_evolution
 
 

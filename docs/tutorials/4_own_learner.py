@@ -18,15 +18,14 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer import BilinearSequenceRegression, Ridge, Status, limits, simulate
-from glassformer.learners.base import FitResult, Learner
+from glassformer.learners.base import FitResult, Learner, LearnerInfo
 
 
 @dataclass(frozen=True)
 class Hebb(Learner):
     """The sum of inputs, weighted by their labels, times one number: the best one."""
 
-    title: ClassVar[str] = "Hebb's rule"
-    family: ClassVar[str] = "convex"
+    info: ClassVar[LearnerInfo] = LearnerInfo(name="hebb", title="Hebb's rule", family="convex")
 
     def incompatibility(self, model):
         return None if model.channel.linear else "is for linear labels"

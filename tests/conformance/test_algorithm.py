@@ -9,8 +9,7 @@ from glassformer import BilinearSequenceRegression, Status
 from glassformer.core.errors import DataWarning
 from glassformer.designs.dense import DenseDesign
 from glassformer.experiments.simulation import simulate
-from glassformer.learners.bayes import MessagePassing
-from glassformer.learners.gamp import gamp
+from glassformer.learners.gamp import MessagePassing, gamp
 
 TIGHT = MessagePassing(tolerance=1e-9, floor=1e-16, max_iterations=2000)
 # Where message passing moves over random starts (even channels), and where it does not.

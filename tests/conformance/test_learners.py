@@ -15,7 +15,7 @@ from glassformer import (
 )
 from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.options import options_in
-from glassformer.learners.registry import LEARNERS, learner, learner_type, names
+from glassformer.learners.registry import LEARNERS, learner, learner_type, names, refusal
 
 LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 NETWORK = DeepAttention(depth=1, points=64)
@@ -52,19 +52,19 @@ def result(name):
 
 def test_every_learner_is_checked():
     assert set(FOR) == set(LEARNERS) == set(names())
-    assert all(learner(name).name == name and learner(name).title for name in names())
+    assert all(learner(name).name == name and learner(name).info.title for name in names())
 
 
 def test_what_it_is_not_for_is_refused_with_a_remedy(name):
     fitting, other, _ = FOR[name]
-    assert learner(name).refusal(fitting) is None
+    assert refusal(learner(name), fitting) is None
     if other is None:
         return
-    refusal = learner(name).refusal(other)
-    remedies = refusal.rpartition("use ")[2].split(" or ")
-    assert refusal.startswith(f"algorithm {name} ")
+    found = refusal(learner(name), other)
+    remedies = found.rpartition("use ")[2].split(" or ")
+    assert found.startswith(f"algorithm {name} ")
     assert remedies
-    assert all(learner(remedy).refusal(other) is None for remedy in remedies)
+    assert all(refusal(learner(remedy), other) is None for remedy in remedies)
     with pytest.raises(IncompatibleError, match=f"algorithm {name}"):
         simulate(other, [0.5], d=10, algorithm=name)
 
@@ -121,7 +121,7 @@ def test_records_hold_what_there_is(result):
 
 
 def test_inputs_it_cannot_learn_from_are_refused(name):
-    if "generated" in learner_type(name).storages:
+    if "generated" in learner_type(name).info.storages:
         return
     with pytest.raises(IncompatibleError, match=r"is for algorithm gamp.*use float64 or float32"):
         simulate(**ask(name), storage="generated")
@@ -133,6 +133,6 @@ def test_states_and_finished_runs_are_kept(name, result, tmp_path, monkeypatch):
     kept = []
     monkeypatch.setattr(Checkpoint, "offer", lambda self, state: kept.append(state()))
     again = simulate(**ask(name), checkpoint=tmp_path)
-    assert bool(kept) == learner_type(name).continues
+    assert bool(kept) == learner_type(name).info.resumable
     assert again.to_dict() == result.to_dict()
     assert simulate(**ask(name), checkpoint=tmp_path).to_dict() == result.to_dict()

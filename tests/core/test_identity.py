@@ -38,7 +38,7 @@ from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.core.errors import UnidentifiedError
 from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.settings import Iteration
-from glassformer.learners.convex import NuclearNorm
+from glassformer.learners.nuclear_norm import NuclearNorm
 from glassformer.numerics import cached_jit as compiled
 
 TENTH = float(np.nextafter(0.1, 1.0))

@@ -33,9 +33,9 @@ def test_numbers_of_numpy_are_numbers():
     assert Iteration(max_iterations=np.int64(3), tolerance=np.float64(0.1)).max_iterations == 3
 
 
-def test_what_a_relative_has_no_use_for_is_refused():
+def test_settings_of_another_learner_are_refused():
     model = glassformer.BilinearSequenceRegression(rho=0.3, noise=0.1)
-    with pytest.raises(ParameterError, match="tolerance"):
+    with pytest.raises(ParameterError, match="settings = 'NuclearNorm'"):
         simulate(model, [0.5], d=8, instances=1, algorithm="ridge", settings=NuclearNorm(tolerance=0.1))
 
 

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 
 from glassformer import BilinearSequenceRegression, DataError, diagnose
 from glassformer.data_analysis.diagnosis import marchenko_pastur
-from glassformer.learners.data_findings import POLICY, contradictions, sampled
+from glassformer.learners.data_assumptions import ENTRIES_BEFORE_A_RUN, input_sample, violations
 from glassformer.learners.gamp import gamp
 
 
@@ -97,11 +97,11 @@ def test_what_is_refused(inputs, labels, words):
 
 def test_looking_before_a_run_does_not_grow_with_the_samples():
     """As many numbers of ten times the samples, drawn among all of them, not the first ones."""
-    few, many = (sampled(drawn((n, 20, 20)), POLICY.looked).centred for n in (1000, 10000))
+    few, many = (input_sample(drawn((n, 20, 20)), ENTRIES_BEFORE_A_RUN).centred for n in (1000, 10000))
     assert few.shape == many.shape == (625, 20, 20)
     x = drawn((10000, 20, 20))
     x[1000:] += 0.2
-    assert [one.name for one in contradictions(x)] == ["mean"]
+    assert [one.name for one in violations(x)] == ["mean"]
 
 
 @pytest.mark.statistics
@@ -111,13 +111,13 @@ def test_looking_takes_a_twentieth_of_a_run(shape):
     model, rng = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1), np.random.default_rng(0)
     x, signal = drawn(shape), model.prior.sample(shape[1:], rng)
     y = np.tensordot(x, signal, 2) / shape[1] + np.sqrt(0.1) * rng.standard_normal(len(x))
-    times = {gamp: [], contradictions: []}
+    times = {gamp: [], violations: []}
     for _ in range(9):
-        for called, given in ((gamp, (model, x, y)), (contradictions, (x,))):
+        for called, given in ((gamp, (model, x, y)), (violations, (x,))):
             start = process_time()
             called(*given)
             times[called].append(process_time() - start)
-    assert min(times[contradictions]) <= 0.05 * min(times[gamp])
+    assert min(times[violations]) <= 0.05 * min(times[gamp])
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,9 @@ from glassformer.core.errors import DataWarning
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.projection import ProjectionDesign, projection_design
 from glassformer.designs.quadratic import QuadraticDesign
-from glassformer.learners.bayes import MessagePassing
-from glassformer.learners.data_arrays import observed
-from glassformer.learners.data_findings import contradictions
-from glassformer.learners.gamp import gamp
+from glassformer.learners.data_assumptions import violations
+from glassformer.learners.data_validation import validate_data
+from glassformer.learners.gamp import MessagePassing, gamp
 
 SIZE = 12
 MODEL = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
@@ -63,7 +62,7 @@ def test_an_array_is_as_good_as_a_design():
 def test_arrays_of_other_families(model, tokens, kind):
     inputs = np.random.default_rng(0).standard_normal((60, tokens, 10))
     labels = np.zeros((60, *model.channel.label_shape))
-    design, own = observed(model, inputs, labels)
+    design, own = validate_data(model, inputs, labels)
     assert type(design).__name__ == kind.__name__ and design.inputs.base is inputs
     assert own.shape == (1, *labels.shape)
 
@@ -195,8 +194,8 @@ def test_independent_inputs_are_not_blamed():
     """Limits are five standard errors from what chance does."""
     rng = np.random.default_rng(0)
     for shape in [(10, 2, 100), (12, 4, 4), (50, 10, 10), (100, 3, 40), (30, 1, 8)] * 20:
-        assert not contradictions(rng.standard_normal(shape))
-    assert not contradictions(np.sign(rng.standard_normal((200, 8, 8))))
+        assert not violations(rng.standard_normal(shape))
+    assert not violations(np.sign(rng.standard_normal((200, 8, 8))))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from glassformer.channels.attention.linear import LinearAttentionChannel
 from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.designs.token_pairs import to_matrices
-from glassformer.learners.algorithms.signal_descent import descend
+from glassformer.learners.gradient_descent import descend
 from glassformer.models.trainable import attention as module
 from glassformer.models.trainable.attention import attention_student
 

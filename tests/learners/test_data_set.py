@@ -35,8 +35,8 @@ def test_nothing_is_followed_without_a_teacher():
     design = size.design.sample(20, size.input_shape, rng)
     signal = model.prior.sample(model.signal_shape(design), rng)
     labels = model.channel.sample(design.forward(signal, 0), rng)
-    assert DataSet(design, labels).followed(model, signal) == {}
-    found = DataSet(design, labels, teacher=signal).followed(model, signal)
+    assert DataSet(design, labels).errors_of(model, signal) == {}
+    found = DataSet(design, labels, teacher=signal).errors_of(model, signal)
     assert set(found) == {"row_error", "cosine", "prediction_error", "plugin_error"}
     np.testing.assert_allclose(found["row_error"], 0, atol=1e-12)  # rounding
 

@@ -23,7 +23,7 @@ from glassformer import (
 )
 from glassformer.cli import main
 from glassformer.designs.dense import DenseDesign
-from glassformer.learners.algorithms.signal_descent import descend
+from glassformer.learners.gradient_descent import descend
 from glassformer.learners.ridge import ridge
 from glassformer.models.trainable.factors import _itself, _loss_of, factor_student
 
@@ -92,7 +92,7 @@ def test_enough_noiseless_samples_are_learned_perfectly(settings):
     design, signal, labels = drawn(90)
     width = settings.student_width or 2
     found = descend(factor_student(design, labels, width), settings, np.random.default_rng(2), 1, signal)
-    assert found.trained.status.ok
+    assert found.training.status.ok
     last = found.history[-1]
     assert last.training_error < 1e-7 * np.mean(labels**2)
     assert last.error < (1e-5 if width == 2 else 0.2)
@@ -105,8 +105,8 @@ def test_a_rate_that_diverges_is_halved_until_it_does_not():
     found = descend(
         factor_student(design, labels, 2), GradientDescent(learning_rate=30.0), np.random.default_rng(2), 2, signal
     )
-    assert found.trained.learning_rate < 30
-    assert found.trained.status.ok
+    assert found.training.learning_rate < 30
+    assert found.training.status.ok
     assert found.history[0].step == 0
     assert np.all(np.isfinite(found.signals))
 
@@ -115,17 +115,17 @@ def test_a_rate_that_diverges_is_halved_until_it_does_not():
 def test_steps_too_short_to_learn_are_not_called_converged():
     design, _, labels = drawn(120, 6, 1)
     short = descend(factor_student(design, labels, 1), GradientDescent(learning_rate=1e-6), np.random.default_rng(2))
-    assert not short.trained.status.ok
+    assert not short.training.status.ok
     silent = descend(factor_student(design, 0 * labels, 1), GradientDescent(), np.random.default_rng(2))
-    assert silent.trained.status.ok
+    assert silent.training.status.ok
 
 
 @pytest.mark.slow
 def test_a_student_too_narrow_stops_where_it_no_longer_learns():
     design, signal, labels = drawn(120, 6, 3)
     found = descend(factor_student(design, labels, 1), GradientDescent(), np.random.default_rng(2), 1, signal)
-    assert found.trained.status.ok
-    assert found.trained.steps < 50_000
+    assert found.training.status.ok
+    assert found.training.steps < 50_000
     assert found.history[-1].training_error > 0.05
 
 
@@ -144,7 +144,7 @@ def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_erro
 def test_no_floor_counts_while_weights_explore():
     design, signal, labels = drawn(90)
     student, settings = factor_student(design, labels, 2), GradientDescent(explore=700, floor=1e-6)
-    found = descend(student, settings, np.random.default_rng(2), 2, signal).trained
+    found = descend(student, settings, np.random.default_rng(2), 2, signal).training
     # Without exploration it takes 4100 steps.
     assert 800 <= found.steps < 2000
     assert found.learning_rate <= 0.07 * (1 + 1e-12)
@@ -294,6 +294,6 @@ def test_weight_decay_is_one_objective_for_every_optimizer(own):
     found = descend(factor_student(design, labels, size), settings, rng, 1, signal)
     residual = design.forward(best, 0) - labels
     least = 0.25 * np.sum(residual**2) + 0.5 * penalty * np.linalg.svd(best, compute_uv=False).sum()
-    assert found.trained.history[-1, 0] == pytest.approx(least, rel=1e-4)
+    assert found.training.history[-1, 0] == pytest.approx(least, rel=1e-4)
     assert found.history[-1].error == pytest.approx(np.mean((best - signal) ** 2), rel=3e-3)
     assert found.history[-1].training_error == pytest.approx(np.mean(residual**2), rel=3e-3)

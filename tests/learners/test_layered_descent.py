@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import AveragedGradientDescent, DeepAttentionIndexed, GradientDescent, simulate
 from glassformer.designs.quadratic import LayeredQuadraticDesign
-from glassformer.learners.algorithms.signal_descent import descend
+from glassformer.learners.gradient_descent import descend
 from glassformer.models.trainable.deep_attention import layered_student
 
 

@@ -18,9 +18,9 @@ from glassformer import (
     simulate,
 )
 from glassformer.core.solution import Status
-from glassformer.learners.algorithms.gamp_step import GampStep
-from glassformer.learners.algorithms.message_passing import Policy, message_passing
 from glassformer.learners.gamp import gamp
+from glassformer.learners.gamp_step import GampStep
+from glassformer.learners.message_passing import DAMPING_LEVELS, message_passing
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Place:
     """A state that knows how many steps led to it."""
 
     steps: int = 0
-    size: float = 1.0
-    claimed: float = 0.5
+    step_size: float = 1.0
+    claimed_error: float = 0.5
     damping: float = 0.0
 
 
@@ -38,39 +38,37 @@ class Walk:
     """A step whose lengths never shrink, and whose estimates are best after ``best`` steps."""
 
     best: int = 30
-    attempts: int = 1
+    starts: int = 1
     broken: int | None = None
     still: int | None = None
 
     def start(self, attempt):
-        return Place(claimed=0.5 + 0.1 * attempt)
+        return Place(claimed_error=0.5 + 0.1 * attempt)
 
     def advance(self, state):
         steps = state.steps + 1
-        size = np.nan if steps == self.broken else 1.0
-        return replace(state, steps=steps, size=size), 1.0 / (1.0 + abs(state.steps - self.best))
+        step_size = np.nan if steps == self.broken else 1.0
+        return replace(state, steps=steps, step_size=step_size), 1.0 / (1.0 + abs(state.steps - self.best))
 
-    def redamped(self, state, damping):
-        return replace(state, damping=damping)
-
-    def growing(self, old, new):
+    def is_growing(self, old, new):
         return False
 
-    def wandering(self, state):
+    def on_plateau(self, state):
         return False
 
-    def settled(self, state, trail):
+    def has_converged(self, state, history):
         return state.steps == self.still
 
-    def diagnosis(self, state):
+    def diagnose(self, state):
         return Status.CONVERGED
 
-    def evidence(self, state):
-        return state.claimed
+    def log_evidence(self, state):
+        return state.claimed_error
 
 
-def test_a_run_that_keeps_moving_ends_with_its_best_iterate():
-    run = message_passing(Walk(), max_iterations=1000, policy=Policy(collapse=np.inf))
+def test_a_run_that_keeps_moving_ends_with_its_best_iterate(monkeypatch):
+    monkeypatch.setattr("glassformer.learners.message_passing._COLLAPSE", np.inf)
+    run = message_passing(Walk(), max_iterations=1000)
     assert run.status is Status.OSCILLATING
     assert run.state.steps == 30
     assert run.quality == 1.0
@@ -82,12 +80,13 @@ def test_the_best_iterate_is_what_the_iteration_limit_leaves():
     assert run.state.steps == 30
 
 
-def test_a_run_whose_quality_collapses_goes_on_damped_from_its_best_iterate():
+def test_a_run_whose_quality_collapses_goes_on_damped_from_its_best_iterate(monkeypatch):
+    monkeypatch.setattr("glassformer.learners.message_passing._WINDOW", 1000)
     seen = []
-    message_passing(Walk(), max_iterations=60, watch=seen.append, policy=Policy(window=1000))
+    message_passing(Walk(), max_iterations=60, watch=seen.append)
     # Seven steps on, the quality is an eighth of the best one.
     assert max(place.steps for place in seen) < 40
-    assert sorted({place.damping for place in seen}) == list(Policy().levels)
+    assert sorted({place.damping for place in seen}) == list(DAMPING_LEVELS)
 
 
 def test_what_is_not_finite_is_given_up_for_the_best_iterate():
@@ -97,22 +96,22 @@ def test_what_is_not_finite_is_given_up_for_the_best_iterate():
 
 def test_starts_follow_each_other_until_one_settles():
     seen = []
-    run = message_passing(Walk(attempts=3, still=5), 10, watch=seen.append)
+    run = message_passing(Walk(starts=3, still=5), 10, watch=seen.append)
     assert run.status.ok
     assert len(seen) == 6
-    assert len(message_passing(Walk(attempts=3), 10, damping=0.0).history) == 10
+    assert len(message_passing(Walk(starts=3), 10, damping=0.0).step_sizes) == 10
 
 
 def test_of_starts_that_all_fail_the_most_probable_one_is_kept():
     """It was the one that claimed the highest precision."""
-    run = message_passing(Walk(attempts=3), 10, damping=0.0)
+    run = message_passing(Walk(starts=3), 10, damping=0.0)
     assert not run.status.ok
-    assert run.state.claimed == pytest.approx(0.7)
+    assert run.state.claimed_error == pytest.approx(0.7)
 
 
 def test_every_state_is_watched_from_the_start_of_every_run():
     seen = []
-    message_passing(Walk(attempts=2), 10, damping=0.0, watch=seen.append)
+    message_passing(Walk(starts=2), 10, damping=0.0, watch=seen.append)
     assert [place.steps for place in seen] == 2 * list(range(11))
 
 
@@ -182,21 +181,21 @@ def squared_labels(seed, samples, steps=40):
     states = [step.start(0)]
     for _ in range(steps):
         states.append(step.advance(states[-1])[0])
-    return step, min(states, key=lambda state: state.claimed)
+    return step, min(states, key=lambda state: state.claimed_error)
 
 
 @pytest.mark.slow
 def test_labels_that_are_improbable_under_the_estimate_contradict_it():
     """Residuals agree with the claimed variance at a wrong signal too: this was called converged."""
     step, wrong = squared_labels(2, samples=200)
-    assert wrong.claimed < 0.8 and abs(np.log(wrong.ratio)) < 0.25
-    assert step.evidence(wrong) < -3
-    assert step.diagnosis(wrong) is Status.CONTRADICTED
+    assert wrong.claimed_error < 0.8 and abs(np.log(wrong.nishimori_ratio)) < 0.25
+    assert step.log_evidence(wrong) < -3
+    assert step.diagnose(wrong) is Status.CONTRADICTED
     # A random start of power 1e-6 per weight tells next to nothing.
-    assert step.evidence(step.start(0)) == pytest.approx(0.0, abs=0.1)
+    assert step.log_evidence(step.start(0)) == pytest.approx(0.0, abs=0.1)
     step, right = squared_labels(0, samples=600)
-    assert step.evidence(right) > 3
-    assert step.diagnosis(right) is Status.CONVERGED
+    assert step.log_evidence(right) > 3
+    assert step.diagnose(right) is Status.CONVERGED
 
 
 @pytest.mark.statistics

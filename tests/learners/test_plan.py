@@ -140,7 +140,7 @@ def test_what_is_asked_for_is_checked():
 @pytest.mark.parametrize("d", [0, -3, 1, 2.5, np.nan, True, "40"])
 @pytest.mark.parametrize("model", [NOISY, AttentionIndexed(rho=0.3, noise=0.1)], ids=["bsr", "aim"])
 def test_a_size_at_which_nothing_is_counted_is_refused_before_anything_is_computed(model, d, monkeypatch):
-    monkeypatch.setattr("glassformer.learners.plan.first_ratios", lambda theory: pytest.fail("was computed"))
+    monkeypatch.setattr("glassformer.learners.plan._first_ratios", lambda theory: pytest.fail("was computed"))
     with pytest.raises(ParameterError, match=rf"^d = {d!r} is not allowed: expected an integer >= 2"):
         plan(model, 0.2, d=d)
 

@@ -19,12 +19,12 @@ from glassformer import (
 from glassformer.core.settings import Iteration
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign
-from glassformer.learners.algorithms.approximate_loo import left_out_of_ridge
-from glassformer.learners.algorithms.penalised_fit import prepared
-from glassformer.learners.algorithms.proximal_gradient import least_risk
-from glassformer.learners.algorithms.risk import Risk
-from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
-from glassformer.learners.algorithms.weighted_loss import Shifted, Weighted
+from glassformer.learners.empirical_risk import EmpiricalRisk
+from glassformer.learners.leave_one_out import ridge_leave_one_out
+from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss
+from glassformer.learners.proximal_gradient import least_risk
+from glassformer.learners.risk_path import PenalisedProblem
+from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.risk.losses import Hinge, Huber, Logistic, Square, loss_of
 
 ACCURATE = Iteration(tolerance=1e-8, max_iterations=20000)
@@ -45,7 +45,7 @@ def test_every_point_of_a_path_is_the_minimiser(loss, sign):
     assert path.converged and path.strengths.tolist() == [3.0, 1.0, 0.3]
     for strength, estimate in zip(path.strengths, path.estimates, strict=True):
         kind = {"square": Square(), "logistic": Logistic(), "huber": Huber()}[loss]
-        alone = least_risk(Risk(design, labels, kind, strength * 8**0.5, 0.0), ACCURATE)
+        alone = least_risk(EmpiricalRisk(design, labels, kind, strength * 8**0.5, 0.0), ACCURATE)
         np.testing.assert_allclose(estimate, alone.value[0], atol=2e-3)
 
 
@@ -86,7 +86,7 @@ def test_changed_losses_keep_what_a_loss_promises(inner):
     """Value and conjugate meet at the slope, and the proximal map is the minimiser."""
     rng = np.random.default_rng(0)
     y, h, v = np.sign(rng.standard_normal(30)), rng.standard_normal(30), 0.7
-    for loss in (Weighted(inner, rng.random(30) + 0.1), Shifted(inner, 0.4)):
+    for loss in (WeightedLoss(inner, rng.random(30) + 0.1), WeightedLoss(inner, shift=0.4)):
         p = loss.proximal(y, h, v)
         g = loss.score(y, h, v)[0]
         np.testing.assert_allclose(g, (p - h) / v, atol=1e-9)
@@ -198,7 +198,7 @@ def test_a_ridge_without_each_sample_is_exact_whatever_the_degrees(samples):
         own = np.where(np.arange(samples) == k, 0.0, weights)[:, None] * inputs
         bend = np.diag([1e-4] * 64 + [0.0])
         alone.append(inputs[k] @ np.linalg.solve(own.T @ inputs + bend, own.T @ labels))
-    np.testing.assert_allclose(left_out_of_ridge(design, labels, 1e-4, weights), alone, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(ridge_leave_one_out(design, labels, 1e-4, weights), alone, rtol=1e-6, atol=1e-8)
 
 
 def test_left_out_samples_tell_the_error_on_new_ones():
@@ -223,7 +223,7 @@ def test_several_classes_at_once_are_multinomial_regression():
     inputs = rng.standard_normal((120, 2, 3))
     odds = inputs.reshape(120, 6) @ rng.standard_normal((6, 3)) + [0.0, 1.0, -1.0]
     classes = np.argmax(odds + rng.gumbel(size=odds.shape), axis=1)
-    design = SeveralClasses(DenseDesign(inputs), 3)
+    design = MulticlassDesign(DenseDesign(inputs), 3)
     path = risk_path(design, np.eye(3)[classes], SoftmaxLoss(), "ridge", [0.5], intercept=True, settings=ACCURATE)
     # Fields are in units of the root of the number of entries.
     flat = inputs.reshape(120, 6) / np.sqrt(6)
@@ -249,8 +249,8 @@ def test_an_intercept_is_found_with_the_estimate(loss):
     assert path.converged
     risks = []
     for shift in path.intercepts[0] + np.array([-0.1, 0.0, 0.1]):
-        weighted = Weighted(loss_of(loss), 1.0 + np.arange(120) % 3)
-        risk = Risk(design, labels, Shifted(weighted, float(shift)), 0.5 * np.sqrt(6), 0.0)
+        weighted = WeightedLoss(loss_of(loss), 1.0 + np.arange(120) % 3)
+        risk = EmpiricalRisk(design, labels, WeightedLoss(weighted, shift=float(shift)), 0.5 * np.sqrt(6), 0.0)
         found = least_risk(risk, sharp).value[0]
         penalty = risk.spectral * np.linalg.norm(found, "nuc")
         risks.append(float(np.sum(risk.loss.value(labels, design.forward(found, 0)))) + penalty)
@@ -282,8 +282,8 @@ def test_the_intercept_of_a_hinge_is_that_of_a_general_solver(penalty, strength,
     settings = Iteration(tolerance=1e-4, max_iterations=5000)
     path = risk_path(design, labels, "hinge", penalty, [strength], intercept=True, settings=settings)
     assert path.converged
-    one = prepared(design, labels, "hinge", penalty, True, None).at(strength)
-    unit = one.unit(np.ones((4, 5)))
+    one = PenalisedProblem.of(design, labels, "hinge", penalty, True, None).at(strength)
+    unit = one.metric_unit(np.ones((4, 5)))
 
     matrix, shift = cvxpy.Variable(20), cvxpy.Variable()
     margins = cvxpy.multiply(labels, design.inputs[0].reshape(60, 20) @ matrix / np.sqrt(20) + shift)

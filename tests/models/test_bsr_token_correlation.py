@@ -38,7 +38,7 @@ from glassformer.designs.generated import GeneratedDesign
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import experiment_of
 from glassformer.experiments.trajectories import follow
-from glassformer.learners.registry import chosen
+from glassformer.learners.registry import resolve_learner
 from glassformer.state_evolution.free_entropy import free_entropy
 from glassformer.state_evolution.solve import state_evolution
 
@@ -130,7 +130,7 @@ DOORS = {
     "assumed width": lambda model: BlindMessagePassing(assumed_rho=0.4).limits(model, ALPHA),
 }
 LEARNERS = [Ridge(), NuclearNorm(), RegularisedRisk(), RegularisedRisk(strength=0.1), BlindMessagePassing()]
-LEARNERS = [*LEARNERS, VectorMessagePassing(), chosen("gamp")]
+LEARNERS = [*LEARNERS, VectorMessagePassing(), resolve_learner("gamp")]
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -148,7 +148,7 @@ def test_theory_of_every_learner_is_refused(learner):
 
 
 STEPS = {"max_steps": 100}
-FITTED = [Ridge(), NuclearNorm(), RegularisedRisk(strength=0.1), VectorMessagePassing(), chosen("gamp")]
+FITTED = [Ridge(), NuclearNorm(), RegularisedRisk(strength=0.1), VectorMessagePassing(), resolve_learner("gamp")]
 FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS)]
 
 

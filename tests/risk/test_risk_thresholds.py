@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import linprog, minimize_scalar
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, nuclear_norm_threshold
-from glassformer.learners.convex import NuclearNorm
 from glassformer.learners.gradient_descent import GradientDescent
+from glassformer.learners.nuclear_norm import NuclearNorm
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.random_matrices.nuclear_norm import trace_dimension
 

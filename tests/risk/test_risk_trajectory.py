@@ -13,7 +13,7 @@ from glassformer import (
     simulate,
 )
 from glassformer.core.solution import Status
-from glassformer.learners.proximal_message_passing import ProximalMessagePassing
+from glassformer.learners.regularised_risk import ProximalMessagePassing
 
 LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 WIDE = BilinearSequenceRegression(beta=2, rho=0.5, noise=0.1)

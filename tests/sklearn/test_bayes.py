@@ -215,7 +215,7 @@ def common_mode(seed, unit, samples=100):
     return inputs, np.einsum("nld,ld->n", inputs, matrix)
 
 
-@pytest.mark.filterwarnings("ignore:the data are not what message passing")
+@pytest.mark.filterwarnings("ignore:the data violate the assumptions of message passing")
 def test_inputs_of_a_common_mode_are_learned_one_way_or_another():
     """Vector message passing whose best iterate is its start; scores of classes without a slope."""
     inputs, labels = common_mode(0, 0.1)

@@ -240,7 +240,7 @@ def held_back_errors(monkeypatch):
     return given
 
 
-@pytest.mark.filterwarnings("ignore:the data are not what message passing")
+@pytest.mark.filterwarnings("ignore:the data violate the assumptions of message passing")
 def test_a_theory_that_did_not_settle_gives_no_number(held_back_errors):
     """Correlated tokens, with which message passing oscillates."""
     rng = np.random.default_rng(3)

@@ -10,7 +10,7 @@ def add_learner(parser: argparse.ArgumentParser, option: str = "--learner", theo
     """The learner and its settings; with ``theory`` only those that its theory depends on."""
     from glassformer.learners.registry import learner_type, names
 
-    titles = ", ".join(f"{name} ({learner_type(name).title})" for name in names())
+    titles = ", ".join(f"{name} ({learner_type(name).info.title})" for name in names())
     default = f"{names()[0]}: Bayes-optimal" if theory else names()[0]
     parser.add_argument(option, default=names()[0], help=f"{titles}; default {default}")
     add_settings(parser, theory)

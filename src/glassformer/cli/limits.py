@@ -19,9 +19,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the limits."""
-    learner = learner_of(options.learner, options)
-    table = learner.limits(model(), parse_grid("alpha", options.alpha), throw=False)
+    learner, asked = learner_of(options.learner, options), model()
+    table = learner.limits(asked, parse_grid("alpha", options.alpha), throw=False)
     write(options, table)
     bistable = any(str(status) == "bistable" for status in table.status)
-    others = [*(["algorithmic_error"] if bistable else []), *learner.told(table)]
+    others = [*(["algorithmic_error"] if bistable else []), *learner.equations(asked).display_columns(table)]
     return report(options, table, ["alpha", "error", *others[:1], "status", "error_estimate", *others[1:]])

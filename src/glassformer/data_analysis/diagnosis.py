@@ -13,8 +13,15 @@ from glassformer.core.checks import require_arguments
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
-from glassformer.learners.data_arrays import as_inputs, first_bad, one_array, require_squares
-from glassformer.learners.data_findings import POLICY, Finding, Sample, findings, sampled
+from glassformer.learners.data_assumptions import (
+    FEWEST_SAMPLES,
+    STANDARD_ERRORS,
+    Finding,
+    InputSample,
+    findings,
+    input_sample,
+)
+from glassformer.learners.data_validation import as_array, as_input_array, first_non_finite, require_squares
 from glassformer.numerics.decompositions import eigh, map_eigenvalues, singular_values
 
 if TYPE_CHECKING:
@@ -26,6 +33,16 @@ _QUADRATIC, _BENT, _CLASSES = 0.1, 0.02, 6
 # Samples that are examined for linearity, and ridge strengths of the linear predictions, in units of the mean
 # eigenvalue of the Gram matrix.
 _LINEARITY_SAMPLES, _STRENGTHS = 2000, np.geomspace(1e-3, 1e3, 13)
+# Excess kurtosis of labels above which a few of them dominate their squares.
+_TAILS = 6.0
+# Share of the largest variance below which a direction counts as empty.
+_EMPTY = 1e-8
+# Points of the distribution function of eigenvalues; rows and columns whose spectrum is computed, at most.
+_POINTS, _LARGEST = 2001, 800
+# Distance from the expected distribution that is harmless, and its fluctuation by chance times the number of values.
+_DISTANCE, _CHANCE = 0.05, 3.0
+# Largest correlation of two entries that is harmless, and the factor of the largest of many by chance.
+_ALIKE, _MARGIN = 0.2, 1.3
 
 
 @dataclass(frozen=True)
@@ -115,11 +132,11 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
         ['mean']
     """
     require_arguments(diagnose, locals(), but=("inputs", "labels"))
-    x = as_inputs(inputs)
-    if x.ndim != 3 or 0 in x.shape or len(x) < POLICY.fewest:
-        raise DataError("X", x.shape, f"a shape (samples, tokens, d) with at least {POLICY.fewest} samples")
+    x = as_input_array(inputs)
+    if x.ndim != 3 or 0 in x.shape or len(x) < FEWEST_SAMPLES:
+        raise DataError("X", x.shape, f"a shape (samples, tokens, d) with at least {FEWEST_SAMPLES} samples")
     if not np.isfinite(x).all():
-        raise DataError("X", first_bad("X", x), "finite entries", "remove or repair the samples")
+        raise DataError("X", first_non_finite("X", x), "finite entries", "remove or repair the samples")
     require_squares("X", x)
     properties = _input_findings(x)
     shape = (len(x), x.shape[1], x.shape[2])
@@ -166,7 +183,7 @@ _PREPARATIONS: tuple[tuple[str, Callable[[Array], Array] | None], ...] = (
 
 
 def _input_findings(inputs: Array) -> tuple[Finding, ...]:
-    return (*findings(inputs), spectrum(sampled(inputs)))
+    return (*findings(inputs), spectrum(input_sample(inputs)))
 
 
 def _verdicts(inputs: Array, properties: tuple[Finding, ...]) -> tuple[Verdict, ...]:
@@ -185,7 +202,7 @@ def _verdicts(inputs: Array, properties: tuple[Finding, ...]) -> tuple[Verdict, 
         measured = _input_findings(prepare(inputs)) if prepare else ()
     if not verdicts[0].trusted:
         # Vector message passing takes singular values as they are, and singular vectors for random ones.
-        harmful = [one for one in (*findings(inputs), entry_correlation(sampled(inputs))) if not one.harmless]
+        harmful = [one for one in (*findings(inputs), entry_correlation(input_sample(inputs))) if not one.harmless]
         fine = "singular vectors show no structure; singular values may be any"
         verdicts.append(verdict("vamp and its state evolution, on linear labels of X as it is", harmful, fine))
     fit = "convex fits and their cross-validation (risk, estimators)"
@@ -197,18 +214,18 @@ def _label_findings(labels: ArrayLike | None, inputs: Array) -> tuple[Finding, .
     if labels is None:
         return ()
     samples = len(inputs)
-    given = one_array("y", labels, "give labels of one shape")
+    given = as_array("y", labels, "give labels of one shape")
     if given.dtype.kind not in "biuf" or given.shape[:1] != (samples,):
         raise DataError("y", f"<{given.dtype} of shape {given.shape}>", f"{samples} numbers, one per sample of X")
     y = given.astype(float).reshape(samples, -1)
     if not np.isfinite(y).all():
-        raise DataError("y", first_bad("y", given), "finite entries", "remove or repair the samples")
+        raise DataError("y", first_non_finite("y", given), "finite entries", "remove or repair the samples")
     spread = y.std(axis=0)
     constant = Finding("constant labels", float(np.mean(spread == 0)), 0.0, 0.0, "share of labels that never vary")
     z = (y - y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     kurtosis = float(np.mean(z**4)) - 3
     text = "excess kurtosis of the labels; a few of them dominate squares: use loss huber, or transform them"
-    tails = Finding("tails of labels", kurtosis, POLICY.tails, 5 * float(np.sqrt(24 / samples)), text)
+    tails = Finding("tails of labels", kurtosis, _TAILS, 5 * float(np.sqrt(24 / samples)), text)
     return (constant, tails, *linearity(inputs, y[:, 0])) if y.shape[1] == 1 else (constant, tails)
 
 
@@ -219,7 +236,7 @@ def _spread(x: Array, axes: tuple[int, int]) -> Array:
 
 def _inverse_root(covariance: Array) -> Array:
     def inverse(values: Array) -> Array:
-        positive = values > POLICY.empty * max(float(values.max()), 1e-300)
+        positive = values > _EMPTY * max(float(values.max()), 1e-300)
         return np.where(positive, 1 / np.sqrt(np.where(positive, values, 1.0)), 0.0)
 
     return map_eigenvalues(covariance, inverse)
@@ -243,7 +260,7 @@ def marchenko_pastur(values: Array, ratio: float) -> Array:
     """
     low, high = (1 - np.sqrt(ratio)) ** 2, (1 + np.sqrt(ratio)) ** 2
     # In the angle along the support the density is smooth at both ends.
-    angle = np.linspace(np.pi, 0.0, POLICY.points)
+    angle = np.linspace(np.pi, 0.0, _POINTS)
     x = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
     density = ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * np.pi * ratio * np.maximum(x, 1e-300))
     # At ratio one the support begins at zero, where sin^2 and x vanish together.
@@ -253,11 +270,11 @@ def marchenko_pastur(values: Array, ratio: float) -> Array:
     return np.interp(values, x, total / total[-1], left=0.0, right=1.0)
 
 
-def spectrum(sample: Sample) -> Finding:
+def spectrum(sample: InputSample) -> Finding:
     """Return the largest distance of the distribution functions of measured and expected eigenvalues."""
     flat = sample.centred.reshape(len(sample.centred), -1)
     rng = np.random.default_rng(0)
-    rows, columns = (np.sort(rng.permutation(size)[: POLICY.largest]) for size in flat.shape)
+    rows, columns = (np.sort(rng.permutation(size)[:_LARGEST]) for size in flat.shape)
     part = flat[np.ix_(rows, columns)]
     # Centring takes one degree of freedom.
     n, p = max(len(part) - 1, 1), part.shape[1]
@@ -267,21 +284,21 @@ def spectrum(sample: Sample) -> Finding:
     steps = np.arange(small + 1) / small
     distance = float(np.max(np.maximum(np.abs(expected - steps[1:]), np.abs(expected - steps[:-1]))))
     text = "distance of the distribution of singular values from Marchenko and Pastur's; whiten inputs"
-    return Finding("spectrum", distance, POLICY.distance, POLICY.spread / small, text)
+    return Finding("spectrum", distance, _DISTANCE, _CHANCE / small, text)
 
 
-def entry_correlation(sample: Sample) -> Finding:
+def entry_correlation(sample: InputSample) -> Finding:
     """Return the largest correlation of two sampled entries, a sign of structure in the singular vectors."""
     flat = sample.centred.reshape(len(sample.centred), -1)
-    columns = np.sort(np.random.default_rng(0).permutation(flat.shape[1])[: POLICY.largest])
+    columns = np.sort(np.random.default_rng(0).permutation(flat.shape[1])[:_LARGEST])
     part = flat[:, columns]
     power = np.sqrt(np.maximum(np.mean(part**2, axis=0), 1e-300))
     correlation = part.T @ part / len(part) / np.outer(power, power)
     np.fill_diagonal(correlation, 0.0)
     # Of p^2/2 normal numbers of variance 1/n the largest is about this one.
-    chance = POLICY.margin * float(np.sqrt(4 * np.log(max(len(columns), 2)) / len(part)))
+    chance = _MARGIN * float(np.sqrt(4 * np.log(max(len(columns), 2)) / len(part)))
     text = "largest correlation of two entries; singular vectors of the inputs keep a structure"
-    return Finding("entry correlation", float(np.max(np.abs(correlation))), POLICY.alike, chance, text)
+    return Finding("entry correlation", float(np.max(np.abs(correlation))), _ALIKE, chance, text)
 
 
 # Linearity of labels ------------------------------------------------------------------------------------------------
@@ -333,7 +350,7 @@ def _quadratic_share(gram: Array, y: Array, size: int) -> Finding:
     pairs = len(y) * (len(y) - 1)
     error = float(np.sqrt(2 * np.sum(terms**2))) / pairs
     text = "share of the labels that is a quadratic form of the inputs; use attention, or a link of several projections"
-    return Finding("quadratic labels", float(np.sum(terms)) / pairs, _QUADRATIC, POLICY.chance * error, text)
+    return Finding("quadratic labels", float(np.sum(terms)) / pairs, _QUADRATIC, STANDARD_ERRORS * error, text)
 
 
 def _cross_predictions(gram: Array, y: Array) -> Array:
@@ -356,5 +373,5 @@ def _bent_share(straight: Array, cubic: Array) -> Finding:
     share = float(np.mean(straight**2)) - noise
     text = "share of the labels by which they bend against their linear predictions; transform them, or use a link"
     # Without a bend, a chi-square number of as many degrees of freedom as additional parameters.
-    chance = POLICY.chance * noise * float(np.sqrt(2 * parameters)) / len(cubic)
+    chance = STANDARD_ERRORS * noise * float(np.sqrt(2 * parameters)) / len(cubic)
     return Finding("bent labels", share - parameters * noise / len(cubic), _BENT, chance, text)

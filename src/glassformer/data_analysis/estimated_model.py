@@ -25,12 +25,11 @@ from glassformer.data_analysis.signals import BilinearSignal, UnknownSignal
 from glassformer.data_analysis.targets import CONFIDENCE, FAINTEST, NumberTargets, Observation, Targets
 from glassformer.data_analysis.width import Width, estimate_width
 from glassformer.designs.dense import DenseDesign
-from glassformer.learners.algorithms.gamp_step import GampStep
-from glassformer.learners.algorithms.message_passing import message_passing
-from glassformer.learners.bayes import MessagePassing
-from glassformer.learners.data_arrays import as_inputs, observed
-from glassformer.learners.data_findings import contradictions, warn_of
-from glassformer.learners.gamp import solution_of
+from glassformer.learners.data_assumptions import violations, warn_of_violations
+from glassformer.learners.data_validation import as_input_array, validate_data
+from glassformer.learners.gamp import MessagePassing, gamp_solution
+from glassformer.learners.gamp_step import GampStep
+from glassformer.learners.message_passing import message_passing
 from glassformer.models.base import Model
 from glassformer.models.bsr import BilinearSequenceRegression
 
@@ -122,15 +121,15 @@ def estimate_model(
     """
     require_arguments(estimate_model, locals(), but=("inputs", "labels"))
     require_integer("seed", seed, 0)
-    x = as_inputs(inputs)
+    x = as_input_array(inputs)
     if x.ndim != 3 or min(x.shape) < NARROWEST:
         allowed = f"a shape (samples, L, d), none below {NARROWEST}: fewer values tell no width"
         raise DataError("X", x.shape, allowed)
     start = BilinearSequenceRegression(beta=x.shape[1] / x.shape[2], rho=1.0, noise=0.5)
-    _, own = observed(start, x, labels)
+    _, own = validate_data(start, x, labels)
     if np.ptp(x) == 0:
         raise DataError("X", f"<all entries {x.flat[0]:g}>", "inputs that vary")
-    warn_of(contradictions(x))
+    warn_of_violations(violations(x))
     estimate = estimate_signal(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), settings, seed)
     if not estimate.noise * FAINTEST >= 1:
         return estimate
@@ -215,7 +214,7 @@ def _observe(
     """Run message passing."""
     step = kind(model, design, labels, 0, settings, seed)
     run = message_passing(step, settings.max_iterations, settings.damping)
-    return Observation(step.sight(run.state), float(run.state.claimed), solution_of(model, [run]))
+    return Observation(step.pseudo_data(run.state), float(run.state.claimed_error), gamp_solution(model, [run]))
 
 
 def _diverged(model: Model, observed: Observation, targets: Targets) -> EstimatedModel:

@@ -20,7 +20,7 @@ from glassformer.channels.scalar.sign import NoisySignChannel
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.core.solution import Solution
-from glassformer.learners.algorithms.gamp_state import Sight
+from glassformer.learners.gamp_state import PseudoData
 
 # Standard deviations of a 95 % interval.
 CONFIDENCE = 2.0
@@ -42,7 +42,7 @@ class Observation(NamedTuple):
         solution: of message passing.
     """
 
-    sight: Sight
+    sight: PseudoData
     error: float
     solution: Solution
 
@@ -96,12 +96,12 @@ class NumberTargets:
     def updated(self, observed: Observation, share: float) -> NumberTargets:
         """Return targets with parameters updated for a signal of ``share`` times the power assumed so far."""
         # The error of the estimate is at most the power of the signal.
-        rest = max(observed.sight.rest + observed.error - min(observed.error, share), 0.0)
+        rest = max(observed.sight.label_noise + observed.error - min(observed.error, share), 0.0)
         return replace(self, power=self.power * share, noise=rest / share, offset=self._offset(observed))
 
     def calibrated(self, observed: Observation) -> NumberTargets:
         """Return targets with noise and offset fitted to the final fields, at the claimed power of the signal."""
-        return replace(self, noise=observed.sight.rest, offset=self._offset(observed))
+        return replace(self, noise=observed.sight.label_noise, offset=self._offset(observed))
 
     def _offset(self, observed: Observation) -> float:
         """The mean of the fields of these inputs is no part of the offset."""
@@ -109,7 +109,7 @@ class NumberTargets:
 
     def noise_error(self, observed: Observation) -> float:
         """Return the 95 % error of the noise."""
-        return CONFIDENCE * (observed.sight.rest + observed.error) * float(np.sqrt(2 / len(self.labels)))
+        return CONFIDENCE * (observed.sight.label_noise + observed.error) * float(np.sqrt(2 / len(self.labels)))
 
     def noise_interval(self, noise: float, error: float) -> tuple[float, float]:
         """Return the ends of the interval of a noise with this error."""

@@ -24,7 +24,7 @@ from glassformer.core.solution import Status
 from glassformer.designs.generated import GeneratedDesign
 from glassformer.learners.base import FitResult, FitStatus, Learner
 from glassformer.learners.data_set import DataSet
-from glassformer.learners.registry import taking
+from glassformer.learners.registry import learners_with_storage
 from glassformer.models import FiniteSize
 from glassformer.models.comparison import NewInputs
 
@@ -174,10 +174,10 @@ class Experiment:
         """Run every instance at every sample ratio, on one growing data set per instance; finished runs are read."""
         self._require_resources()
         samples = self.samples
-        if self.storage in (GENERATED, SHARDED) and self.storage not in self.learner.storages:
+        if self.storage in (GENERATED, SHARDED) and self.storage not in self.learner.info.storages:
             raise IncompatibleError(
-                f"storage {self.storage} is for algorithm {' or '.join(taking(self.storage))}, {self.learner.name} "
-                f"needs its inputs in one array: use {' or '.join(self.learner.storages)}"
+                f"storage {self.storage} is for algorithm {' or '.join(learners_with_storage(self.storage))}, "
+                f"{self.learner.name} needs its inputs in one array: use {' or '.join(self.learner.info.storages)}"
             )
         designs, runs, shared = _Designs(self), [list[Run]() for _ in samples], self._identity()
         pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.checks import is_whole, require_arguments, require_integer
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table, wide_error_bars
 from glassformer.core.solution import Status
 from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
 from glassformer.learners.base import IN_ANY_FORM, Learner
-from glassformer.learners.registry import chosen
+from glassformer.learners.registry import require_compatible, resolve_learner
 from glassformer.models import Model
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.state_evolution.limits import limits
@@ -100,7 +100,9 @@ def simulate(
         True
     """
     require_arguments(simulate, locals())
-    experiment = experiment_of(model, alpha, d, instances, seed, chosen(algorithm, settings), storage, checkpoint)
+    experiment = experiment_of(
+        model, alpha, d, instances, seed, resolve_learner(algorithm, settings), storage, checkpoint
+    )
     runs = experiment.runs()
     size, learner, ratios = experiment.size.model, experiment.learner, experiment.realised
     unknown = np.full(len(ratios), np.nan)
@@ -141,9 +143,7 @@ def experiment_of(
         raise ParameterError("seed", seed, "an integer >= 0")
     if not isinstance(storage, str) or storage not in IN_ANY_FORM:
         raise ParameterError("storage", storage, "float64 or float32, for message passing also sharded or generated")
-    refusal = learner.refusal(model)
-    if refusal is not None:
-        raise IncompatibleError(refusal)
+    require_compatible(learner, model)
     keeper = CheckpointFolder(None if checkpoint is None else Path(checkpoint))
     return Experiment(model, model.at_size(d), alpha, d, instances, seed, learner.completed(model), storage, keeper)
 

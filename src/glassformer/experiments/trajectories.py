@@ -16,8 +16,8 @@ from glassformer.core.settings import non_default_fields
 from glassformer.core.solution import Status
 from glassformer.experiments.instances import Run, standard_error
 from glassformer.experiments.simulation import experiment_of
-from glassformer.learners.base import Learner
-from glassformer.learners.registry import chosen
+from glassformer.learners.base import Equations, Learner
+from glassformer.learners.registry import resolve_learner
 from glassformer.models.base import Model, require_theory
 from glassformer.state_evolution.solve import validated_alpha
 
@@ -55,7 +55,7 @@ def follow(
         seed: a non-negative integer, with ``d``; 0 by default.
         algorithm: a learner whose steps have a theory, or the name of one: message passing of every kind, regularised
             risk, online gradient descent. Those of regularised risk are proximal message passing
-            (:mod:`~glassformer.learners.algorithms.proximal_passing`), which ends at the minimiser.
+            (:mod:`~glassformer.learners.proximal_message_passing`), which ends at the minimiser.
 
     Returns:
         The table of :func:`~glassformer.state_evolution.trajectory.trajectory`, of
@@ -79,7 +79,7 @@ def follow(
         True
     """
     require_arguments(follow, locals())
-    alpha, learner = validated_alpha(alpha), chosen(algorithm, None)
+    alpha, learner = validated_alpha(alpha), resolve_learner(algorithm)
     require_integer("steps", steps)
     require_theory(model)
     if d is None:
@@ -87,11 +87,11 @@ def follow(
             if value is not None:
                 raise IncompatibleError(f"{name} = {value} is for runs beside theory: give their size d")
         for name, value in non_default_fields(learner).items():
-            if name not in learner.in_trajectory:
+            if name not in learner.info.trajectory_settings:
                 text = f"changes nothing in the theory of the steps of {learner.name}"
                 raise IncompatibleError(f"{name} = {value} {text}")
-        return _theory(learner, model, alpha, steps, overlap)
-    stepwise = learner.followed(steps, overlap)
+        return _theory(learner.equations(model), alpha, steps, overlap)
+    stepwise = learner.equations(model).simulated(steps, overlap)
     for name, value in non_default_fields(learner).items():
         used = getattr(stepwise, name)
         if used != value:
@@ -100,15 +100,16 @@ def follow(
                 "use simulate for other settings"
             )
     instances, seed = 4 if instances is None else instances, 0 if seed is None else seed
-    experiment = experiment_of(model, alpha, d, instances, seed, stepwise, stepwise.storages[0])
+    experiment = experiment_of(model, alpha, d, instances, seed, stepwise, stepwise.info.storages[0])
     runs, size = experiment.runs(), experiment.size.model
-    start = stepwise.beginning(size, d, overlap, [run.history for run in runs[0]])
-    table = _theory(stepwise, size, experiment.realised, steps, start)
+    equations = stepwise.equations(size)
+    start = equations.initial_overlap(d, overlap, [run.history for run in runs[0]])
+    table = _theory(equations, experiment.realised, steps, start)
     recorded = {"error", *runs[0][0].history[0]}
     columns = dict(table.columns)
     for name in _RECORDED:
         if name in table.columns and name in recorded:
-            columns |= _measured(runs, stepwise, name, steps)
+            columns |= _measured(runs, equations, name, steps)
     parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
     found = replace(table, columns=columns, parameters=parameters)
     notes = [*experiment.size.remarks, *_unsettled_runs(experiment.realised, runs), *_far_from_theory(found, steps)]
@@ -150,28 +151,28 @@ def _far_from_theory(table: Table, steps: int) -> list[str]:
     return notes
 
 
-def _theory(learner: Learner, model: Model, alpha: Array, steps: int, start: Any) -> Table:
-    found = learner.trajectory(model, alpha, steps, start)
+def _theory(equations: Equations, alpha: Array, steps: int, start: Any) -> Table:
+    found = equations.trajectory(alpha, steps, start)
     if isinstance(found, str):
-        raise IncompatibleError(f"algorithm {learner.name}: {found}")
+        raise IncompatibleError(f"algorithm {equations.learner.name}: {found}")
     return found
 
 
-def _measured(points: list[list[Run]], learner: Learner, name: str, steps: int) -> dict[str, Array]:
+def _measured(points: list[list[Run]], equations: Equations, name: str, steps: int) -> dict[str, Array]:
     """Means over the runs of one quantity and their standard errors, all steps of one ratio after those of another."""
-    runs = np.array([[_padded(run, learner, name, steps) for run in point] for point in points])
+    runs = np.array([[_padded(run, equations, name, steps) for run in point] for point in points])
     flat = np.swapaxes(runs, 1, 2).reshape(-1, runs.shape[1], *runs.shape[3:])
     error = f"measured_{name.removesuffix('error').rstrip('_')}_standard_error".replace("__", "_")
     return {f"measured_{name}": flat.mean(axis=1), error: standard_error(flat)}
 
 
-def _padded(run: Run, learner: Learner, name: str, steps: int) -> Array:
+def _padded(run: Run, equations: Equations, name: str, steps: int) -> Array:
     """A quantity of a run after every step, shape (steps + 1, ...).
 
     Message passing measures nothing before its first step. A run that settled early stays where it is; of one that
     diverged nothing is known afterwards.
     """
     values = [step[name] if name in step else np.mean(step["row_error"]) for step in run.history]
-    before = [] if learner.follows_start else [np.full_like(values[0], np.nan)]
+    before = [] if equations.history_includes_start else [np.full_like(values[0], np.nan)]
     end = np.full_like(values[-1], np.nan) if run.status in (Status.NON_FINITE, Status.DIVERGING) else values[-1]
     return np.array(([*before, *values] + [end] * steps)[: steps + 1])

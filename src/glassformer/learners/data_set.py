@@ -1,4 +1,4 @@
-"""What a learner is given."""
+"""A data set as learners receive it, and the errors of estimates on their way."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.channels.label_errors import new_samples, squared_errors_on
 from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
-from glassformer.learners.data_arrays import first_bad
-from glassformer.learners.training_history import Snapshots
+from glassformer.learners.data_validation import first_non_finite
 from glassformer.models.base import Model
+from glassformer.models.comparison import Comparison, Inner, compare
 from glassformer.priors.base import Side
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Inputs and their labels, and what else is given to who learns from them.
+    """Inputs and labels, and what else a learner may use.
 
     Args:
-        design: inputs, of the kind that the model sees; of several instances the first.
+        design: inputs, of the kind of the model; of several instances the first is used.
         labels: as the channel draws them, shape (samples, ...).
         seed: of everything random in the learner.
         checkpoint: where to continue from and to save to.
@@ -39,8 +40,8 @@ class DataSet:
         >>> design = size.design.sample(400, size.input_shape, rng)
         >>> signal = size.model.prior.sample(design.signal_shape, rng)
         >>> data = DataSet(design, size.model.channel.sample(design.forward(signal, 0), rng))
-        >>> reached = Ridge().learn(size.model, data)
-        >>> str(reached.status), reached.estimates.shape
+        >>> result = Ridge().learn(size.model, data)
+        >>> str(result.status), result.estimates.shape
         ('converged', (1, 20, 20))
     """
 
@@ -56,17 +57,51 @@ class DataSet:
         if np.shape(self.labels)[:1] != (self.design.samples,):
             raise DataError("y", np.shape(self.labels), f"one label of each of {self.design.samples} samples")
         if not np.all(np.isfinite(self.labels)):
-            raise DataError("y", first_bad("y", np.asarray(self.labels)), "finite entries")
+            raise DataError("y", first_non_finite("y", np.asarray(self.labels)), "finite entries")
 
     @property
     def rng(self) -> np.random.Generator:
-        """The beginning of what is random in the learner."""
+        """A new generator of the learner's random numbers, in its initial state."""
         return np.random.default_rng([self.seed, 3])
 
-    def followed(self, model: Model, estimate: Array) -> dict[str, Any]:
-        """What is worth following of an estimate on its way; nothing without a teacher."""
+    def errors_of(self, model: Model, estimate: Array) -> dict[str, Any]:
+        """Return the errors of an estimate, as in a history; nothing without a teacher."""
         if self.teacher is None:
             return {}
-        snapshots = Snapshots(model, self.teacher)
-        snapshots.take(estimate)
-        return snapshots.developed()[0]
+        history = ErrorHistory(model, self.teacher)
+        history.append(estimate)
+        return history.entries()[0]
+
+
+class ErrorHistory:
+    """Errors of the estimates along a run.
+
+    Errors on labels are computed at the end, for all steps in one call: a call per step takes as long as the steps.
+    """
+
+    def __init__(self, model: Model, teacher: Array | None) -> None:
+        self._model, self._teacher, self._comparisons = model, teacher, list[Comparison]()
+
+    def clear(self) -> None:
+        """Forget all estimates, at the beginning of another attempt."""
+        self._comparisons.clear()
+
+    def append(self, estimate: Array, variance: Array | None = None) -> None:
+        """Compare one more estimate, with the covariance that it claims; without a teacher do nothing."""
+        if self._teacher is not None:
+            self._comparisons.append(compare(self._model, estimate, self._teacher, variance))
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return the errors of every estimate, by name."""
+        if not self._model.overlap_shape:
+            return [{"error": one.errors["error"]} for one in self._comparisons]
+        rows = [{name: one.of_rows[name] for name in ("row_error", "cosine")} for one in self._comparisons]
+        channel = self._model.channel
+        if not channel.predictable or not rows:
+            return rows
+        inner = Inner(*map(np.array, zip(*(one.inner for one in self._comparisons), strict=True)))
+        bayes, plugin = squared_errors_on(channel, new_samples(channel, *inner[:3]), inner.claimed)
+        return [
+            {**row, "prediction_error": float(best), "plugin_error": float(direct)}
+            for row, best, direct in zip(rows, bayes, plugin, strict=True)
+        ]

@@ -1,31 +1,33 @@
-"""What learners by gradient descent have in common."""
+"""Gradient descent: what its learners have in common."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
+
+import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import positive, setting
-from glassformer.learners.base import Learner
+from glassformer.learners.base import Equations, Learner
 
 
 class Descent(Learner):
-    """Gradient descent from a start that is random."""
+    """Gradient descent from a random start."""
 
-    family: ClassVar[str] = "descent"
-    needs: ClassVar[str]
-    """What a model must offer; one that does not says why."""
+    trained_property: ClassVar[str]
+    """Property of a model that says what is trained; it raises where there is nothing to train."""
     init: str
     small: float
 
     @property
-    def size(self) -> float:
+    def initial_size(self) -> float:
         """Standard deviation of the initial parameters."""
         return 1.0 if self.init == "prior" else self.small
 
     def incompatibility(self, model: Any) -> str | None:
         try:
-            getattr(model, self.needs)
+            getattr(model, self.trained_property)
         except IncompatibleError as error:
             return str(error)
         return None
@@ -34,29 +36,41 @@ class Descent(Learner):
 class RowDescent(Descent):
     """Gradient descent on the rows of a model's weights, through its label."""
 
-    needs: ClassVar[str] = "traceable_label"
-    instead: ClassVar[str] = "simulate"
+    trained_property: ClassVar[str] = "traceable_label"
 
     def incompatibility(self, model: Any) -> str | None:
-        found = super().incompatibility(model)
-        if found is None and model.prior.side > 0:
-            return f"learns from samples alone, side_information = {model.side_information:g} or not"
-        if found is None and model.prior.whitens:
+        reason = super().incompatibility(model)
+        if reason is None and model.prior.side > 0:
+            return f"learns from samples alone and cannot use side_information = {model.side_information:g}"
+        if reason is None and model.prior.whitens:
             return "descends on features as they are, and those of feature_spectrum are drawn whitened"
-        return found
+        return reason
+
+    def equations(self, model: Any) -> Equations:
+        return Equations(self, model, instead="simulate")
 
 
-def kind_of_start() -> Any:
-    """The setting ``init``."""
-    return setting("prior", "prior, as large as the teacher, or small", _start)
+def squared_errors(weights: Any, inputs: Any, labels: Any, link: Callable[[Any], Any]) -> Any:
+    r"""Return :math:`\sum_\mu\|g(WX_\mu^T/\sqrt d) - y_\mu\|^2`, traceable, for labels of shape (samples, entries)."""
+    import jax
+    import jax.numpy as jnp
+
+    fields = jnp.swapaxes(inputs @ weights.T, 1, 2) / np.sqrt(inputs.shape[-1])
+    predicted = jax.vmap(link)(fields).reshape(len(inputs), -1)
+    return jnp.sum((predicted - labels) ** 2)
 
 
-def small_start() -> Any:
-    """The setting ``small``."""
+def initialisation() -> Any:
+    """Return the setting ``init``."""
+    return setting("prior", "prior, as large as the teacher, or small", _check_initialisation)
+
+
+def small_size() -> Any:
+    """Return the setting ``small``."""
     return setting(1e-3, "size of a small initialisation", positive)
 
 
-def _start(name: str, value: Any, optional: bool) -> None:
+def _check_initialisation(name: str, value: Any, optional: bool) -> None:
     del optional
     if value not in ("prior", "small"):
         raise ParameterError(name, value, "prior or small")

@@ -1,29 +1,205 @@
-"""Message passing on data: the optimal algorithm where it settles, for any model."""
+"""Bayes-optimal learning by generalised approximate message passing (GAMP), for any model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Solution, Status
-from glassformer.designs.base import Design
-from glassformer.learners.algorithms.gamp_state import GampState
-from glassformer.learners.algorithms.gamp_step import GampStep
-from glassformer.learners.algorithms.message_passing import Run, message_passing
-from glassformer.learners.base import FitResult
-from glassformer.learners.bayes import MessagePassing
-from glassformer.learners.data_arrays import observed
-from glassformer.learners.data_findings import claimed_error, contradictions, label_power, warn_of
-from glassformer.learners.data_set import DataSet
-from glassformer.learners.training_history import Snapshots
+from glassformer.core.settings import damping_setting, max_iterations_setting, non_negative, open_unit_interval, setting
+from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
+from glassformer.learners.registry import require_compatible
 from glassformer.models.base import Model
-from glassformer.priors.base import ScalarPrior, Side
+from glassformer.priors.base import Side
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from glassformer.core.results import Table
+    from glassformer.core.solution import Solution
+    from glassformer.designs.base import Design
+    from glassformer.learners.data_set import DataSet
+    from glassformer.learners.gamp_state import GampState
+    from glassformer.learners.gamp_step import GampStep
+    from glassformer.learners.message_passing import MessagePassingRun
+    from glassformer.priors.base import ScalarPrior
+    from glassformer.state_evolution.thresholds import Thresholds
+
+
+@dataclass(frozen=True)
+class StateEvolution(Equations):
+    """State evolution of the model: equations of the Bayes-optimal estimator, and of message passing."""
+
+    def limits(self, alpha: Any, throw: bool = True) -> Table:
+        from glassformer.state_evolution.limits import limits
+
+        return limits(self.model, alpha, throw=throw)
+
+    def thresholds(self) -> Thresholds:
+        from glassformer.state_evolution.thresholds import thresholds
+
+        return thresholds(self.model)
+
+    def branches(self, alpha: Any) -> Table:
+        from glassformer.state_evolution.hysteresis import follow_branches
+
+        return follow_branches(self.model, alpha)
+
+    def display_columns(self, table: Table) -> list[str]:
+        if "row_error" not in table.columns:
+            return ["overlap"]
+        return ["row_error", "prediction_error" if "prediction_error" in table.columns else "label_error"]
+
+    def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
+        """The Bayes-optimal curve and that of message passing, which has errors on labels for one row only."""
+        best, own = table["error"], table["algorithmic_error"]
+        found = {"bayes_optimal": (table[quantity], best)}
+        if quantity == "error":
+            return {**found, "message_passing": (own, own)}
+        if self.model.overlap_shape:
+            return found
+        errors = self.model.channel.label_errors(own[:, None, None], self.model.last_layer)
+        return {**found, "message_passing": (errors[quantity], own)}
+
+    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+        from glassformer.state_evolution.trajectory import trajectory
+
+        return trajectory(self.model, alpha, steps, overlap)
+
+    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+        """Message passing without damping."""
+        del overlap
+        return replace(self.learner, damping=0.0, max_iterations=steps)  # type: ignore[type-var]
+
+    def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
+        """For even labels, unless one is given, the overlap of a random start at this size."""
+        from glassformer.state_evolution.trajectory import random_overlap
+
+        del histories
+        random = overlap is None and self.model.channel.even and not self.model.prior.side
+        return random_overlap(self.model, d) if random else overlap
+
+
+@dataclass(frozen=True)
+class MessagePassing(Learner):
+    """Message passing for any model: the best known error in polynomial time.
+
+    Args:
+        tolerance: largest root-mean-square change of the signal per undamped step, relative to its posterior
+            standard deviation, at which the run has converged; None for 1e-3, or 5e-3 where scores are sampled.
+        floor: posterior variance below which the signal counts as known exactly; None for 1e-9, or 1e-6 where scores
+            are sampled.
+        max_iterations: steps allowed.
+        damping: None to adapt it, or a fixed weight of the old state in [0, 1).
+        random_start: size of a random start; None for the prior mean, or for what an even channel needs.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> MessagePassing(max_iterations=0)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: max_iterations = 0 is not allowed: expected an integer >= 1
+    """
+
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="gamp", title="message passing", family="Bayes-optimal", storages=IN_ANY_FORM, limit_settings=()
+    )
+
+    tolerance: float | None = setting(
+        None, "change per step that counts as settled, in posterior standard deviations", open_unit_interval
+    )
+    floor: float | None = setting(None, "posterior variance below which the signal counts as known", open_unit_interval)
+    max_iterations: int = max_iterations_setting(300)
+    damping: float | None = damping_setting()
+    random_start: float | None = setting(None, "size of a random start, for even labels", non_negative)
+
+    def incompatibility(self, model: Any) -> str | None:
+        del model
+        return None
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        found = self.limits(model, alpha, throw=False) if optimum is None else optimum
+        return found["algorithmic_error"]
+
+    def equations(self, model: Any) -> Equations:
+        return StateEvolution(self, model)
+
+    def learn(self, model: Any, data: DataSet) -> FitResult:
+        return fit_gamp(model, data, self)
+
+
+class MatrixMessagePassing(Learner):
+    """Message passing on linear labels of one matrix without symmetry."""
+
+    tolerance: float
+    max_iterations: int
+    damping: float | None
+
+    @property
+    def gamp_settings(self) -> MessagePassing:
+        """Tolerance, iteration limit and damping, as settings of GAMP."""
+        return MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
+
+    def incompatibility(self, model: Any) -> str | None:
+        if model.overlap_shape or model.prior.symmetric or model.channel.field_components:
+            return f"is for one matrix without symmetry, not for the signal of this model ({model.name})"
+        if not model.channel.linear:
+            return f"learns from linear labels, not from those of channel {model.channel.label}"
+        return None
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        return self.gamp_settings.theory(model, alpha, optimum)
+
+
+@dataclass(frozen=True)
+class MatrixStateEvolution(Equations):
+    """State evolution of message passing on one matrix: its limits are those of :class:`MessagePassing`."""
+
+    def limits(self, alpha: Any, throw: bool = True) -> Table:
+        return self._labelled(self._gamp.limits(alpha, throw))
+
+    def thresholds(self) -> Thresholds:
+        found: Thresholds = self._labelled(self._gamp.thresholds())
+        return found
+
+    def branches(self, alpha: Any) -> Table:
+        return self._labelled(self._gamp.branches(alpha))
+
+    @property
+    def _gamp(self) -> StateEvolution:
+        require_compatible(self.learner, self.model)
+        return StateEvolution(self.learner, self.model)
+
+    def _labelled(self, found: Any) -> Any:
+        """The result with the name of the learner among its parameters."""
+        return replace(found, parameters={**found.parameters, "learner": self.learner.name})
+
+    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+        require_compatible(self.learner, self.model)
+        if overlap is not None:
+            return f"overlap = {overlap:g} is for gamp and online-sgd: its steps begin at zero overlap"
+        return self._labelled(self._trajectory(alpha, steps))
+
+    def _trajectory(self, alpha: Array, steps: int) -> Table:
+        raise NotImplementedError
+
+    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+        """The learner without damping."""
+        del overlap
+        return replace(self.learner, damping=0.0, max_iterations=steps)  # type: ignore[type-var]
+
+
+def step_tolerance() -> Any:
+    """Return the setting ``tolerance`` of message passing on one matrix."""
+    return setting(
+        1e-3, "change per step that counts as settled, in standard deviations of the error", open_unit_interval
+    )
 
 
 def gamp(
@@ -41,8 +217,8 @@ def gamp(
 
     Equation :eq:`message-passing` of the documentation.
 
-    Message passing takes inputs for independent standard normal numbers. Where they are measurably something else, a
-    warning says in what, and a run that does not settle blames them.
+    Message passing assumes inputs of independent standard normal entries. If the inputs measurably violate this, a
+    warning says how, and the status of a run that does not converge says so too.
 
     Args:
         model: prior and channel the labels are believed to come from.
@@ -53,18 +229,18 @@ def gamp(
         labels: shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one instance, as the channel draws them;
             truth values stand for +1 and -1 where these are the labels, else for 1 and 0.
         settings: tolerance, iteration limit, damping.
-        seed: seeds the random start, where there is one.
+        seed: of the random start, where there is one.
         side: side information on the signal, for models of several rows.
         start: a signal to start from, shape (P, ...), instead of the prior mean or a random one.
-        watch: called with the :class:`~glassformer.learners.algorithms.gamp_state.GampState` after every step.
+        watch: called with the :class:`~glassformer.learners.gamp_state.GampState` after every step.
 
     Returns:
         :class:`Solution` whose ``value`` has shape ``(instances, L, d)``, for several rows (instances, P, ...);
         ``residual`` is the undamped root-mean-square step, ``error_estimate`` the posterior variance (the algorithm's
         own estimate of its error, the mean over the rows), ``extra`` holds ``variance`` and ``precision`` (:math:`\hat
         q`), matrices for several rows, ``nishimori_ratio`` (measured over predicted residual variance, 1 in the
-        large-size limit; NaN where sampled scores do not tell it) and ``damping`` at the end. Never raises for lack of
-        convergence: the status of each instance tells.
+        large-size limit; NaN where sampled scores are too noisy for it) and ``damping`` at the end. A run that does
+        not converge never raises: see the status of each instance.
 
     Warns:
         DataWarning: the inputs, the size of the labels, or the residuals of linear ones contradict the model.
@@ -85,18 +261,22 @@ def gamp(
         True
     """
     require_arguments(gamp, locals(), but=("design", "labels"))
-    own, y = observed(model, design, labels)
-    against = [*contradictions(next(own.parts())), *label_power(model, own, y[0])]
-    warn_of(against)
-    found = passed(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
-    if against:
-        return blaming_the_inputs(found)
-    doubt = claimed_error(model, own, y[0], found)
-    warn_of(doubt)
-    return replace(found, status=[Status.CONTRADICTED, *found.status[1:]]) if doubt else found
+    from glassformer.core.solution import Status
+    from glassformer.learners.data_assumptions import claimed_error, label_power, violations, warn_of_violations
+    from glassformer.learners.data_validation import validate_data
+
+    own, y = validate_data(model, design, labels)
+    violated = [*violations(next(own.parts())), *label_power(model, own, y[0])]
+    warn_of_violations(violated)
+    found = run_gamp(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
+    if violated:
+        return blame_inputs(found)
+    contradicted = claimed_error(model, own, y[0], found)
+    warn_of_violations(contradicted)
+    return replace(found, status=[Status.CONTRADICTED, *found.status[1:]]) if contradicted else found
 
 
-def passed(
+def run_gamp(
     model: Model,
     design: Design,
     labels: Array,
@@ -106,69 +286,80 @@ def passed(
     side: Side | None = None,
     start: Array | None = None,
     watch: Callable[[GampState], None] | None = None,
-    believed: ScalarPrior | None = None,
-    step: type[GampStep] = GampStep,
+    assumed_prior: ScalarPrior | None = None,
+    step: type[GampStep] | None = None,
 ) -> Solution:
-    """What :func:`gamp` returns, of data that are known to be those of the model: labels (instances, samples, ...)."""
+    """Return the result of :func:`gamp`, whose arguments these are, on valid data: labels (instances, samples, ...).
+
+    ``assumed_prior`` replaces the model's own prior, and ``step`` the algorithm, GAMP by default.
+    """
+    from glassformer.learners.gamp_step import GampStep
+    from glassformer.learners.message_passing import message_passing
+
     runs = [
         message_passing(
-            step(model, design, labels[k], k, settings, seed, side, start, believed),
+            (step or GampStep)(model, design, labels[k], k, settings, seed, side, start, assumed_prior),
             settings.max_iterations,
             settings.damping,
             watch,
         )
         for k in range(design.instances)
     ]
-    return solution_of(model, runs)
+    return gamp_solution(model, runs)
 
 
-def blaming_the_inputs(found: Solution) -> Solution:
-    """A run on inputs that contradict the model, where it did not settle."""
+def blame_inputs(found: Solution) -> Solution:
+    """Return a solution on inputs that violate the assumptions, with a status that says so if it did not converge."""
+    from glassformer.core.solution import Status
+
     return replace(found, status=[status if status.ok else Status.MISTAKEN for status in found.status])
 
 
-def solution_of(model: Model, runs: list[Run[GampState]]) -> Solution:
-    """How runs ended, one per instance."""
+def gamp_solution(model: Model, runs: list[MessagePassingRun[GampState]]) -> Solution:
+    """Return the solution that consists of one run for each instance."""
+    from glassformer.core.solution import Solution
 
-    def each(read: Callable[[GampState], object]) -> Array:
-        return np.array([read(run.state) for run in runs])
-
-    signals, shape = each(lambda state: state.estimate.signal), (len(runs), *model.overlap_shape)
-    longest = max(len(run.history) for run in runs)
+    states, shape = [run.state for run in runs], (len(runs), *model.overlap_shape)
+    signals = np.array([state.estimate.signal for state in states])
+    longest = max(len(run.step_sizes) for run in runs)
+    steps = [np.pad(run.step_sizes, (0, longest - len(run.step_sizes)), constant_values=np.nan) for run in runs]
     return Solution(
         value=signals if model.overlap_shape else signals[:, 0],
         status=[run.status for run in runs],
-        residual=each(lambda state: state.size),
-        iterations=np.array([len(run.history) for run in runs]),
-        error_estimate=each(lambda state: state.claimed),
-        history=np.array([np.pad(r.history, (0, longest - len(r.history)), constant_values=np.nan) for r in runs]).T,
+        residual=np.array([state.step_size for state in states]),
+        iterations=np.array([len(run.step_sizes) for run in runs]),
+        error_estimate=np.array([state.claimed_error for state in states]),
+        history=np.array(steps).T,
         extra={
-            "variance": each(lambda state: state.estimate.variance).reshape(shape),
-            "precision": each(lambda state: state.precision).reshape(shape),
-            "nishimori_ratio": each(lambda state: state.ratio),
-            "damping": each(lambda state: state.damping),
+            "variance": np.array([state.estimate.variance for state in states]).reshape(shape),
+            "precision": np.array([state.precision for state in states]).reshape(shape),
+            "nishimori_ratio": np.array([state.nishimori_ratio for state in states]),
+            "damping": np.array([state.damping for state in states]),
         },
     )
 
 
-def learned(model: Model, data: DataSet, settings: MessagePassing, **inside: Any) -> FitResult:
-    """What a learner makes of a data set by :func:`passed`, and its errors on the way."""
-    own, y = observed(model, data.design, data.labels)
-    snapshots = Snapshots(model, data.teacher)
+def fit_gamp(model: Model, data: DataSet, settings: MessagePassing, **options: Any) -> FitResult:
+    """Return a learner's result on a data set by :func:`run_gamp`, whose options these are, with errors on the way."""
+    from glassformer.learners.data_set import ErrorHistory
+    from glassformer.learners.data_validation import validate_data
+
+    own, y = validate_data(model, data.design, data.labels)
+    errors = ErrorHistory(model, data.teacher)
 
     def watch(state: GampState) -> None:
         if state.first:
-            snapshots.clear()
+            errors.clear()
         else:
             estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
-            snapshots.take(estimate, state.estimate.variance)
+            errors.append(estimate, state.estimate.variance)
 
-    found = passed(model, own, y, settings, data.seed, side=data.side, watch=watch, **inside)
-    return FitResult.of(
+    found = run_gamp(model, own, y, settings, data.seed, side=data.side, watch=watch, **options)
+    return FitResult.from_solution(
         found,
         variance=found.extra["variance"][0],
         claimed_error=float(found.error_estimate[0]),
         nishimori_ratio=float(found.extra["nishimori_ratio"][0]),
         damping=float(found.extra["damping"][0]),
-        history=snapshots.developed(),
+        history=errors.entries(),
     )

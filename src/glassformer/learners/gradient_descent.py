@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -17,21 +17,27 @@ from glassformer.core.settings import (
     setting,
     unit_interval,
 )
-from glassformer.learners.base import FitResult, Learner
-from glassformer.learners.descent import Descent, kind_of_start, small_start
+from glassformer.learners.base import FitResult, LearnerInfo
+from glassformer.learners.descent import Descent, initialisation, small_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
-    from glassformer.learners.algorithms.signal_descent import Descended, Snapshot
     from glassformer.learners.data_set import DataSet
+    from glassformer.learners.training import TrainingResult
+    from glassformer.models.trainable.base import Student
 
-# Starts whose mean is taken by averaged gradient descent, as published.
-_AVERAGED = 64
-# Starts, or width: means over more are no more exact, and wider students no richer, than anybody can use.
+# Starts of averaged gradient descent, as published.
+_AVERAGED_STARTS = 64
+# Largest number of starts, and largest width: more change no result.
 _MOST = 100_000
+# Arrays of the size of the parameters that a step holds: gradients, moments, best and current parameters, temporaries.
+_PARAMETER_COPIES = 8
+# Steps of the shortest training, for the estimate of its time.
+_FEWEST_STEPS = 1000.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class GradientDescent(Descent):
         init: ``"prior"``, as large as the teacher's parameters, or ``"small"``, ``small`` times as large.
         small: size of a small initialisation.
         student_width: width of the student; None for the teacher's.
-        explore: steps at first during which no floor counts; a tenth of the learning rate follows. At a large rate the
+        explore: first steps, during which no floor counts; a tenth of the learning rate follows. At a large rate the
             weights wander among those that fit, and averages over starts come closer to the optimal error. None for
             the algorithm's own number.
         max_steps: steps allowed.
@@ -70,9 +76,8 @@ class GradientDescent(Descent):
         glassformer.core.errors.ParameterError: init = 'large' is not allowed: expected prior or small
     """
 
-    title: ClassVar[str] = "gradient descent"
-    needs: ClassVar[str] = "parametrisation"
-    continues: ClassVar[bool] = True
+    info: ClassVar[LearnerInfo] = LearnerInfo(name="gd", title="gradient descent", family="descent", resumable=True)
+    trained_property: ClassVar[str] = "parametrisation"
 
     optimizer: str | None = setting(None, "sgd or adam (default by the model; of averages adam)")
     learning_rate: float | None = setting(None, "length of a step (default by the model)", positive)
@@ -81,8 +86,8 @@ class GradientDescent(Descent):
     starts: int | None = setting(
         None, "initialisations on the same data (default 1; averaged 64)", integer_up_to(_MOST)
     )
-    init: str = kind_of_start()
-    small: float = small_start()
+    init: str = initialisation()
+    small: float = small_size()
     student_width: int | None = setting(None, "width of the student (default the teacher's)", integer_up_to(_MOST))
     explore: int | None = setting(None, "steps before a floor counts (default 0; of averages by the model)")
     max_steps: int = max_iterations_setting(50_000, "max_iterations")
@@ -97,12 +102,8 @@ class GradientDescent(Descent):
         if self.explore is not None and not (is_whole(self.explore, 0) and self.explore < self.max_steps):
             raise ParameterError("explore", self.explore, f"an integer from 0 to max_steps - 1 = {self.max_steps - 1}")
 
-    @classmethod
-    def relatives(cls) -> type[Learner]:
-        return GradientDescent
-
     def rule(self, rates: Mapping[str, float]) -> tuple[str, float]:
-        """Optimizer and learning rate, from a model's rates by optimizer, the default one first, where left open.
+        """Return optimizer and learning rate; where left open, from a model's rates, the default optimizer first.
 
         Example:
             >>> GradientDescent(learning_rate=0.1).rule({"sgd": 0.7, "adam": 0.05})
@@ -119,47 +120,45 @@ class GradientDescent(Descent):
         return "training of the factors from a random start has no closed equations"
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
-        from glassformer.learners.algorithms.signal_descent import descend
-
         own = self.completed(model)
         width = own.student_width or model.prior.factor_width(data.design.signal_shape[1])
         student = model.parametrisation.student(data.design, data.labels, width)
         found = descend(student, own, data.rng, own.starts or 1, data.teacher, data.checkpoint)
-        last = found.history[-1]
         return FitResult(
-            estimates=self._answers(found.signals),
-            status=found.trained.status,
-            iterations=found.trained.steps,
-            residual=self._gap(model, data, width, found),
-            training_error=last.training_error,
+            estimates=self._estimates(found.signals),
+            status=found.training.status,
+            iterations=found.training.steps,
+            residual=self._residual(model, data, width, found),
+            training_error=found.history[-1].training_error,
             early_stopped_error=None if data.teacher is None else min(map(self._error, found.history)),
             history=[entry._asdict() for entry in found.history],
         )
 
-    def _gap(self, model: Any, data: DataSet, width: int, found: Descended) -> float:
-        """How far at most the risk that decay and width stand for is from its least value; else what training says."""
-        from glassformer.learners.algorithms.risk import Risk, certified_gap
+    def _residual(self, model: Any, data: DataSet, width: int, found: DescentResult) -> float:
+        """Return the certified gap of the convex risk that decay and width stand for; without one that of training."""
+        from glassformer.learners.empirical_risk import EmpiricalRisk, certified_gap
         from glassformer.risk.losses import Square
 
         convex = model.parametrisation.convex
         if convex is None or self.weight_decay == 0 or not np.all(np.isfinite(found.signals)):
-            return found.trained.residual
+            return found.training.residual
         spectral = self.weight_decay * convex.weight(width, data.design.signal_shape)
-        risk = Risk(data.design, model.channel.components_of(data.labels), Square(), spectral, 0.0, convex.positive)
+        labels = model.channel.components_of(data.labels)
+        risk = EmpiricalRisk(data.design, labels, Square(), spectral, 0.0, convex.positive)
         return max(certified_gap(risk, signal) for signal in found.signals)
 
-    def _answers(self, signals: Array) -> Array:
-        """The estimates, from the signals of all starts."""
+    def _estimates(self, signals: Array) -> Array:
+        """Estimates from the signals of all starts."""
         return signals
 
-    def _error(self, entry: Snapshot) -> float:
-        """Their error, in a snapshot."""
+    def _error(self, entry: TrainingRecord) -> float:
+        """Error of the estimates in a record."""
         return entry.error
 
 
 @dataclass(frozen=True)
 class AveragedGradientDescent(GradientDescent):
-    """The mean of the signals that gradient descent reaches from several starts on the same data.
+    """The mean of the signals that gradient descent finds from several starts on the same data.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -167,10 +166,12 @@ class AveragedGradientDescent(GradientDescent):
         64
     """
 
-    title: ClassVar[str] = "mean of gradient descents"
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="averaged-gd", title="mean of gradient descents", family="descent", resumable=True
+    )
 
     def completed(self, model: Any) -> Self:
-        own, exploring = replace(self, starts=self.starts or _AVERAGED), model.parametrisation.exploring
+        own, exploring = replace(self, starts=self.starts or _AVERAGED_STARTS), model.parametrisation.exploring
         left_open = self.optimizer is None and self.learning_rate is None and self.momentum == 0
         if exploring is not None and left_open and self.explore != 0:
             name, rate, most = exploring
@@ -178,8 +179,101 @@ class AveragedGradientDescent(GradientDescent):
             own = replace(own, optimizer=name, learning_rate=rate, explore=steps)
         return super(AveragedGradientDescent, own).completed(model)
 
-    def _answers(self, signals: Array) -> Array:
+    def _estimates(self, signals: Array) -> Array:
         return signals.mean(axis=0, keepdims=True)
 
-    def _error(self, entry: Snapshot) -> float:
+    def _error(self, entry: TrainingRecord) -> float:
         return entry.averaged_error
+
+
+class TrainingRecord(NamedTuple):
+    r"""The signals of all starts after some steps.
+
+    Attributes:
+        step: gradient steps taken.
+        training_error: mean over samples of the squared residual, and over starts.
+        error: mean over starts of the squared error of the signal over its number of rows or of entries, whichever the
+            model's power counts; NaN without a teacher.
+        averaged_error: the same of the mean over starts.
+        nuclear_norm: mean over starts of the mean of ``singular_values``.
+        singular_values: of the first start, in the student's units.
+    """
+
+    step: int
+    training_error: float
+    error: float
+    averaged_error: float
+    nuclear_norm: float
+    singular_values: Array
+
+
+class DescentResult(NamedTuple):
+    """Signals of all starts, shape (starts, rows, columns), the result of training, and records along the way."""
+
+    signals: Array
+    training: TrainingResult
+    history: list[TrainingRecord]
+
+
+def descend(
+    student: Student,
+    settings: GradientDescent,
+    rng: np.random.Generator,
+    starts: int = 1,
+    teacher: Array | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> DescentResult:
+    r"""Train a student from several starts at once, in the precision of its data.
+
+    Args:
+        student: parametrised signal and training error.
+        settings: optimizer, learning rate, initialisation, steps allowed.
+        rng: source of the initial parameters.
+        starts: independent initialisations.
+        teacher: the true signal, for the errors in the history.
+        checkpoint: where to continue from and to save to.
+    """
+    import jax.numpy as jnp
+
+    from glassformer.core.resources import require_resources
+    from glassformer.learners.training import train
+    from glassformer.numerics.decompositions import singular_values
+    from glassformer.numerics.jax_settings import jax_settings
+
+    entries = sum(float(np.prod(shape)) for shape in student.parameters)
+    width = settings.student_width or 0
+    name, value = ("starts", starts) if starts > width else ("student_width", width)
+    # A step takes three products of the inputs with the parameters of every start.
+    work = _FEWEST_STEPS * starts * 6.0 * (student.samples * float(np.prod(student.data[0].shape[1:])) + entries)
+    memory = _PARAMETER_COPIES * 8 * starts * entries
+    require_resources(name, value, memory, "train fewer or smaller students", work, "students")
+    kind = student.data[0].dtype
+    initial = [
+        (settings.initial_size * rng.standard_normal((starts, *shape))).astype(kind) for shape in student.parameters
+    ]
+
+    def distance(signal: Array) -> float:
+        return np.nan if teacher is None else student.distance(signal, teacher)
+
+    def watch(step: int, parameters: Any, errors: Array) -> dict[str, Any]:
+        signals = np.asarray(student.signals(parameters), dtype=float)
+        values = singular_values(signals) / student.unit
+        training_error = 4 * float(np.mean(errors)) / student.samples
+        error = float(np.mean([distance(signal) for signal in signals]))
+        averaged = distance(signals.mean(axis=0))
+        return TrainingRecord(step, training_error, error, averaged, float(values.mean()), values[0])._asdict()
+
+    with jax_settings(kind == np.float64):
+        training = train(
+            student.loss,
+            tuple(map(jnp.asarray, initial)),
+            tuple(map(jnp.asarray, student.data)),
+            student.power,
+            settings,
+            student.rates,
+            watch,
+            checkpoint,
+            student.schedule,
+        )
+        signals = np.asarray(student.signals(training.parameters), dtype=float)
+    return DescentResult(signals, training, [TrainingRecord(**record) for record in training.records])

@@ -1,26 +1,34 @@
-"""Stochastic gradient descent on the weights of a network, every sample seen once: equations, and runs."""
+r"""Online stochastic gradient descent: one pass in which every sample is seen once, and its equations."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
 
 from glassformer.core.checks import is_number
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import decay_rate, positive, positive_integer, setting, unit_interval
-from glassformer.learners.base import FitResult
-from glassformer.learners.descent import RowDescent, kind_of_start, small_start
+from glassformer.learners.base import Equations, FitResult, Learner, LearnerInfo
+from glassformer.learners.descent import RowDescent, initialisation, small_size, squared_errors
+from glassformer.learners.registry import require_compatible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.dynamics.online_sgd import Pace, Start
     from glassformer.learners.data_set import DataSet
 
-# Cosine with which even labels begin where neither it nor a dimension is given: that of a guess in 10^6 dimensions.
-_GUESS = 1e-3
+# Cosine from which even labels start where neither it nor a dimension is given: that of a random start in 10^6
+# dimensions.
+_RANDOM_COSINE = 1e-3
+# Entries of the inputs that one compiled call goes through (32 MB).
+_ENTRIES_PER_CALL = 1 << 22
+# Weight beyond which descent counts as diverging: the teacher's are of order one.
+_DIVERGED = 1e6
 
 
 @dataclass(frozen=True)
@@ -31,8 +39,8 @@ class OnlineSGD(RowDescent):
 
     Every step descends :math:`\frac1{2b}\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2` by :math:`\eta` and shrinks the
     weights by :math:`\eta w/d`. After ``n`` samples the time is :math:`t = n/(bd) = \alpha/b`. The one pass ends with
-    the samples: a run that does not diverge counts as converged, whatever it has learned. It diverges where the power
-    of a row ends tenfold above the teacher's or the start's, and twice above what it was at half the time.
+    the samples: a run that does not diverge counts as converged, whatever its error. It diverges if the power of a row
+    ends tenfold above the teacher's or the start's, and twice above its value at half the time.
 
     Args:
         learning_rate: :math:`\eta`.
@@ -48,26 +56,19 @@ class OnlineSGD(RowDescent):
         ParameterError: an argument is out of range.
 
     Example:
-        >>> import numpy as np
         >>> from glassformer import SequenceMultiIndex
         >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, points=32)  # error 2 exp(-(2 eta - eta^2/b) t)
         >>> OnlineSGD(learning_rate=0.5, batch=1, points=64).theory(model, np.array([0.0, 2.0])).round(3).tolist()
         [2.0, 0.446]
     """
 
-    title: ClassVar[str] = "online stochastic gradient descent"
-    papers: ClassVar[tuple[str, ...]] = ("saad1995on",)
-    storages: ClassVar[tuple[str, ...]] = ("generated", "float64", "float32")
-    follows_start: ClassVar[bool] = True
-    instead: ClassVar[str] = "trajectory, which has its equations in time, or simulate"
-    in_trajectory: ClassVar[tuple[str, ...]] = (
-        "learning_rate",
-        "batch",
-        "weight_decay",
-        "init",
-        "small",
-        "overlap",
-        "points",
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="online-sgd",
+        title="online stochastic gradient descent",
+        family="descent",
+        papers=("saad1995on",),
+        storages=("generated", "float64", "float32"),
+        trajectory_settings=("learning_rate", "batch", "weight_decay", "init", "small", "overlap", "points"),
     )
 
     learning_rate: float = setting(1.0, "length of a step on the mean of a batch (default 1)", positive)
@@ -75,8 +76,8 @@ class OnlineSGD(RowDescent):
     weight_decay: float = setting(
         0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)", decay_rate
     )
-    init: str = kind_of_start()
-    small: float = small_start()
+    init: str = initialisation()
+    small: float = small_size()
     overlap: float | None = setting(
         None, "cosine of the start with the truth, by an oracle", unit_interval, "start_overlap"
     )
@@ -87,77 +88,215 @@ class OnlineSGD(RowDescent):
 
     @property
     def pace(self) -> Pace:
-        """One step of it."""
+        """Learning rate, batch and decay, as its equations take them."""
         from glassformer.dynamics.online_sgd import Pace
 
         return Pace(self.learning_rate, self.batch, self.weight_decay)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        import numpy as np
-
         from glassformer.dynamics.online_sgd import online_sgd
 
         if self.overlap is None and model.channel.even:
-            return "a random start of even labels is left in a time that grows with d: trajectory --d follows it"
+            return "with even labels, the time to leave a random start grows with d: trajectory --d follows it"
         order = np.argsort(alpha)
         times = np.asarray(alpha, dtype=float)[order] / self.batch
         error = np.empty(len(times))
-        error[order] = online_sgd(model, times, self.pace, self._start(model, None), self.points).error.value
+        error[order] = online_sgd(model, times, self.pace, self.start(model, None), self.points).error.value
         return error
 
-    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
-        from glassformer.dynamics.online_sgd import online_trajectory
+    def equations(self, model: Any) -> Equations:
+        return OnlineEquations(self, model, instead="trajectory, which has its equations in time, or simulate")
 
-        self.require(model)
-        start = self._start(model, overlap) if overlap is None or is_number(overlap) else overlap
-        return online_trajectory(model, alpha, steps, self.pace, start, self.points)
-
-    def _start(self, model: Any, cosine: float | None) -> Start:
-        """The start of a cosine, or of the learner's own; even labels never leave zero, and begin with a guess."""
-        from glassformer.dynamics.online_sgd import cosine_start
-
-        channel = model.channel
-        asked = self._cosine(cosine)
-        return cosine_start(channel.rows, _GUESS * channel.even if asked is None else asked, self.size)
-
-    def followed(self, steps: int, overlap: float | None = None) -> OnlineSGD:
-        return replace(self, looks=steps, overlap=self._cosine(overlap))
-
-    def _cosine(self, given: float | None) -> float | None:
+    def cosine(self, given: float | None) -> float | None:
+        """Return the cosine of the start with the truth, the given one or that of the settings."""
         if given is not None and self.overlap is not None:
             raise IncompatibleError(
                 f"overlap = {given:g} and start_overlap = {self.overlap:g} exclude each other: both are of the start"
             )
         return self.overlap if given is None else given
 
-    def beginning(
-        self, model: Any, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]
-    ) -> Start:
-        """Where the runs began."""
-        from glassformer.dynamics.online_sgd import Start
+    def start(self, model: Any, cosine: float | None) -> Start:
+        """Return the start of the equations; even labels never leave zero overlap, and get a small one."""
+        from glassformer.dynamics.online_sgd import cosine_start
 
-        return Start.of_runs(histories)
+        channel, cosine = model.channel, self.cosine(cosine)
+        return cosine_start(
+            channel.rows, _RANDOM_COSINE * channel.even if cosine is None else cosine, self.initial_size
+        )
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
-        from glassformer.learners.algorithms.fresh_batches import fresh_batches
-
         teacher, gram = data.teacher, model.prior.gram
-        start = self.size * self._mixed(data.rng.standard_normal(model.signal_shape(data.design)), teacher)
+        weights = data.rng.standard_normal(model.signal_shape(data.design))
+        if self.overlap is not None:
+            if teacher is None:
+                raise IncompatibleError(
+                    "overlap = the start's with the truth needs the true signal: use overlap = None"
+                )
+            weights = self.overlap * teacher + (1 - self.overlap**2) ** 0.5 * weights
 
         def watch(weights: Array) -> dict[str, Any]:
             if teacher is None:
                 return {}
-            followed = data.followed(model, weights)
-            powers = {"power": gram(weights, weights), "teacher": gram(teacher, teacher)}
-            return {**followed, "overlap": gram(weights, teacher), **powers}
+            overlaps = {"overlap": gram(weights, teacher), "power": gram(weights, weights)}
+            return {**data.errors_of(model, weights), **overlaps, "teacher": gram(teacher, teacher)}
 
-        return fresh_batches(data.design, data.labels, model.traceable_label, start, self, watch).reached
+        start = self.initial_size * weights
+        return one_pass_sgd(data.design, data.labels, model.traceable_label, start, self, watch)
 
-    def _mixed(self, random: Array, teacher: Array | None) -> Array:
-        """Weights of power one, of the overlap with the teacher that was asked for."""
-        if self.overlap is None:
-            return random
-        if teacher is None:
-            raise IncompatibleError("overlap = the start's with the truth needs the true signal: use overlap = None")
-        rest: float = (1 - self.overlap**2) ** 0.5
-        return self.overlap * teacher + rest * random
+
+@dataclass(frozen=True)
+class OnlineEquations(Equations):
+    """Equations of online descent in time; its error at a sample ratio is a point of the trajectory."""
+
+    history_includes_start: ClassVar[bool] = True
+
+    @property
+    def _sgd(self) -> OnlineSGD:
+        return cast(OnlineSGD, self.learner)
+
+    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+        from glassformer.dynamics.online_sgd import online_trajectory
+
+        require_compatible(self.learner, self.model)
+        start = self._sgd.start(self.model, overlap) if overlap is None or is_number(overlap) else overlap
+        return online_trajectory(self.model, alpha, steps, self._sgd.pace, start, self._sgd.points)
+
+    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+        """Descent with so many entries of its history, from this cosine with the truth."""
+        return replace(self._sgd, looks=steps, overlap=self._sgd.cosine(overlap))
+
+    def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
+        """The starts of the runs."""
+        from glassformer.dynamics.online_sgd import Start
+
+        return Start.of_runs(histories)
+
+
+def one_pass_sgd(
+    design: Any,
+    labels: Array,
+    link: Callable[[Any], Any],
+    weights: Array,
+    settings: OnlineSGD,
+    watch: Callable[[Array], dict[str, Any]] | None = None,
+) -> FitResult:
+    r"""Train the rows of ``weights`` in one pass over the first instance of a design of one head.
+
+    .. math:: W \leftarrow W - \eta\,\nabla_W\frac1{2b}\sum_{\mu\in B}\bigl\|g(WX_\mu^T/\sqrt d) - y_\mu\bigr\|^2
+       - \frac{\eta w}dW
+
+    Equation :eq:`online-steps` of the documentation.
+
+    Args:
+        design: inputs, stored or generated.
+        labels: shape (samples, ...).
+        link: traceable function from ``Z``, shape (P, L), to a label.
+        weights: initial weights, shape (P, d).
+        settings: batch, learning rate and weight decay, and number of records.
+        watch: called with the weights at the start and after equal shares of the samples; its result is recorded, with
+            the number of ``samples`` so far and the ``time``, steps over dimension.
+
+    Returns:
+        :class:`~glassformer.learners.base.FitResult` with the weights at the end; ``residual`` is their relative change
+        since the last record.
+
+    Raises:
+        ParameterError: fewer samples than a batch has.
+
+    Example:
+        >>> from glassformer.designs.projection import ProjectionDesign
+        >>> rng = np.random.default_rng(0)
+        >>> design, teacher = ProjectionDesign.sample(400, (1, 20), rng), rng.standard_normal((1, 20))
+        >>> labels, start = design.forward(teacher, 0)[:, 0, 0], rng.standard_normal((1, 20))
+        >>> found = one_pass_sgd(design, labels, lambda z: z[0, 0], start, OnlineSGD(learning_rate=0.5, batch=1))
+        >>> found.iterations, bool(np.max(np.abs(found.estimates[0] - teacher)) < 0.05)
+        (400, True)
+    """
+    from glassformer.core.progress import note
+    from glassformer.core.solution import Status
+    from glassformer.numerics.sequences import diverges
+
+    if settings.batch > design.samples:
+        allowed = f"at most the number of samples, {design.samples}"
+        raise ParameterError("batch", settings.batch, allowed, "raise alpha or d")
+    d, batch, looks = weights.shape[1], settings.batch, settings.looks
+    steps = design.samples // batch
+    ends = np.rint(np.arange(looks + 1) * steps / looks).astype(int)
+    steps_per_call = min(max(1, _ENTRIES_PER_CALL // (batch * design.inputs_per_sample)), -(-steps // looks))
+    stream, flat = _Stream(design.parts()), np.asarray(labels, dtype=float).reshape(len(labels), -1)
+    rates = np.array([settings.learning_rate, settings.learning_rate * settings.weight_decay / d])
+
+    def record(step: int, current: Array) -> dict[str, Any]:
+        return {"samples": step * batch, "time": step / d, **(watch(current) if watch else {})}
+
+    def result(weights: Array, steps: int, status: Status, residual: float) -> FitResult:
+        return FitResult(weights[None], status=status, iterations=steps, residual=residual, history=records)
+
+    current = previous = np.asarray(weights, dtype=float)
+    records, powers = [record(0, current)], [_largest_power(current)]
+    for begin, end in pairwise(ends):
+        previous = current
+        for first in range(begin, end, steps_per_call):
+            count = min(steps_per_call, end - first)
+            inputs = stream.take(count * batch)
+            targets = flat[first * batch : (first + count) * batch]
+            current = _train_on_batches(link, rates, current, inputs, targets, batch)
+        if not np.max(np.abs(current)) < _DIVERGED:
+            status = Status.NON_FINITE if np.isnan(current).any() else Status.DIVERGING
+            return result(previous, int(begin), status, np.inf)
+        powers.append(_largest_power(current))
+        records.append(record(int(end), current))
+        note(f"step {end} of {steps}")
+    moved = float(np.linalg.norm(current - previous) / np.linalg.norm(current))
+    diverged = diverges(ends.astype(float), np.array(powers), max(1.0, powers[0]))
+    return result(current, steps, Status.DIVERGING if diverged else Status.CONVERGED, moved)
+
+
+def _largest_power(weights: Array) -> float:
+    return float(np.max(np.mean(weights**2, axis=1)))
+
+
+@dataclass
+class _Stream:
+    """Samples in order, from parts of any size."""
+
+    parts: Iterator[Array]
+    rest: Array | None = None
+
+    def take(self, count: int) -> Array:
+        """Return the next samples."""
+        found: list[Array] = []
+        while count > 0:
+            part = next(self.parts) if self.rest is None else self.rest
+            found.append(part[:count])
+            self.rest = part[count:] if len(part) > count else None
+            count -= len(found[-1])
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+def _train_on_batches(
+    link: Callable[[Any], Any], rates: Array, weights: Array, inputs: Array, targets: Array, batch: int
+) -> Array:
+    """Return the weights after one step on each of consecutive batches."""
+    import jax.numpy as jnp
+
+    from glassformer.numerics.cached_jit import CachedJit
+    from glassformer.numerics.jax_settings import jax_settings
+
+    with jax_settings():
+        x, y = (jnp.asarray(part, dtype=float) for part in (inputs, targets))
+        grouped = (part.reshape(-1, batch, *part.shape[1:]) for part in (x, y))
+        return np.asarray(CachedJit(_steps, link=link)(jnp.asarray(rates), jnp.asarray(weights), *grouped))
+
+
+def _steps(rates: Any, weights: Any, inputs: Any, targets: Any, link: Callable[[Any], Any]) -> Any:
+    import jax
+
+    def loss(weights: Any, x: Any, y: Any) -> Any:
+        return 0.5 * squared_errors(weights, x, y, link) / len(x)
+
+    def step(weights: Any, batch: Any) -> Any:
+        rate, decay = rates
+        return weights - rate * jax.grad(loss)(weights, *batch) - decay * weights, None
+
+    return jax.lax.scan(step, weights, (inputs, targets))[0]

@@ -1,4 +1,4 @@
-"""How many samples a target takes: the theory of any learner, read the other way round."""
+"""How many samples a target error takes: the sample ratio beyond which a learner's error stays below it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.core.checks import is_number, require_arguments, require_integer
 from glassformer.core.display import ModelDisplayMixin
@@ -16,26 +17,36 @@ from glassformer.core.estimate import Array
 from glassformer.core.results import NamedEntries, to_json_types
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
-from glassformer.learners.learning_curve import LEVEL, QUANTITIES, Curves, Seen, ending, extended, first_ratios
-from glassformer.learners.registry import chosen, names
+from glassformer.learners.registry import names, resolve_learner
 from glassformer.models.base import Model
-from glassformer.state_evolution.crossings import Crossing, crossings, settled, unsettled
+from glassformer.state_evolution.crossings import Crossing, Looked, crossings, settled, unsettled
 from glassformer.state_evolution.thresholds import Thresholds
 
+QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
+"""Columns of limits that may have a target, where a learner's limits have them."""
 DEFAULT = names()[0]
-"""The learner that is meant where none is named."""
+"""The learner if none is named."""
+
+# Sample ratios, as exponents of two: the first range, and the step for cheap and for expensive curves.
+_FIRST, _LAST, _FINE, _COARSE = -5, 5, 0.5, 1.0
+# Ratios next to thresholds, in units of these.
+_NEXT_TO = (0.98, 1.02)
+# Exponents by which the range is extended at once where the target is not reached, and at most.
+_EXTENSION, _FARTHEST = 8, 21
+# Relative change over the last extension below which a curve is level.
+_LEVEL = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Needed(ComparedByContent):
-    """What it takes until a target is reached.
+class PlanEntry(ComparedByContent):
+    """Samples that one curve takes to reach a target.
 
     Attributes:
-        name: who reaches it; with ``_at_first`` where it is lost again.
-        alpha: from where on the quantity stays at or below the target; infinity where that is never seen.
+        name: of the curve; with ``_at_first`` where the target is reached and lost again.
+        alpha: ratio beyond which the quantity stays at or below the target; infinity where it does at none.
         error_estimate: absolute, of ``alpha``.
-        samples: at the size asked for; None without one, or where there is no number.
-        note: how to read it.
+        samples: at the given size; None without one, or where there is no number.
+        note: how to read the entry.
         status: of the rows of limits that it rests on.
     """
 
@@ -47,14 +58,14 @@ class Needed(ComparedByContent):
     status: Status
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known of it, by name; ``reached`` tells whether there is such a sample ratio."""
+        """Return the entry by name; ``reached`` says whether there is such a sample ratio."""
         reached = "never_seen" if np.isinf(self.alpha) else "unknown" if np.isnan(self.alpha) else "at_alpha"
         return {**to_json_types(dict(vars(self))), "reached": reached}
 
 
 @dataclass(frozen=True, eq=False)
-class Plan(ModelDisplayMixin, NamedEntries[Needed]):
-    """Sample ratios at which a learner's error reaches a target, and what stands beside them.
+class Plan(ModelDisplayMixin, NamedEntries[PlanEntry]):
+    """Sample ratios at which a learner's error reaches a target.
 
     Attributes:
         model: short name of the model.
@@ -62,10 +73,10 @@ class Plan(ModelDisplayMixin, NamedEntries[Needed]):
         quantity: that has a target.
         target: of it.
         d: token dimension for which samples are counted; None for none.
-        entries: what it takes, for each curve of the learner.
+        entries: one or two for each curve of the learner.
         thresholds: of the learner; None where none are known.
-        curves: the quantity at the sample ratios looked at, by the name of who reaches it; ``alpha`` are the ratios.
-        notes: what else there is to say.
+        curves: the quantity by the name of the curve, and ``alpha``, the sample ratios.
+        notes: remarks on the result.
     """
 
     model: str
@@ -73,7 +84,7 @@ class Plan(ModelDisplayMixin, NamedEntries[Needed]):
     quantity: str
     target: float
     d: int | None
-    entries: tuple[Needed, ...]
+    entries: tuple[PlanEntry, ...]
     thresholds: Thresholds | None
     curves: dict[str, Array]
     notes: Sequence[str] = field(default_factory=list)
@@ -86,12 +97,12 @@ class Plan(ModelDisplayMixin, NamedEntries[Needed]):
 
     @property
     def converged(self) -> bool:
-        """True when everything that entries rest on converged."""
+        """True when all limits that the entries rest on converged."""
         return all(entry.status.ok for entry in self.entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as the command line writes it in JSON; None where there is no number."""
-        beside = [] if self.thresholds is None else [entry.to_dict() for entry in self.thresholds.entries]
+        """Return the plan as the command line writes it in JSON; None where there is no number."""
+        thresholds = [] if self.thresholds is None else [entry.to_dict() for entry in self.thresholds.entries]
         return {
             "model": self.model,
             "parameters": to_json_types(self.parameters),
@@ -99,7 +110,7 @@ class Plan(ModelDisplayMixin, NamedEntries[Needed]):
             "target": self.target,
             "d": self.d,
             "needed": [entry.to_dict() for entry in self.entries],
-            "thresholds": beside,
+            "thresholds": thresholds,
             "curves": to_json_types(self.curves),
             "notes": list(self.notes),
         }
@@ -109,34 +120,34 @@ class Plan(ModelDisplayMixin, NamedEntries[Needed]):
         return self.to_pandas().assign(alpha=[entry.alpha for entry in self.entries])
 
     def to_pandas(self) -> Any:
-        """A data frame with one row per entry."""
+        """Return a data frame with one row per entry."""
         import pandas
 
         return pandas.DataFrame([entry.to_dict() for entry in self.entries])
 
     def to_xarray(self) -> Any:
-        """A data set over the dimension ``name``."""
+        """Return a data set over the dimension ``name``."""
         return self.to_pandas().set_index("name").to_xarray()
 
 
 def plan(
     model: Model, target: float, learner: str | Learner = DEFAULT, quantity: str = "error", d: int | None = None
 ) -> Plan:
-    r"""The sample ratio from which on a learner's error is at or below a target.
+    r"""Return the sample ratio beyond which a learner's error stays at or below a target.
 
-    Its theory (``limits`` of the learner) is computed from :math:`\alpha = 1/32` to 32, beside its thresholds, and
-    further in either direction where the target asks for it; where the curve passes the target, the cell is narrowed
-    down to :math:`10^{-7}` of its place. Errors need not fall with the number of samples: they rise towards a peak of
-    interpolation. The ratio is the one from which on the target is kept at all ratios looked at; where it was reached
-    before and lost, the first one is listed as well.
+    Its limits are computed for :math:`\alpha` from 1/32 to 32 and next to its thresholds, and further in either
+    direction if the target requires it; where the curve crosses the target, the ratio is refined to a relative accuracy
+    of :math:`10^{-7}`. Errors need not fall with the number of samples: they rise towards a peak of interpolation. The
+    result is the ratio beyond which the target is kept at all computed ratios; where it was reached before and lost,
+    the first ratio has an entry as well.
 
     Args:
-        model: with a learner of which there is a theory.
+        model: a model for which the limits of the learner are known.
         target: of the quantity, > 0.
         learner: or its name: message passing by default, with the Bayes-optimal error beside it. In a hard phase the
             two reach a target at different ratios.
-        quantity: one of :data:`~glassformer.learners.learning_curve.QUANTITIES`, if limits of this learner and this
-            model have it.
+        quantity: one of :data:`~glassformer.learners.plan.QUANTITIES`, if limits of this learner and this model have
+            it.
         d: token dimension at which samples are counted, >= 2.
 
     Returns:
@@ -162,95 +173,200 @@ def plan(
         raise ParameterError("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
     if d is not None:
         require_integer("d", d, 2)
-    asked = chosen(learner)
+    target, chosen = float(target), resolve_learner(learner)
     size = None if d is None else model.at_size(d)
-    beside = _thresholds(asked, model)
-    theory = Curves(model, asked, quantity, [] if beside is None else [entry.alpha for entry in beside.entries])
-    looked = extended(theory, theory.at(first_ratios(theory)), float(target))
-    entries = [entry for name in looked.found for entry in _needed(theory, name, looked, float(target))]
-    counted = tuple(_counted(entry, None if size is None else size.unit) for entry in entries)
+    thresholds: Thresholds | None
+    try:
+        thresholds = chosen.thresholds(model)
+    except IncompatibleError:
+        thresholds = None
+    places = [] if thresholds is None else [one.alpha for one in thresholds.entries if np.isfinite(one.alpha)]
+    limits = _Limits(model, chosen, quantity, places)
+    curves = _extended(limits, limits.at(_first_ratios(limits)), target)
+    entries = [entry for name in curves.by_name for entry in _entries(limits, name, curves, target)]
+    if size is not None:
+        entries = [_with_samples(entry, size.unit) for entry in entries]
     return Plan(
         model.name,
-        {**theory.parameters, "learner": asked.name},
+        {**limits.parameters, "learner": chosen.name},
         quantity,
-        float(target),
+        target,
         d,
-        counted,
-        beside,
-        {"alpha": looked.alpha, **{name: one.value for name, one in looked.found.items()}},
-        [*_gap(counted), *_left_out(looked)],
+        tuple(entries),
+        thresholds,
+        {"alpha": curves.alpha, **{name: curve.value for name, curve in curves.by_name.items()}},
+        [*_hard_phase_note(entries), *_not_converged_note(curves)],
     )
 
 
-def _thresholds(learner: Learner, model: Any) -> Thresholds | None:
-    try:
-        return learner.thresholds(model)
-    except IncompatibleError:
-        return None
+# --- the curves -------------------------------------------------------------------------------------------------------
 
 
-def _needed(theory: Curves, name: str, seen: Seen, target: float) -> list[Needed]:
-    looked, alpha = seen.found[name], seen.alpha
-    good = settled(looked)
+@dataclass(frozen=True)
+class _Curves:
+    """Curves of a learner at increasing sample ratios, by name."""
+
+    alpha: Array
+    by_name: dict[str, Looked]
+
+    def merged(self, other: _Curves) -> _Curves:
+        """Return the curves at the ratios of both, in increasing order."""
+        alpha = np.concatenate([self.alpha, other.alpha])
+        order = np.argsort(alpha, kind="stable")
+
+        def joined(one: Looked, more: Looked) -> Looked:
+            status = [*one.status, *more.status]
+            value, error, estimate, blur = (
+                np.concatenate([a, b])[order] for a, b in zip(one[:4], more[:4], strict=True)
+            )
+            return Looked(value, error, estimate, blur, [status[k] for k in order])
+
+        return _Curves(alpha[order], {name: joined(one, other.by_name[name]) for name, one in self.by_name.items()})
+
+
+class _Limits:
+    """Limits of a learner as curves of one quantity, and the ratios of its thresholds."""
+
+    def __init__(self, model: Any, learner: Learner, quantity: str, thresholds: Sequence[float]) -> None:
+        self.model, self.learner, self.quantity = model, learner, quantity
+        self.thresholds = thresholds
+        self.parameters: dict[str, Any] = {}
+        self._computed: dict[bytes, _Curves] = {}
+
+    def at(self, alpha: NDArray[np.floating[Any]]) -> _Curves:
+        """Return all curves at these ratios; each is computed once."""
+        key = alpha.tobytes()
+        if key not in self._computed:
+            self._computed[key] = self._compute(np.asarray(alpha, dtype=float))
+        return self._computed[key]
+
+    def _compute(self, alpha: Array) -> _Curves:
+        table = self.learner.limits(self.model, alpha, throw=False)
+        self.parameters = table.parameters
+        if self.quantity not in table.columns:
+            there = [name for name in QUANTITIES if name in table.columns]
+            raise IncompatibleError(
+                f"quantity = {self.quantity} is not among the limits of learner {self.learner.name} for this model "
+                f"({self.model.name}, channel {self.model.channel.label}): use {' or '.join(there)}"
+            )
+        names = (self.quantity.replace("error", "standard_error"), f"{self.quantity}_standard_error")
+        standard_error = next((table[name] for name in names if name in table.columns), np.zeros_like(alpha))
+        estimate = table["error_estimate"]
+        curves = self.learner.equations(self.model).curves(table, self.quantity).items()
+        # A value below its error estimate counts as zero: rounding errors cross no target.
+        looked = {
+            name: Looked(np.where(value <= estimate, 0.0, value), error, estimate, standard_error, table.status)
+            for name, (value, error) in curves
+        }
+        return _Curves(alpha, looked)
+
+
+def _first_ratios(limits: _Limits) -> Array:
+    """Ratios at equal logarithmic distances, and next to thresholds."""
+    step = _FINE if limits.model.has_curve else _COARSE
+    even = 2.0 ** np.arange(_FIRST, _LAST + step / 2, step)
+    inside = [place for place in limits.thresholds if even[0] < place < even[-1]]
+    return np.unique(np.concatenate([even, *(place * np.array(_NEXT_TO) for place in inside)]))
+
+
+def _extended(limits: _Limits, curves: _Curves, target: float) -> _Curves:
+    """Extend upwards until every curve is below the target or level, and downwards until every one is above it."""
+
+    def may_still_fall(curve: Looked) -> bool:
+        good = settled(curve)
+        if not good.any() or curve.value[good][-1] <= target:
+            return False
+        return _ending(curves.alpha[good], curve.value[good]) == _FALLING
+
+    def starts_below(curve: Looked) -> bool:
+        values = curve.value[settled(curve)]
+        return bool(len(values) and values[0] <= target)
+
+    for first in range(_LAST, _FARTHEST, _EXTENSION):
+        if not any(map(may_still_fall, curves.by_name.values())):
+            break
+        curves = curves.merged(limits.at(2.0 ** np.arange(first + 1, first + _EXTENSION + 1)))
+    for first in range(_FIRST, -_FARTHEST, -_EXTENSION):
+        if not any(map(starts_below, curves.by_name.values())):
+            break
+        curves = curves.merged(limits.at(2.0 ** np.arange(first - _EXTENSION, first)))
+    return curves
+
+
+_FALLING, _LEVELLED, _RISING = "it still falls there", "it levels off there", "it does not fall there"
+
+
+def _ending(alpha: Array, value: Array) -> str:
+    """Return how a curve ends, over the last factor 2^8 of the ratio or what there is of it."""
+    before = int(np.searchsorted(alpha, alpha[-1] / 2.0**_EXTENSION))
+    fall = float(value[before] - value[-1])
+    if not fall > 0:
+        return _RISING
+    return _LEVELLED if fall <= _LEVEL * value[-1] else _FALLING
+
+
+# --- the entries ------------------------------------------------------------------------------------------------------
+
+
+def _entries(limits: _Limits, name: str, curves: _Curves, target: float) -> list[PlanEntry]:
+    """Return where a curve stays below the target and, if it was lost before, where it was reached first."""
+    curve, alpha = curves.by_name[name], curves.alpha
+    good = settled(curve)
     if not good.any():
-        return [Needed(name, np.nan, np.nan, None, "limits did not converge at any ratio", looked.status[0])]
-    likely, sampled = theory.places, not theory.model.has_curve
-    passed = crossings(lambda ratios: theory.at(ratios).found[name], alpha, looked, target, likely, sampled)
-    places, values = alpha[good], looked.value[good]
+        return [PlanEntry(name, np.nan, np.nan, None, "limits did not converge at any ratio", curve.status[0])]
+    sampled = not limits.model.has_curve
+    passed = crossings(lambda ratios: limits.at(ratios).by_name[name], alpha, curve, target, limits.thresholds, sampled)
     if not passed or not passed[-1].falls:
-        last = _never(name, places, values, target, _first_of(looked.status))
+        last = _without_crossing(name, alpha[good], curve.value[good], target, _first_unsettled(curve.status))
     else:
-        lost = _first_of([one for one, a in zip(looked.status, alpha, strict=True) if a >= passed[-1].alpha])
-        status = passed[-1].status if lost.ok else lost
-        last = Needed(name, passed[-1].alpha, passed[-1].error_estimate, None, _how(passed[-1]), status)
-    before = [one for one in passed[:-1] if one.falls] if last.alpha < np.inf else [one for one in passed if one.falls]
-    return [*_at_first(name, before, passed), last]
-
-
-def _at_first(name: str, before: list[Crossing], passed: list[Crossing]) -> list[Needed]:
-    """Where the target is reached first, if it is lost again."""
-    if not before:
-        return []
-    first = before[0]
+        end = passed[-1]
+        beyond = _first_unsettled([one for one, a in zip(curve.status, alpha, strict=True) if a >= end.alpha])
+        status = end.status if beyond.ok else beyond
+        last = PlanEntry(name, end.alpha, end.error_estimate, None, _jump_note(end), status)
+    earlier = [one for one in passed if one.falls]
+    if last.alpha < np.inf:
+        earlier = [one for one in passed[:-1] if one.falls]
+    if not earlier:
+        return [last]
+    first = earlier[0]
     lost = passed[passed.index(first) + 1]
-    note = f"{_how(first)}; lost again at alpha = {lost.alpha:.6g}".removeprefix("; ")
+    note = f"{_jump_note(first)}; lost again at alpha = {lost.alpha:.6g}".removeprefix("; ")
     status = first.status if lost.status.ok else lost.status
-    return [Needed(f"{name}_at_first", first.alpha, first.error_estimate, None, note, status)]
+    return [PlanEntry(f"{name}_at_first", first.alpha, first.error_estimate, None, note, status), last]
 
 
-def _first_of(status: Sequence[Status]) -> Status:
+def _first_unsettled(status: Sequence[Status]) -> Status:
     return next(iter(unsettled(status)), Status.CONVERGED)
 
 
-def _how(crossing: Crossing) -> str:
-    """What there is to say of a passage."""
+def _jump_note(crossing: Crossing) -> str:
     before, after = crossing.sides
     return f"passes the target in a leap from {before:.4g} to {after:.4g}" if crossing.jumps else ""
 
 
-def _never(name: str, alpha: Array, value: Array, target: float, status: Status) -> Needed:
-    """A target that is kept from the start, or not kept at the end."""
+def _without_crossing(name: str, alpha: Array, value: Array, target: float, status: Status) -> PlanEntry:
+    """Return the entry of a target that is kept at all ratios, or not kept at the largest ones."""
     if value[-1] <= target:
         note = f"at any ratio: {value[0]:.4g} at alpha = {alpha[0]:.3g} already"
-        return Needed(name, 0.0, float(alpha[0]), None, note, status)
-    note = f"not reached: {value[-1]:.4g} at alpha = {alpha[-1]:.4g}, {ending(alpha, value)}"
+        return PlanEntry(name, 0.0, float(alpha[0]), None, note, status)
+    note = f"not reached: {value[-1]:.4g} at alpha = {alpha[-1]:.4g}, {_ending(alpha, value)}"
     least = int(np.argmin(value))
-    if least < len(value) - 1 and value[least] < (1 - LEVEL) * value[-1]:
+    if least < len(value) - 1 and value[least] < (1 - _LEVEL) * value[-1]:
         note = f"{note}; least seen {value[least]:.4g} at alpha = {alpha[least]:.4g}"
-    return Needed(name, np.inf, 0.0, None, note, status)
+    return PlanEntry(name, np.inf, 0.0, None, note, status)
 
 
-def _counted(entry: Needed, unit: float | None) -> Needed:
-    if unit is None or not np.isfinite(entry.alpha):
+def _with_samples(entry: PlanEntry, unit: float) -> PlanEntry:
+    if not np.isfinite(entry.alpha):
         return entry
     samples, error = entry.alpha * unit, min(entry.error_estimate * unit, 0.5)
     whole = np.rint(samples)
-    # A whole number that the error of the ratio does not tell it from is not rounded up to the next one.
+    # A number that equals a whole one within its error is not rounded up to the next one.
     return replace(entry, samples=int(whole if abs(samples - whole) <= error < 0.5 else np.ceil(samples)))
 
 
-def _gap(entries: Sequence[Needed]) -> list[str]:
-    """What a hard phase makes of the plan: curves of one learner that reach the target at different ratios."""
+def _hard_phase_note(entries: Sequence[PlanEntry]) -> list[str]:
+    """Return a note if curves of one learner reach the target at different ratios: a hard phase."""
     reached = sorted((one for one in entries if not one.name.endswith("_at_first")), key=lambda one: one.alpha)
     if len(reached) < 2 or not reached[0].alpha < np.inf:
         return []
@@ -259,11 +375,11 @@ def _gap(entries: Sequence[Needed]) -> list[str]:
         return []
     return [
         f"hard phase: {first.name} reaches the target at alpha = {first.alpha:.6g}, {last.name} at {last.alpha:.6g}; "
-        "between the two no efficient algorithm is known to"
+        "no efficient algorithm is known that reaches it between the two"
     ]
 
 
-def _left_out(seen: Seen) -> list[str]:
-    status = next(iter(seen.found.values())).status
-    lost = [f"{a:.4g} ({one})" for a, one in zip(seen.alpha, status, strict=True) if unsettled([one])]
+def _not_converged_note(curves: _Curves) -> list[str]:
+    status = next(iter(curves.by_name.values())).status
+    lost = [f"{a:.4g} ({one})" for a, one in zip(curves.alpha, status, strict=True) if unsettled([one])]
     return [f"left out, because limits did not converge there: alpha = {', '.join(lost)}"] if lost else []

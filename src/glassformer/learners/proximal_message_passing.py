@@ -1,99 +1,137 @@
-"""The minimiser of a regularised risk by steps that have a theory each."""
+r"""Message passing whose fixed point is the minimiser of a regularised risk: proximal maps replace posterior means.
+
+.. math::
+   \omega &= \mathrm{forward}(\hat S) - V g_{old}, \qquad g = (\mathrm{prox}_{V\ell(y,\cdot)}(\omega) - \omega)/V,\\
+   \hat V &= \tfrac{\alpha}{\mathrm{degrees}}\langle-\partial_\omega g\rangle, \qquad
+   Y = \hat S + \mathrm{adjoint}(g)/\hat V,\\
+   \hat S &= \mathrm{prox}_{p/\hat V}(Y), \qquad V = \mathrm{div}/\hat V,
+
+with ``div`` the divergence of the last map at this very matrix. A fixed point is a minimiser of the risk for any
+inputs: there :math:`\mathrm{forward}(\hat S)` is the minimiser of the loss with slope :math:`-g`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from glassformer.core.errors import IncompatibleError
+import numpy as np
+
+from glassformer.core.estimate import Array
 from glassformer.core.solution import Status
-from glassformer.learners.base import FitResult
-from glassformer.learners.regularised_risk import RegularisedRisk, fit_of
+from glassformer.learners.empirical_risk import EmpiricalRisk
+from glassformer.learners.message_passing import StepHistory
+from glassformer.numerics.decompositions import eigh, svd
+from glassformer.priors.spectral import rectangular_divergence, symmetric_divergence
 
-if TYPE_CHECKING:
-    from glassformer.learners.algorithms.proximal_passing import ProximalState
-    from glassformer.learners.data_set import DataSet
-
-
-@dataclass(frozen=True)
-class Shrinking:
-    """When a run has not settled but is on its way."""
-
-    still: float = 1e-13  # changes of entries of the estimate that are rounding
-    part: float = 0.25  # share of a run in which steps have to shrink
-    shrinks: float = 0.9  # to which part of those of the same share before
-
-
-_POLICY = Shrinking()
+# Least susceptibility: an estimate of zero has none.
+_LEAST_SUSCEPTIBILITY = 1e-14
+# Changes of the estimate's entries that are rounding errors.
+_ROUNDING = 1e-13
+# A run oscillates if its longest step in the last quarter exceeds 0.9 times that in the quarter before; by trial.
+_LAST_SHARE, _SHRINKING = 0.25, 0.9
 
 
 @dataclass(frozen=True)
-class ProximalMessagePassing(RegularisedRisk):
-    r"""The learner of a regularised risk, by message passing without damping instead of descent.
+class ProximalState:
+    """One instance between two steps.
 
-    Equation :eq:`proximal-message-passing` of the documentation.
-
-    :mod:`~glassformer.learners.algorithms.proximal_passing` has the steps. Its errors after each are those of
-    :func:`~glassformer.risk.trajectory.risk_trajectory`; where it settles, it does at the minimiser. It is what
-    :func:`~glassformer.experiments.trajectories.follow` runs beside the theory of :class:`RegularisedRisk`.
-
-    Args:
-        loss, penalty, strength: see :class:`~glassformer.RegularisedRisk`.
-        tolerance: without effect.
-        max_iterations: steps.
-
-    Raises:
-        ParameterError: an argument is out of range.
-
-    Source: derived here; of sparse vectors Donoho, Maleki and Montanari, arXiv:0907.3574.
-
-    Example:
-        >>> from glassformer import BilinearSequenceRegression, RegularisedRisk, simulate
-        >>> model, ask = BilinearSequenceRegression(rho=0.3, noise=0.1), {"d": 20, "instances": 1}
-        >>> learners = RegularisedRisk(strength=0.2, tolerance=1e-9), ProximalMessagePassing(strength=0.2)
-        >>> one, other = (simulate(model, [1.0], algorithm=learner, **ask)["error"][0] for learner in learners)
-        >>> bool(abs(one - other) < 1e-4)
-        True
+    Attributes:
+        estimate: of the signal.
+        susceptibility: ``V``.
+        score: ``g``, of the shape of the fields.
+        step_size: root-mean-square change of the estimate's entries in the last step, or change of ``V`` if larger.
+        first: whether this is the state before any step.
     """
 
-    @property
-    def name(self) -> str:
-        """That of the learner whose minimiser it finds."""
-        return "risk"
+    estimate: Array
+    susceptibility: float
+    score: Array
+    step_size: float = np.inf
+    first: bool = True
 
-    def learn(self, model: Any, data: DataSet) -> FitResult:
-        from glassformer.learners.algorithms.message_passing import message_passing
-        from glassformer.learners.algorithms.proximal_passing import ProximalStep
-        from glassformer.learners.training_history import Snapshots
-        from glassformer.risk.trajectory import START_SUSCEPTIBILITY
-
-        snapshots = Snapshots(model, data.teacher)
-
-        def follow(state: ProximalState) -> None:
-            if not state.first:
-                snapshots.take(state.estimate)
-
-        susceptibility = START_SUSCEPTIBILITY * float(model.prior.second_moment)
-        step = ProximalStep(self.risk_of(model, data), susceptibility, _POLICY.still)
-        run = message_passing(step, self.max_iterations, damping=0.0, watch=follow)
-        history = snapshots.developed()
-        if not history and data.teacher is not None:
-            told = f"loss {step.risk.loss.name} is straight around an estimate of zero"
-            raise IncompatibleError(f"{told}, and message passing takes no first step: use theory alone, without d")
-        return FitResult(
-            run.state.estimate[None],
-            status=_ended(run.status, run.history),
-            iterations=len(run.history),
-            residual=run.state.size,
-            history=history,
-            **fit_of(step.risk, run.state.estimate),
-        )
+    claimed_error: ClassVar[float] = 1.0
+    damping: ClassVar[float] = 0.0
 
 
-def _ended(status: Status, sizes: list[float]) -> Status:
-    """Runs that end too early are told from those whose steps do not shrink."""
-    part = int(_POLICY.part * len(sizes))
-    if status is not Status.ITERATION_LIMIT or part == 0:
+@dataclass(frozen=True)
+class ProximalStep:
+    """Undamped steps on the first instance of a design, from an estimate of zero.
+
+    Attributes:
+        risk: whose minimiser is the fixed point.
+        initial_susceptibility: before the first step.
+    """
+
+    risk: EmpiricalRisk
+    initial_susceptibility: float
+
+    starts: ClassVar[int] = 1
+
+    def start(self, attempt: int) -> ProximalState:
+        del attempt
+        design = self.risk.design
+        return ProximalState(np.zeros(design.signal_shape), self.initial_susceptibility, np.zeros(design.field_shape))
+
+    def advance(self, state: ProximalState) -> tuple[ProximalState, float]:
+        """Return the next state, with a constant quality: the last state is the one to keep."""
+        design, variance = self.risk.design, state.susceptibility
+        omega = design.forward(state.estimate, 0) - variance * state.score
+        score, slopes = self.risk.loss.score(self.risk.labels, omega, variance)
+        precision = design.sample_ratio * float(np.sum(slopes)) / design.samples
+        if not (precision > 0 and np.isfinite(score).all()):
+            return replace(state, step_size=np.nan), 0.0
+        pseudo_data = state.estimate + design.adjoint(score, 0) / precision
+        estimate, divergence = self._denoised(pseudo_data, 1 / precision)
+        susceptibility = max(divergence / precision, _LEAST_SUSCEPTIBILITY)
+        moved = float(np.sqrt(np.mean((estimate - state.estimate) ** 2)))
+        step_size = max(moved, abs(susceptibility - variance))
+        return ProximalState(estimate, susceptibility, score, step_size, first=False), 1.0
+
+    def _denoised(self, matrix: Array, step: float) -> tuple[Array, float]:
+        """Return the penalty's proximal map, and its divergence per entry."""
+        risk, contraction = self.risk, 1 / (1 + step * self.risk.square)
+        if risk.positive:
+            values, vectors = eigh(matrix)
+            shrunk = risk.shrink(values, step)
+            # A known trace takes one degree of freedom from the positive eigenvalues.
+            slope = contraction if risk.trace is None else 1 - 1 / max(int(np.sum(shrunk > 0)), 1)
+            slopes = np.where(shrunk > 0, slope, 0.0)
+            return (vectors * shrunk) @ vectors.T, symmetric_divergence(values, shrunk, slopes)
+        if risk.spectral == 0:
+            return contraction * matrix, contraction
+        left, values, right = svd(matrix)
+        shrunk, excess = risk.shrink(values, step), abs(matrix.shape[0] - matrix.shape[1])
+        slopes = np.where(shrunk > 0, contraction, 0.0)
+        return (left * shrunk) @ right, rectangular_divergence(values, shrunk, slopes, excess)
+
+    def has_converged(self, state: ProximalState, history: StepHistory) -> bool:
+        del history
+        return state.step_size <= _ROUNDING
+
+    # One start without symmetry to break, and no claims that data could contradict.
+
+    def is_growing(self, old: ProximalState, new: ProximalState) -> bool:
+        del old, new
+        return False
+
+    def on_plateau(self, state: ProximalState) -> bool:
+        del state
+        return False
+
+    def log_evidence(self, state: ProximalState) -> float:
+        del state
+        return 0.0
+
+    def diagnose(self, state: ProximalState) -> Status:
+        del state
+        return Status.CONVERGED
+
+
+def status_of_steps(status: Status, step_sizes: list[float]) -> Status:
+    """Return the status of a run: ``OSCILLATING`` in place of the iteration limit where steps do not become shorter."""
+    count = int(_LAST_SHARE * len(step_sizes))
+    if status is not Status.ITERATION_LIMIT or count == 0:
         return status
-    shrinks = max(sizes[-part:]) < _POLICY.shrinks * max(sizes[-2 * part : -part])
-    return status if shrinks else Status.OSCILLATING
+    shrinking = max(step_sizes[-count:]) < _SHRINKING * max(step_sizes[-2 * count : -count])
+    return status if shrinking else Status.OSCILLATING

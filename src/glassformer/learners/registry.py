@@ -7,18 +7,19 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import options_in
 from glassformer.core.registry import import_string
+from glassformer.core.settings import non_default_fields
 from glassformer.learners.base import Learner
 
-# Name on the command line, and the class: imported when it is asked for. The first is the default.
+# Name on the command line, and the class, which is imported at first use. The first learner is the default.
 LEARNERS = {
-    "gamp": "bayes:MessagePassing",
-    "blind-gamp": "blind:BlindMessagePassing",
+    "gamp": "gamp:MessagePassing",
+    "blind-gamp": "blind_message_passing:BlindMessagePassing",
     "vamp": "vamp:VectorMessagePassing",
-    "ridge": "convex:Ridge",
-    "nuclear-norm": "convex:NuclearNorm",
+    "ridge": "ridge:Ridge",
+    "nuclear-norm": "nuclear_norm:NuclearNorm",
     "risk": "regularised_risk:RegularisedRisk",
     "gd": "gradient_descent:GradientDescent",
     "averaged-gd": "gradient_descent:AveragedGradientDescent",
@@ -27,28 +28,13 @@ LEARNERS = {
 }
 
 
-@dataclass(frozen=True)
-class Option:
-    """One setting as an option of the command line.
-
-    Attributes:
-        name: of the option, with underscores.
-        kind: of its value.
-        texts: what it means, by the names of the learners that have it.
-    """
-
-    name: str
-    kind: type
-    texts: dict[str, str]
-
-
 def names() -> tuple[str, ...]:
-    """Names of all learners, the default first."""
+    """Return the names of all learners, the default first."""
     return tuple(LEARNERS)
 
 
 def learner_type(name: str) -> type[Learner]:
-    """The class of the learner of this name.
+    """Return the class of the learner of this name.
 
     Raises:
         ParameterError: there is none.
@@ -60,7 +46,7 @@ def learner_type(name: str) -> type[Learner]:
 
 
 def learner(name: str, **settings: Any) -> Learner:
-    """The learner of this name with these settings.
+    """Return the learner of this name with these settings.
 
     Raises:
         ParameterError: an unknown name or setting, or a value out of range.
@@ -82,35 +68,36 @@ strength
     return kind(**settings)
 
 
-def settings_meant(name: str, settings: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
-    """Settings as a learner takes them, where texts stand for something else: the best strength, what a file holds.
+def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
+    """Return settings with texts replaced by their values: the word for the best strength, functions in a file.
 
     Args:
         name: of the learner.
         settings: by their names.
-        folder: what files are relative to.
+        folder: that the paths of files are relative to.
 
     Example:
-        >>> settings_meant("risk", {"strength": "best", "loss": "logistic"})
+        >>> parse_settings("risk", {"strength": "best", "loss": "logistic"})
         {'strength': None, 'loss': 'logistic'}
     """
     readers = {one.field: one.read for one in options_in(learner_type(name)) if one.read is not None}
     found = dict(settings)
     for key, text in settings.items():
         if key in readers and isinstance(text, str):
-            placed = str((folder or Path()) / text) if ":" in text else text
-            found[key] = readers[key](key, placed)
+            found[key] = readers[key](key, str((folder or Path()) / text) if ":" in text else text)
     return found
 
 
-def chosen(algorithm: str | Learner, settings: Any = None) -> Learner:
-    """The learner that a name and settings, or a learner itself, ask for.
+def resolve_learner(algorithm: str | Learner, settings: Any = None) -> Learner:
+    """Return the learner that is given as an object, or as a name with settings.
+
+    Settings are an object of the learner's class, of a base class of it, or of a class derived from it.
 
     Raises:
         ParameterError: an unknown name, or settings of another learner.
 
     Example:
-        >>> chosen("gamp").max_iterations
+        >>> resolve_learner("gamp").max_iterations
         300
     """
     if isinstance(algorithm, Learner):
@@ -120,44 +107,91 @@ def chosen(algorithm: str | Learner, settings: Any = None) -> Learner:
     if not isinstance(algorithm, str):
         raise ParameterError("algorithm", algorithm, f"a learner, or one of {', '.join(LEARNERS)}")
     kind = learner_type(algorithm)
-    return kind() if settings is None else kind.adopted(settings)
+    if settings is None:
+        return kind()
+    if not (isinstance(settings, kind) or issubclass(kind, type(settings))):
+        raise ParameterError("settings", type(settings).__name__, f"{kind.__name__}, for this algorithm")
+    return settings if type(settings) is kind else kind(**non_default_fields(settings))
 
 
-def name_of(kind: type[Learner]) -> str:
-    """The name of a learner's class in the table; of others, that of the class.
+def compatible_learner(name: str, model: Any) -> Learner:
+    """Return the learner of this name, with settings that are compatible with a model where there are any.
 
     Example:
-        >>> from glassformer.learners.convex import Ridge
-        >>> name_of(Ridge)
-        'ridge'
+        >>> from glassformer import AttentionIndexed
+        >>> found = compatible_learner("risk", AttentionIndexed(rho=0.5, channel="softmax"))
+        >>> found.loss, found.penalty
+        ('cross-entropy', 'trace')
     """
-    place = f"{kind.__module__.removeprefix('glassformer.learners.')}:{kind.__name__}"
-    return next((name for name, home in LEARNERS.items() if home == place), kind.__name__.lower())
+    default = learner(name)
+    candidates = (default, *default.alternatives())
+    return next((one for one in candidates if one.incompatibility(model) is None), default)
 
 
-def proposals(refused: Learner, model: Any) -> list[str]:
-    """Learners for a model that another one is not for: those of its family, then the first of all.
+def refusal(refused: Learner, model: Any) -> str | None:
+    """Return why a learner cannot learn from a model, and what to use instead; None where it can.
 
-    Not itself: with its default settings it may be for the model, but its own error says what to change.
+    The learners to use are those of the same family, then the first compatible one. The refused learner is not among
+    them: with its default settings it may be compatible, but the reason already says what to change.
     """
+    reason = refused.incompatibility(model)
+    if reason is None:
+        return None
     others = {name: learner_type(name) for name in LEARNERS if name != refused.name}
-    fitting = {name: kind for name, kind in others.items() if kind().incompatibility(model) is None}
-    family = [name for name, kind in fitting.items() if kind.family == refused.family]
-    return list(dict.fromkeys([*family, *list(fitting)[:1]]))
+    compatible = {name: kind for name, kind in others.items() if kind().incompatibility(model) is None}
+    family = [name for name, kind in compatible.items() if kind.info.family == refused.info.family]
+    proposed = dict.fromkeys([*family, *list(compatible)[:1]])
+    return f"algorithm {refused.name} {reason}: use {' or '.join(proposed)}"
 
 
-def taking(storage: str) -> list[str]:
-    """Learners that can learn from inputs kept in this way.
+def require_compatible(learner: Learner, model: Any) -> None:
+    """Raise unless a learner can learn from a model.
+
+    Raises:
+        IncompatibleError: it cannot; the message says why, and what to use instead.
+    """
+    message = refusal(learner, model)
+    if message is not None:
+        raise IncompatibleError(message)
+
+
+def learners_with_storage(storage: str) -> list[str]:
+    """Return the names of the learners that can learn from inputs stored in this way.
 
     Example:
-        >>> taking("generated")
+        >>> learners_with_storage("generated")
         ['gamp', 'blind-gamp', 'risk', 'online-sgd']
     """
-    return [name for name in LEARNERS if storage in learner_type(name).storages]
+    return [name for name in LEARNERS if storage in learner_type(name).info.storages]
 
 
-def options(theory: bool = False) -> list[Option]:
-    """The settings of all learners, as options of the command line; ``theory``: those that their theory depends on.
+def learners_with_limits() -> list[str]:
+    """Return the names of the learners whose error in the limit of large sizes is known.
+
+    Example:
+        >>> learners_with_limits()
+        ['gamp', 'blind-gamp', 'vamp', 'ridge', 'nuclear-norm', 'risk']
+    """
+    return [name for name in LEARNERS if learner_type(name).info.limit_settings is not None]
+
+
+@dataclass(frozen=True)
+class SettingOption:
+    """A setting as an option of the command line.
+
+    Attributes:
+        name: of the option, with underscores.
+        kind: type of its value.
+        texts: its meaning, by the names of the learners that have it.
+    """
+
+    name: str
+    kind: type
+    texts: dict[str, str]
+
+
+def options(theory: bool = False) -> list[SettingOption]:
+    """Return the settings of all learners as options of the command line; ``theory``: those that change limits.
 
     Example:
         >>> next(option for option in options() if option.name == "floor").kind
@@ -165,11 +199,11 @@ def options(theory: bool = False) -> list[Option]:
         >>> [option.name for option in options(theory=True)]
         ['assumed_rho', 'strength', 'loss', 'penalty']
     """
-    found: dict[str, Option] = {}
+    found: dict[str, SettingOption] = {}
     for name in LEARNERS:
         kind = learner_type(name)
         for one in options_in(kind):
-            if theory and one.field not in kind.in_theory:
+            if theory and one.field not in (kind.info.limit_settings or ()):
                 continue
-            found.setdefault(one.name, Option(one.name, one.kind, {})).texts[name] = one.meaning
+            found.setdefault(one.name, SettingOption(one.name, one.kind, {})).texts[name] = one.meaning
     return list(found.values())

@@ -1,7 +1,9 @@
-"""Regularised risk: a convex loss and a penalty, with the theory of what their minimiser reaches."""
+"""Regularised risk: a convex loss and a penalty, with the exact theory of their minimiser."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -9,20 +11,25 @@ from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_strength
 from glassformer.core.settings import Iteration, max_iterations_setting, non_negative, setting, tolerance_setting
-from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner
+from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
 
 if TYPE_CHECKING:
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
-    from glassformer.learners.algorithms.risk import Risk
+    from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
+    from glassformer.learners.empirical_risk import EmpiricalRisk
+    from glassformer.learners.proximal_message_passing import ProximalState
     from glassformer.risk.loss_base import Loss
     from glassformer.risk.penalties import Penalty
     from glassformer.state_evolution.thresholds import Thresholds
 
+# Singular values below this share of the largest one, or of one, are rounding errors.
+_ROUNDING = 1e-9
 
-def loss_from(name: str, text: str) -> Any:
-    """A loss as it is written: its name, or the file and the name of a function of one's own."""
+
+def parse_loss(name: str, text: str) -> Any:
+    """Return a loss from its text: its name, or the function FILE.py:FUNCTION."""
     del name
     if ":" not in text:
         return text
@@ -41,14 +48,15 @@ class RegularisedRisk(Learner):
         loss: ``"square"`` (:math:`(y-h)^2/2`), ``"logistic"``, ``"hinge"`` (labels +1 and -1), ``"huber"``,
             ``"cross-entropy"`` (hardmax labels, and softmax labels without noise, of attention-indexed models), a loss
             of :mod:`glassformer.risk.losses`, or a function of one label and one field, convex in the latter,
-            that JAX can differentiate. Of linear labels of attention-indexed models losses are summed over components,
+            that JAX can differentiate. For linear labels of attention-indexed models losses are summed over components,
             :math:`y_{aa}/\sqrt2` and :math:`y_{ab}`.
         penalty: ``"nuclear"`` (:math:`(dL)^{1/4}\|S\|_*`), ``"ridge"`` (:math:`\|S\|_F^2/2`), ``"elastic"`` (half of
             each); for attention-indexed models ``"trace"`` (:math:`d\,\mathrm{Tr}\,S` of positive ``S``, with
             :math:`\frac14\|Y_\mu - h_\mu\|_F^2` for square loss): weight decay on factors of full width. ``"pinned"``
-            is for linear labels that are not centred: they show the trace of ``S``, which is fixed to the teacher's.
+            is for linear labels that are not centred: their mean determines the trace of ``S``, which is fixed to the
+            teacher's.
         strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the best by
-            theory: least error, of labels that are right or wrong largest cosine (for signs, least label error). Of no
+            theory: least error, for labels that are right or wrong largest cosine (for signs, least label error). No
             effect, and None, where the trace is pinned.
         tolerance: duality gap at which a solution is accepted, relative to the risk of an estimate of zero.
         max_iterations: steps allowed.
@@ -63,18 +71,21 @@ class RegularisedRisk(Learner):
         array([0.1251383])
     """
 
-    title: ClassVar[str] = "regularised risk"
-    family: ClassVar[str] = "convex"
-    papers: ClassVar[tuple[str, ...]] = ("erba2025nuclear",)
-    in_theory: ClassVar[tuple[str, ...]] = ("loss", "penalty", "strength")
-    in_trajectory: ClassVar[tuple[str, ...]] = in_theory
-    storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="risk",
+        title="regularised risk",
+        family="convex",
+        papers=("erba2025nuclear",),
+        storages=IN_ANY_FORM,
+        limit_settings=("loss", "penalty", "strength"),
+        trajectory_settings=("loss", "penalty", "strength"),
+    )
 
     loss: Any = parameter(
         "square, logistic, hinge, huber, cross-entropy (hardmax and softmax labels), or FILE.py:FUNCTION, convex in "
         "the second argument. Its file is run",
         "square",
-        read=loss_from,
+        read=parse_loss,
     )
     penalty: str = setting(
         "nuclear", "nuclear, ridge or elastic; trace, or pinned (trace known), for positive matrices"
@@ -86,145 +97,88 @@ class RegularisedRisk(Learner):
     max_iterations: int = max_iterations_setting(5000)
 
     def __post_init__(self) -> None:
-        from glassformer.risk.losses import loss_of
-        from glassformer.risk.penalties import penalty_of
-
         super().__post_init__()
-        loss_of(self.loss)
-        penalty_of(self.penalty)
-
-    def incompatibility(self, model: Any) -> str | None:
-        try:
-            self._problem(model)
-        except GlassformerError as error:
-            return f"does not go with this model: {error}"
-        return None
-
-    def fitting(self, model: Any) -> Self:
-        """Itself, or with the first named loss and penalty that go with a model.
-
-        Example:
-            >>> from glassformer import AttentionIndexed
-            >>> found = RegularisedRisk().fitting(AttentionIndexed(rho=0.5, channel="softmax"))
-            >>> found.loss, found.penalty
-            ('cross-entropy', 'trace')
-        """
-        from glassformer.risk.losses import LOSSES
-        from glassformer.risk.penalties import PENALTIES
-
-        others = (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in PENALTIES)
-        return next((one for one in (self, *others) if one.incompatibility(model) is None), self)
-
-    def completed(self, model: Any) -> Self:
-        self._require_strength(model)
-        return self
-
-    def _require_strength(self, model: Any) -> None:
-        """Raise where the best strength is left to a theory that is not there."""
-        if self.strength is None and model.theory_unavailable_reason is not None:
-            raise IncompatibleError(
-                f"the best strength is that of theory, and {model.theory_unavailable_reason}: give a strength"
-            )
-
-    def _problem(self, model: Any) -> Any:
-        from glassformer.risk.problem import risk_problem
-
-        return risk_problem(model, *self._minimised)
+        # Unknown names raise.
+        _ = self.minimised
 
     @property
-    def _minimised(self) -> tuple[Loss, Penalty, float | None]:
-        """Loss, penalty and strength as the theory takes them."""
+    def minimised(self) -> tuple[Loss, Penalty, float | None]:
+        """Loss, penalty and strength."""
         from glassformer.risk.losses import loss_of
         from glassformer.risk.penalties import penalty_of
 
         return loss_of(self.loss), penalty_of(self.penalty), self.strength
 
-    def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
-        from glassformer.risk.limits import risk_limits
+    def incompatibility(self, model: Any) -> str | None:
+        from glassformer.risk.problem import risk_problem
 
-        return self.named(risk_limits(model, alpha, *self._minimised, throw))
+        try:
+            risk_problem(model, *self.minimised)
+        except GlassformerError as error:
+            return f"does not go with this model: {error}"
+        return None
 
-    def named(self, found: Any) -> Any:
-        strength = "best" if self.strength is None else self.strength
-        own = {"loss": self._minimised[0].name, "penalty": self.penalty, "strength": strength}
-        found = super().named(found)
-        return replace(found, parameters={**found.parameters, **own})
+    def completed(self, model: Any) -> Self:
+        if self.strength is None and model.theory_unavailable_reason is not None:
+            raise IncompatibleError(
+                f"the best strength is that of theory, and {model.theory_unavailable_reason}: give a strength"
+            )
+        return self
 
-    def thresholds(self, model: Any) -> Thresholds:
-        from glassformer.risk.thresholds import risk_thresholds
+    def alternatives(self) -> Iterable[Self]:
+        from glassformer.risk.losses import LOSSES
+        from glassformer.risk.penalties import PENALTIES
 
-        return self.named(risk_thresholds(model, *self._minimised))
-
-    def branches(self, model: Any, alpha: Any) -> Table:
-        from glassformer.state_evolution.hysteresis import one_branch
-
-        return one_branch(self.limits(model, alpha, throw=False))
-
-    def told(self, table: Table) -> list[str]:
-        found = [] if self.strength is not None else ["strength"]
-        return [name for name in ("label_error", *found, "cosine", "rank") if name in table.columns]
+        return (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in PENALTIES)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        del optimum
         return self.limits(model, alpha, throw=False)["error"]
 
-    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
-        from glassformer.risk.trajectory import risk_trajectory
-
-        if overlap is not None:
-            return (
-                f"overlap = {overlap:g} is for message passing and online-sgd: its steps begin at an estimate of zero"
-            )
-        return self.named(risk_trajectory(model, alpha, *self._minimised, steps))
-
-    def followed(self, steps: int, overlap: float | None = None) -> RegularisedRisk:
-        from glassformer.learners.proximal_message_passing import ProximalMessagePassing
-
-        del overlap
-        own = {one.name: getattr(self, one.name) for one in fields(self)}
-        return ProximalMessagePassing(**{**own, "max_iterations": steps})
+    def equations(self, model: Any) -> Equations:
+        return RiskEquations(self, model, risk=self)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
-        from glassformer.learners.algorithms.proximal_gradient import least_risk
+        from glassformer.learners.proximal_gradient import least_risk
 
-        risk = self.risk_of(model, data)
+        risk = self.empirical_risk(model, data)
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
-        return FitResult.of(found, **fit_of(risk, found.value[0]))
+        return FitResult.from_solution(found, **_fit(risk, found.value[0]))
 
-    def risk_of(self, model: Any, data: DataSet) -> Risk:
-        """What is minimised over a data set."""
+    def empirical_risk(self, model: Any, data: DataSet) -> EmpiricalRisk:
+        """Return the risk on a data set."""
         import numpy as np
 
-        from glassformer.learners.algorithms.risk import Risk
+        from glassformer.learners.empirical_risk import EmpiricalRisk
+        from glassformer.risk.problem import risk_problem
 
-        problem, prior, design = self._problem(model), model.prior, data.design
-        strength, trace = self.strength, None
-        if problem.penalty.pinned:
+        problem, prior, design = risk_problem(model, *self.minimised), model.prior, data.design
+        penalty, strength, trace = problem.penalty, self.strength, None
+        if penalty.pinned:
             known = prior.mean(design.signal_shape) if data.teacher is None else data.teacher
             strength, trace = 0.0, float(np.trace(known))
         elif strength is None:
-            self._require_strength(model)
+            self.completed(model)
             ratio = design.sample_ratio * prior.degrees
             strength = float(self.limits(model, [ratio], throw=False)["strength"][0])
         if strength == 0 and trace is None:
-            raise IncompatibleError(f"strength = 0 of penalty {self.penalty} on data: {_instead(problem.penalty)}")
+            raise IncompatibleError(f"strength = 0 of penalty {self.penalty} on data: {_without_penalty(penalty)}")
         rows, columns = design.signal_shape
-        weight, penalty = strength / prior.degrees, problem.penalty
+        weight = strength / prior.degrees
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
         y = problem.labels.targets(data.labels)
-        return Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
+        return EmpiricalRisk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
 
 
-def _instead(penalty: Penalty) -> str:
-    """What to do in place of a strength that vanishes."""
+def _without_penalty(penalty: Penalty) -> str:
+    """Return the remedy for a strength of zero."""
     if penalty.positive or (penalty.spectral > 0 and penalty.square > 0):
         return "there is no solver for its interpolator; give one > 0"
     name = "nuclear-norm" if penalty.spectral > 0 else "ridge"
     return f"use --algorithm {name} --strength 0, or give one > 0"
 
 
-def fit_of(risk: Risk, estimate: Array) -> dict[str, float | None]:
-    """How an estimate fits the samples learned from, and its rank."""
+def _fit(risk: EmpiricalRisk, estimate: Array) -> dict[str, float | None]:
+    """Return errors on the training samples, and the rank."""
     import numpy as np
 
     from glassformer.numerics.decompositions import singular_values
@@ -234,5 +188,155 @@ def fit_of(risk: Risk, estimate: Array) -> dict[str, float | None]:
     return {
         "training_error": float(np.mean((fitted - y) ** 2)) if y.shape == fitted.shape else None,
         "training_loss": float(np.sum(risk.loss.value(y, fitted)) / len(y)),
-        "rank": float(np.mean(values > 1e-9 * max(1.0, float(values[0])))),
+        "rank": float(np.mean(values > _ROUNDING * max(1.0, float(values[0])))),
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiskLimits(Equations):
+    """Limits of the minimiser of a regularised risk.
+
+    Attributes:
+        risk: loss, penalty and strength.
+    """
+
+    risk: RegularisedRisk
+
+    def limits(self, alpha: Any, throw: bool = True) -> Table:
+        from glassformer.risk.limits import risk_limits
+
+        return self._labelled(risk_limits(self.model, alpha, *self.risk.minimised, throw))
+
+    def thresholds(self) -> Thresholds:
+        from glassformer.risk.thresholds import risk_thresholds
+
+        found: Thresholds = self._labelled(risk_thresholds(self.model, *self.risk.minimised))
+        return found
+
+    def branches(self, alpha: Any) -> Table:
+        from glassformer.state_evolution.hysteresis import one_branch
+
+        return self._labelled(one_branch(self.limits(alpha, throw=False)))
+
+    def _labelled(self, found: Any) -> Any:
+        """The result with learner, loss, penalty and strength among its parameters."""
+        loss, _, strength = self.risk.minimised
+        own = {"loss": loss.name, "penalty": self.risk.penalty, "strength": "best" if strength is None else strength}
+        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **own})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiskEquations(RiskLimits):
+    """Limits of the minimiser, and the trajectory of proximal message passing to it."""
+
+    def display_columns(self, table: Table) -> list[str]:
+        best_strength = ["strength"] if self.risk.strength is None else []
+        return [name for name in ("label_error", *best_strength, "cosine", "rank") if name in table.columns]
+
+    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+        from glassformer.risk.trajectory import risk_trajectory
+
+        if overlap is not None:
+            return (
+                f"overlap = {overlap:g} is for message passing and online-sgd: its steps begin at an estimate of zero"
+            )
+        return self._labelled(risk_trajectory(self.model, alpha, *self.risk.minimised, steps))
+
+    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+        del overlap
+        own = {one.name: getattr(self.risk, one.name) for one in fields(self.risk)}
+        return ProximalMessagePassing(**{**own, "max_iterations": steps})
+
+
+@dataclass(frozen=True)
+class ProximalMessagePassing(RegularisedRisk):
+    r"""The minimiser of a regularised risk, by message passing without damping instead of descent.
+
+    Equation :eq:`proximal-message-passing` of the documentation.
+
+    The algorithm is that of :mod:`~glassformer.learners.proximal_message_passing`, and its error after each step is
+    that of :func:`~glassformer.risk.trajectory.risk_trajectory`. If it converges, it does so to the minimiser.
+    :func:`~glassformer.experiments.trajectories.follow` runs it beside the theory of :class:`RegularisedRisk`.
+
+    Args:
+        loss, penalty, strength: see :class:`~glassformer.RegularisedRisk`.
+        tolerance: without effect.
+        max_iterations: steps.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Source: derived here; for sparse vectors Donoho, Maleki and Montanari, arXiv:0907.3574.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression, RegularisedRisk, simulate
+        >>> model, ask = BilinearSequenceRegression(rho=0.3, noise=0.1), {"d": 20, "instances": 1}
+        >>> learners = RegularisedRisk(strength=0.2, tolerance=1e-9), ProximalMessagePassing(strength=0.2)
+        >>> one, other = (simulate(model, [1.0], algorithm=learner, **ask)["error"][0] for learner in learners)
+        >>> bool(abs(one - other) < 1e-4)
+        True
+    """
+
+    def learn(self, model: Any, data: DataSet) -> FitResult:
+        from glassformer.learners.data_set import ErrorHistory
+        from glassformer.learners.message_passing import message_passing
+        from glassformer.learners.proximal_message_passing import ProximalStep, status_of_steps
+        from glassformer.risk.trajectory import START_SUSCEPTIBILITY
+
+        errors = ErrorHistory(model, data.teacher)
+
+        def watch(state: ProximalState) -> None:
+            if not state.first:
+                errors.append(state.estimate)
+
+        step = ProximalStep(self.empirical_risk(model, data), START_SUSCEPTIBILITY * float(model.prior.second_moment))
+        run = message_passing(step, self.max_iterations, damping=0.0, watch=watch)
+        history = errors.entries()
+        if not history and data.teacher is not None:
+            reason = f"loss {step.risk.loss.name} is straight around an estimate of zero"
+            raise IncompatibleError(f"{reason}, and message passing takes no first step: use theory alone, without d")
+        return FitResult(
+            run.state.estimate[None],
+            status=status_of_steps(run.status, run.step_sizes),
+            iterations=len(run.step_sizes),
+            residual=run.state.step_size,
+            history=history,
+            **_fit(step.risk, run.state.estimate),
+        )
+
+
+class SquareLossLearner(Learner):
+    """The minimiser of square loss and a penalty, on labels that are one linear functional of the signal each."""
+
+    penalty: ClassVar[str]
+    """Name of the penalty in :class:`RegularisedRisk`."""
+    strength: float | None
+
+    @abstractmethod
+    def strength_for(self, model: Any) -> float | None:
+        """Return the strength on labels of this model; None for the best one at each sample ratio."""
+
+    @abstractmethod
+    def fit(self, model: Any, data: DataSet) -> Solution:
+        """Return the minimiser."""
+
+    def incompatibility(self, model: Any) -> str | None:
+        if model.channel.field_components:
+            return f"fits single linear labels, not those of this model ({model.name})"
+        if not model.channel.linear:
+            return f"fits linear labels, not those of channel {model.channel.label}"
+        return None
+
+    def equations(self, model: Any) -> Equations:
+        return RiskLimits(self, model, risk=RegularisedRisk("square", self.penalty, self.strength_for(model)))
+
+    def learn(self, model: Any, data: DataSet) -> FitResult:
+        found = self.fit(model, data)
+        fields = data.design.forward(found.value[0], 0)
+        return FitResult.from_solution(found, training_error=float(((fields - data.labels) ** 2).mean()))
+
+
+def strength_by_noise() -> Any:
+    """Return the setting ``strength`` whose default is the best one for the label noise."""
+    text = "weight of the regulariser, or best (default the best one for the label noise)"
+    return parameter(text, None, read=parse_strength, check=non_negative)

@@ -1,27 +1,77 @@
-"""Ridge regression on the entries of the token matrices: its error in large dimensions, and the estimator."""
+"""Ridge regression on the entries of the token matrices: the learner, its error in the limit, and the estimator."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.sparse.linalg import LinearOperator, lsqr
 
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Solution, Status
 from glassformer.designs.dense import DenseDesign
-from glassformer.learners.algorithms.arrays import library
+from glassformer.learners.base import LearnerInfo
+from glassformer.learners.regularised_risk import SquareLossLearner, strength_by_noise
 
-# Rows of the largest system that is factored; beyond, an iteration needs products with the inputs only.
-_FACTORED = 20_000
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from glassformer.core.results import Table
+    from glassformer.core.solution import Solution
+    from glassformer.learners.data_set import DataSet
+
+# Unknowns of the largest system that is factored (in some minutes and 3 GB); beyond, LSQR needs products only.
+_LARGEST_FACTORED = 20_000
+# Tolerance of LSQR.
 _TOLERANCE = 1e-10
+# Residual up to which a solution counts as converged.
+_ACCEPTED = 1e-6
 # Sums of ratios and variances up to here, twice, are finite.
 _LARGEST = 1e300
 
 
+@dataclass(frozen=True)
+class Ridge(SquareLossLearner):
+    r"""Ridge regression, the minimiser of :math:`\sum_\mu(y_\mu - h_\mu)^2 + \lambda\|S\|_F^2`.
+
+    Args:
+        strength: :math:`\lambda\ge 0`; None for the variance of the label noise, which is best.
+
+    Raises:
+        ParameterError: the strength is out of range.
+
+    Example:
+        >>> Ridge(strength=-1.0)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: strength = -1.0 is not allowed: expected None, or a finite number >= 0
+    """
+
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="ridge", title="ridge regression", family="convex", limit_settings=("strength",)
+    )
+    penalty: ClassVar[str] = "ridge"
+
+    strength: float | None = strength_by_noise()
+
+    def strength_for(self, model: Any) -> float:
+        return float(model.channel.label_noise if self.strength is None else self.strength)
+
+    def completed(self, model: Any) -> Self:
+        return replace(self, strength=self.strength_for(model))
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        if not model.prior.extensive:
+            return "at fixed width there are ever fewer samples per entry of the signal: its error tends to 1"
+        return ridge_error(alpha, model.channel.label_noise, self.strength)
+
+    def fit(self, model: Any, data: DataSet) -> Solution:
+        return ridge(data.design, data.labels, self.strength_for(model))
+
+
 def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | None = None) -> Array:
-    r"""Error of ridge regression that ignores the structure of the signal, in the limit of large dimensions.
+    r"""Return the error of ridge regression, which ignores the structure of the signal, in the limit of large sizes.
 
     Equation :eq:`ridge-error` of the documentation.
 
@@ -77,7 +127,7 @@ def _shrinkage(alpha: Array, strength: float) -> tuple[Array, Array]:
     excess = strength + (alpha - 1)
     t = np.hypot(excess, 2 * np.sqrt(strength))
     u = 1 / (alpha / 2 + strength / 2 + 0.5 + t / 2)
-    # Of the two forms of the root, the one without a difference of nearly equal numbers.
+    # The form of the root without a difference of nearly equal numbers.
     v = np.where(excess > 0, 2 * strength / (np.abs(excess) + t), (t - excess) / 2)
     return u, v
 
@@ -91,15 +141,15 @@ def _least_norm_error(alpha: Array, noise: float) -> Array:
 
 
 def ridge(
-    design: DenseDesign, labels: ArrayLike, regularisation: float, factored: int = _FACTORED, instance: int = 0
+    design: DenseDesign, labels: ArrayLike, regularisation: float, factored: int = _LARGEST_FACTORED, instance: int = 0
 ) -> Solution:
-    r"""The minimiser of :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2`.
+    r"""Return the minimiser of :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2`.
 
     Equation :eq:`ridge` of the documentation.
 
-    The smaller of the primal (``dL`` unknowns) and the dual system (``n`` unknowns) is factored; where both are too
-    large the problem is solved by iteration, with products of the inputs only. :math:`\lambda = 0` gives the
-    interpolator of least norm, or least squares.
+    The smaller of the primal system (``dL`` unknowns) and the dual system (``n`` unknowns) is factored. If both are too
+    large, the problem is solved by LSQR, with products of the inputs only. :math:`\lambda = 0` gives the interpolator
+    of least norm, or least squares.
 
     Args:
         design: inputs.
@@ -110,7 +160,7 @@ def ridge(
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); the residual is that of the
-        equations for the minimum, relative to the labels seen through the inputs.
+        normal equations, relative to the labels seen through the inputs.
 
     Raises:
         DataError: labels do not match the inputs or are not finite, or inputs depend on each other and the
@@ -125,13 +175,15 @@ def ridge(
         >>> bool(np.allclose(found.value[0], signal))
         True
     """
+    from glassformer.core.solution import Solution, Status
+
     y = design.checked_labels(labels)
     if not (np.isfinite(regularisation) and regularisation >= 0):
         raise ParameterError("regularisation", regularisation, "finite and >= 0")
     shape = design.signal_shape
     size = shape[0] * shape[1]
     if min(size, design.samples) > factored:
-        flat, steps = _by_iteration(design, y, regularisation, instance)
+        flat, steps = _by_lsqr(design, y, regularisation, instance)
     else:
         inputs = design.inputs[instance].reshape(design.samples, size).astype(float) / np.sqrt(size)
         try:
@@ -148,7 +200,7 @@ def ridge(
     residual = float(np.linalg.norm(gradient)) / max(scale, 1e-300)
     return Solution(
         value=signal[None],
-        status=[Status.CONVERGED if residual <= 1e-6 else Status.ITERATION_LIMIT],
+        status=[Status.CONVERGED if residual <= _ACCEPTED else Status.ITERATION_LIMIT],
         residual=np.array([residual]),
         iterations=np.array([steps]),
         error_estimate=np.array([residual]),
@@ -157,20 +209,25 @@ def ridge(
 
 
 def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
-    with library() as arrays:
+    """Solve the smaller of the primal and the dual system by a Cholesky factor; least squares without a strength."""
+    from glassformer.numerics.array_library import array_library
+
+    with array_library() as arrays:
         xp, linalg = arrays
         x, labels = xp.asarray(inputs), xp.asarray(y)
         if strength == 0:
             return np.asarray(xp.linalg.lstsq(x, labels, rcond=None)[0])
         dual = len(x) <= x.shape[1]
         gram = x @ x.T if dual else x.T @ x
-        factor = linalg.cho_factor(arrays.raised(gram, strength), overwrite_a=True)
+        factor = linalg.cho_factor(arrays.add_to_diagonal(gram, strength), overwrite_a=True)
         solved = linalg.cho_solve(factor, labels if dual else labels @ x)
         return np.asarray(solved @ x if dual else solved)
 
 
-def _by_iteration(design: DenseDesign, y: Array, strength: float, instance: int) -> tuple[Array, int]:
-    """By products with the inputs alone (LSQR), which needs no factor and squares no condition number."""
+def _by_lsqr(design: DenseDesign, y: Array, strength: float, instance: int) -> tuple[Array, int]:
+    """Solve by products with the inputs alone (LSQR), which needs no factor and squares no condition number."""
+    from scipy.sparse.linalg import LinearOperator, lsqr
+
     size = design.signal_shape[0] * design.signal_shape[1]
     operator = LinearOperator(
         (len(y), size),

@@ -1,31 +1,41 @@
-"""Regularised risk at many strengths in one run."""
+"""Regularised risk on data at many strengths in one run, with an intercept and weights of the samples."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 
 from glassformer.core.checks import is_number, is_whole, require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Status
+from glassformer.core.solution import Solution, Status
 from glassformer.designs.base import Design
-from glassformer.learners.algorithms.penalised_fit import PenalisedFit, prepared
-from glassformer.learners.algorithms.several_classes import SeveralClasses
+from glassformer.learners.empirical_risk import EmpiricalRisk
+from glassformer.learners.multiclass import BestIntercepts, MulticlassDesign, best_intercepts
+from glassformer.learners.proximal_gradient import InputScale, input_scale, least_risk
+from glassformer.learners.weighted_losses import BestIntercept, Intercept, WeightedLoss
 from glassformer.numerics.decompositions import singular_values
+from glassformer.risk.loss_base import Loss
+from glassformer.risk.losses import loss_of
+from glassformer.risk.penalties import Penalty, penalty_of
 
 if TYPE_CHECKING:
     import pandas
 
-# Strengths of a path by default, the share of the largest useful one that the least is, and how each is solved.
+# Default number of strengths, share of the largest useful strength that the least one is, and accuracy at each.
 STRENGTHS, _LEAST, ITERATION = 20, 1e-3, Iteration(tolerance=1e-4, max_iterations=5000)
 # Singular values below this share of the largest one are rounding errors.
 _ROUNDING = 1e-9
+# Factor of the largest useful strength that exceeds its rounding errors.
+_MARGIN = 1 + 1e-6
+# Width of the envelope whose slopes replace those of a loss with kinks.
+_WIDTH = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +45,7 @@ class RiskPath(DisplayMixin):
     Attributes:
         strengths: shape (k,).
         estimates: shape (k, L, d).
-        intercepts: what is added to the fields, shape (k,).
+        intercepts: shape (k,).
         gaps: certified duality gap at the intercept, relative to the risk of an estimate of zero, shape (k,).
         status: of each.
         iterations: steps of all together.
@@ -50,7 +60,7 @@ class RiskPath(DisplayMixin):
     drawing = "plot_risk_path"
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per strength."""
+        """Return a data frame with one row per strength."""
         import pandas
 
         columns = {"strength": self.strengths, "rank": self.ranks, "intercept": self.intercepts, "gap": self.gaps}
@@ -58,17 +68,17 @@ class RiskPath(DisplayMixin):
 
     @property
     def ranks(self) -> Array:
-        """Of the estimates: singular values that are not zero."""
+        """Ranks of the estimates."""
         return np.array([rank_of(one) for one in self.estimates])
 
     @property
     def converged(self) -> bool:
-        """Whether all of them are."""
+        """Whether all of them converged."""
         return all(status.ok for status in self.status)
 
 
 def risk_path(
-    design: Design | SeveralClasses,
+    design: Design | MulticlassDesign,
     labels: ArrayLike,
     loss: Any = "square",
     penalty: str = "nuclear",
@@ -78,18 +88,18 @@ def risk_path(
     weights: ArrayLike | None = None,
     settings: Iteration | None = None,
 ) -> RiskPath:
-    r"""Minimisers of :math:`\sum_\mu w_\mu\,\ell(y_\mu, h_\mu + b) + \lambda\,p(S)`, from strong to weak penalties.
+    r"""Minimise :math:`\sum_\mu w_\mu\,\ell(y_\mu, h_\mu + b) + \lambda\,p(S)` for strengths from strong to weak.
 
-    Every minimiser begins where the one before ended, and carries a certificate of its own.
+    Each minimisation starts at the minimiser of the strength before, and has its own certificate.
 
     Args:
         design: inputs, for instance :class:`~glassformer.designs.dense.DenseDesign`.
         labels: shape of the fields; +1 and -1 for ``"logistic"`` and ``"hinge"``.
         loss: as for :class:`~glassformer.learners.regularised_risk.RegularisedRisk`.
         penalty: as there.
-        strengths: :math:`\lambda > 0`, in any order, in the units of that learner for bilinear models; or how many,
+        strengths: :math:`\lambda > 0`, in any order, in the units of that learner for bilinear models; or their number,
             from the one above which the estimate is zero, for ridge that which halves every direction, to a thousandth.
-        intercept: whether a constant ``b`` without penalty is fitted.
+        intercept: whether an intercept ``b`` without penalty is fitted.
         weights: :math:`w_\mu\ge 0`, one per sample; samples of weight zero are left out.
         settings: ``tolerance`` is the duality gap that is accepted (1e-4 by default); steps allowed at each strength.
 
@@ -107,13 +117,12 @@ def risk_path(
         ([0, 1], True)
     """
     require_arguments(risk_path, locals())
-    fit = prepared(design, labels, loss, penalty, intercept, weights)
-    wanted = strengths_of(fit, strengths)
-    return followed(fit, wanted, settings or ITERATION)
+    problem = PenalisedProblem.of(design, labels, loss, penalty, intercept, weights)
+    return problem.path(problem.strengths(strengths), settings or ITERATION)
 
 
 def rank_of(matrix: Array) -> int:
-    """Singular values that are not zero but for rounding.
+    """Return the number of singular values that are not zero up to rounding.
 
     Example:
         >>> rank_of(np.diag([1.0, 1e-20]))
@@ -123,35 +132,8 @@ def rank_of(matrix: Array) -> int:
     return int(np.sum(values > _ROUNDING * max(float(values[0]), 1e-300)))
 
 
-def followed(fit: PenalisedFit, strengths: Array, settings: Iteration) -> RiskPath:
-    """The path of a problem through strengths that fall."""
-    start, shift = np.zeros(fit.design.signal_shape), fit.best_intercept(np.zeros_like(fit.labels))
-    found, shifts = [], []
-    for strength in strengths:
-        solution, shift = fit.solved(float(strength), start, shift, settings)
-        start = solution.value[0]
-        found.append(solution)
-        shifts.append(shift)
-    return RiskPath(
-        strengths,
-        np.array([one.value[0] for one in found]),
-        np.array(shifts),
-        np.array([one.residual[0] for one in found]),
-        tuple(one.status[0] for one in found),
-        int(sum(one.iterations[0] for one in found)),
-    )
-
-
-def strengths_of(fit: PenalisedFit, strengths: ArrayLike | int) -> Array:
-    """In falling order; as many as asked for, from the largest useful one."""
-    wanted = asked_strengths(strengths)
-    if isinstance(wanted, int):
-        return np.asarray(np.geomspace(1.0, _LEAST, wanted) * fit.largest_strength)
-    return wanted
-
-
-def asked_strengths(strengths: ArrayLike | int) -> Array | int:
-    """In falling order, or how many of them.
+def parse_strengths(strengths: ArrayLike | int) -> Array | int:
+    """Return strengths in falling order, or their number.
 
     Raises:
         ParameterError: they are neither.
@@ -163,3 +145,135 @@ def asked_strengths(strengths: ArrayLike | int) -> Array | int:
     if not wanted.size or not np.all(np.isfinite(wanted)) or np.any(wanted <= 0):
         raise ParameterError("strengths", strengths, "finite numbers > 0, or how many of them (an integer >= 2)")
     return wanted
+
+
+def sample_weights(weights: ArrayLike | None, samples: int) -> Array:
+    """Return the weights of the samples, ones by default.
+
+    Raises:
+        ParameterError: they are no weights, or all of them vanish.
+    """
+    w = np.ones(samples) if weights is None else np.asarray(weights, dtype=float)
+    if w.shape != (samples,) or not np.all(np.isfinite(w)) or np.any(w < 0) or not np.any(w > 0):
+        raise ParameterError("weights", weights, f"{samples} numbers >= 0, one per sample, not all of them zero")
+    return w
+
+
+class PenalisedProblem(NamedTuple):
+    """Loss, penalty, intercept and weights on given inputs, to be solved at any strength."""
+
+    design: Any
+    labels: Array
+    loss: Loss
+    penalty: Penalty
+    intercept: bool
+    scale: InputScale | None = None
+
+    @classmethod
+    def of(
+        cls, design: Any, labels: ArrayLike, loss: Any, penalty: str, intercept: bool, weights: ArrayLike | None
+    ) -> PenalisedProblem:
+        """Return the problem on valid data, without samples of weight zero.
+
+        Raises:
+            DataError: labels that do not match the inputs, or that the loss does not take.
+            ParameterError: an unknown loss or penalty, or weights out of range.
+        """
+        own, y = loss_of(loss), np.asarray(labels, dtype=float)
+        if y.shape != tuple(design.field_shape):
+            raise DataError("y", y.shape, f"a shape {tuple(design.field_shape)} that matches X")
+        if not np.all(np.isfinite(y)):
+            raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
+        if own.binary and not np.all(np.abs(y) == 1):
+            raise DataError("y", float(y[np.abs(y) != 1][0]), f"+1 or -1, the labels of loss {own.name}")
+        w = sample_weights(weights, len(y))
+        if np.any(w == 0):
+            design, y, w = design.rows(w > 0), y[w > 0], w[w > 0]
+        if np.any(w != 1):
+            own = WeightedLoss(own, w.reshape(-1, *[1] * (y.ndim - 1)))
+        problem = cls(design, y, own, penalty_of(penalty), intercept)
+        return problem._replace(scale=input_scale(problem.at(1.0)))
+
+    def at(self, strength: float, loss: Loss | None = None) -> EmpiricalRisk:
+        """Return the risk at a strength, with the own loss or another one."""
+        rows, columns = self.design.signal_shape[-2:]
+        unit = 1.0 if self.penalty.positive else float(rows * columns) ** 0.25
+        spectral, square = strength * self.penalty.spectral * unit, strength * self.penalty.square
+        return EmpiricalRisk(self.design, self.labels, loss or self.loss, spectral, square, self.penalty.positive)
+
+    def strengths(self, strengths: ArrayLike | int) -> Array:
+        """Return strengths in falling order; a number of them starts at the largest useful one."""
+        wanted = parse_strengths(strengths)
+        if isinstance(wanted, int):
+            return np.asarray(np.geomspace(1.0, _LEAST, wanted) * self._largest_strength)
+        return wanted
+
+    @property
+    def _largest_strength(self) -> float:
+        """Strength above which the estimate is zero; for ridge that which halves the strongest direction."""
+        risk = self.at(1.0)
+        if risk.spectral == 0:
+            assert self.scale is not None
+            curvature = self.loss.sharpness if np.isfinite(self.loss.sharpness) else 1.0
+            return float(self.scale.largest * curvature / risk.square)
+        fields = np.zeros_like(self.labels)
+        slopes = _slopes(self.loss, self.labels, fields + self.best_intercept(fields))
+        pull = float(np.max(singular_values(self.design.adjoint(slopes, 0))))
+        return _MARGIN * (pull or 1.0) / risk.spectral
+
+    def best_intercept(self, fields: Array) -> Any:
+        """Return the intercept with which the loss of fields is least, for several fields one each; 0 without one."""
+        if not self.intercept:
+            return 0.0
+        if fields.ndim > 1:
+            return best_intercepts(self.loss, self.labels, fields, np.zeros(fields.shape[1]))
+
+        def slope(shift: float) -> float:
+            return float(np.sum(_slopes(self.loss, self.labels, fields + shift)))
+
+        end = 1.0 + float(np.max(np.abs(fields))) + float(np.max(np.abs(self.labels)))
+        for _ in range(20):
+            if slope(-end) < 0 < slope(end):
+                return float(brentq(slope, -end, end, xtol=1e-10 * end))
+            end *= 2
+        return end if slope(-end) < 0 else -end
+
+    def path(self, strengths: Array, settings: Iteration) -> RiskPath:
+        """Solve the problem at falling strengths, each from the solution before."""
+        start, shift = np.zeros(self.design.signal_shape), self.best_intercept(np.zeros_like(self.labels))
+        solutions, shifts = [], []
+        for strength in strengths:
+            solution, shift = self._solve(float(strength), start, shift, settings)
+            start = solution.value[0]
+            solutions.append(solution)
+            shifts.append(shift)
+        return RiskPath(
+            strengths,
+            np.array([one.value[0] for one in solutions]),
+            np.array(shifts),
+            np.array([one.residual[0] for one in solutions]),
+            tuple(one.status[0] for one in solutions),
+            int(sum(one.iterations[0] for one in solutions)),
+        )
+
+    def _solve(self, strength: float, start: Array, shift: Any, settings: Iteration) -> tuple[Solution, Any]:
+        """Return estimate and intercept, which are minimised over together."""
+        if not self.intercept:
+            return least_risk(self.at(strength), settings, start, self.scale), 0.0
+        if self.labels.ndim > 1:
+            softmax_loss = BestIntercepts(self.loss, np.zeros(self.labels.shape[1]))
+            found = least_risk(self.at(strength, softmax_loss), settings, start, self.scale)
+            return found, self.best_intercept(self.design.forward(found.value[0], 0))
+        intercept = Intercept(float(shift))
+        loss = BestIntercept(self.loss, intercept)
+        found = least_risk(self.at(strength, loss), settings, start, self.scale)
+        # Updates the intercept to that of the solution, which the certificate is about.
+        loss.value(self.labels, self.design.forward(found.value[0], 0))
+        return found, intercept.value
+
+
+def _slopes(loss: Loss, labels: Array, fields: Array) -> Array:
+    """Slopes of the loss; for a loss with kinks, those of a narrow envelope."""
+    if np.isfinite(loss.sharpness):
+        return loss.slope(labels, fields)
+    return -loss.score(labels, fields, _WIDTH)[0]

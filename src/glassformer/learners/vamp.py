@@ -1,15 +1,45 @@
-"""Message passing for inputs that are known by their singular values."""
+r"""Vector approximate message passing (VAMP): linear labels of inputs with any singular values.
+
+With ``A`` the matrix of the fields, :math:`A A^T = U\lambda U^T`, an estimate ``r`` whose errors have the variance
+``v`` and are independent of ``A`` becomes
+
+.. math::
+   z &= y - A r, \qquad f = \frac1D\sum_k\frac{v\lambda_k}{v\lambda_k + \Delta}, \qquad
+   c = \frac1n\,z^T(v A A^T + \Delta)^{-1}z,\\
+   R &= r + \frac vf\,A^T(vAA^T + \Delta)^{-1}z, \qquad \tau^2 = c\,v\,\frac{1-f}f,\\
+   \hat S, V &= \mathrm{denoise}(R, \tau^2), \qquad
+   r = \frac{\hat S - \eta R}{1 - \eta}, \qquad v = \frac{V}{1-\eta}, \qquad \eta = \frac{V}{\tau^2},
+
+with :math:`\eta` the divergence of the denoiser. ``R`` is the signal seen through white noise of variance
+:math:`\tau^2` for any singular values of the inputs, as long as their singular vectors are independent of the signal.
+``c`` is 1 where the residuals are as claimed; where they are not, the algorithm uses the residuals. For independent
+inputs this is the algorithm of :mod:`~glassformer.learners.gamp_step`, to leading order.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
 
 from glassformer.core.checks import require_arguments
 from glassformer.core.settings import damping_setting, max_iterations_setting
-from glassformer.learners.base import FitResult
-from glassformer.learners.matrix_passing import MatrixPassing, settles_within
+from glassformer.learners.base import Equations, FitResult, LearnerInfo
+from glassformer.learners.gamp import (
+    MatrixMessagePassing,
+    MatrixStateEvolution,
+    blame_inputs,
+    fit_gamp,
+    run_gamp,
+    step_tolerance,
+)
+from glassformer.learners.gamp_state import GampState, PseudoData
+from glassformer.learners.gamp_step import GampStep
+from glassformer.learners.registry import require_compatible
 from glassformer.models.base import Model
+from glassformer.state_evolution.vector_state_evolution import SMALLEST_SHARE, SMALLEST_VARIANCE
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -22,14 +52,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class VectorMessagePassing(MatrixPassing):
+class VectorStateEvolution(MatrixStateEvolution):
+    """Limits of independent inputs, as of message passing, and the trajectory of this algorithm."""
+
+    def _trajectory(self, alpha: Array, steps: int) -> Table:
+        from glassformer.state_evolution.vector_state_evolution import vector_trajectory
+
+        return vector_trajectory(self.model, alpha, steps)
+
+
+@dataclass(frozen=True)
+class VectorMessagePassing(MatrixMessagePassing):
     """Message passing on linear labels that uses the singular values of the inputs as they are.
 
-    Independent inputs have the law of Marchenko and Pastur, for which it reaches what
-    :class:`~glassformer.MessagePassing` does; so its limits are the same. Of other inputs whose singular vectors know
-    nothing of the signal, :func:`~glassformer.state_evolution.vector_state_evolution.vector_state_evolution` says what
-    it reaches. It decomposes the smaller Gram matrix of the inputs once: memory and time of ``min(n, L d)`` squared and
-    cubed.
+    Singular values of independent inputs follow the law of Marchenko and Pastur. There it reaches the same error as
+    :class:`~glassformer.MessagePassing`, so its limits are the same. For other inputs whose singular vectors are
+    independent of the signal, :func:`~glassformer.state_evolution.vector_state_evolution.vector_state_evolution` gives
+    its error. It decomposes the smaller Gram matrix of the inputs once, with memory and time of ``min(n, L d)`` squared
+    and cubed.
 
     Args:
         tolerance, max_iterations, damping: see :class:`~glassformer.MessagePassing`.
@@ -48,22 +88,19 @@ class VectorMessagePassing(MatrixPassing):
         (True, True)
     """
 
-    title: ClassVar[str] = "vector message passing"
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="vamp", title="vector message passing", family="Bayes-optimal", limit_settings=()
+    )
 
-    tolerance: float = settles_within()
+    tolerance: float = step_tolerance()
     max_iterations: int = max_iterations_setting(300)
     damping: float | None = damping_setting()
 
-    def steps_of_theory(self, model: Any, alpha: Array, steps: int) -> Table:
-        from glassformer.state_evolution.vector_state_evolution import vector_trajectory
-
-        return vector_trajectory(model, alpha, steps)
+    def equations(self, model: Any) -> Equations:
+        return VectorStateEvolution(self, model)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
-        from glassformer.learners.algorithms.vamp_step import VampStep
-        from glassformer.learners.gamp import learned
-
-        return learned(model, data, self.steps, step=VampStep)
+        return fit_gamp(model, data, self.gamp_settings, step=VampStep)
 
 
 def vamp(
@@ -95,7 +132,6 @@ def vamp(
         IncompatibleError: labels that are not linear, or another signal.
 
     Example:
-        >>> import numpy as np
         >>> from glassformer import BilinearSequenceRegression
         >>> rng = np.random.default_rng(0)
         >>> model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.01)
@@ -107,15 +143,129 @@ def vamp(
         ('converged', True)
     """
     require_arguments(vamp, locals(), but=("design", "labels"))
-    from glassformer.learners.algorithms.vamp_step import VampStep
-    from glassformer.learners.data_arrays import observed
-    from glassformer.learners.data_findings import contradictions, warn_of
-    from glassformer.learners.gamp import blaming_the_inputs, passed
+    from glassformer.learners.data_assumptions import violations, warn_of_violations
+    from glassformer.learners.data_validation import validate_data
 
     learner = settings or VectorMessagePassing()
-    learner.require(model)
-    own, y = observed(model, design, labels)
-    against = contradictions(next(own.parts()))
-    warn_of(against)
-    found = passed(model, own, y, learner.steps, seed, step=VampStep)
-    return blaming_the_inputs(found) if against else found
+    require_compatible(learner, model)
+    own, y = validate_data(model, design, labels)
+    violated = violations(next(own.parts()))
+    warn_of_violations(violated)
+    found = run_gamp(model, own, y, learner.gamp_settings, seed, step=VampStep)
+    return blame_inputs(found) if violated else found
+
+
+@dataclass
+class VampState(GampState):
+    """One instance between two steps.
+
+    Attributes:
+        pseudo_data: the signal seen through white noise, ``R``, shape (1, ...); None before the first step.
+    """
+
+    pseudo_data: Array | None = None
+
+
+@dataclass(frozen=True)
+class VampStep(GampStep):
+    """The algorithm on one instance of a design that is stored in one array; for the arguments see :class:`GampStep`.
+
+    Equation :eq:`vector-message-passing` of the documentation.
+    """
+
+    design: Any
+
+    def start(self, attempt: int) -> VampState:
+        return VampState(**vars(super().start(attempt)))
+
+    def advance(self, state: GampState) -> tuple[VampState, float]:
+        """Return the next state, and the measured precision: the quality of the estimate in the old state."""
+        state = cast(VampState, state)
+        old, weight = state.estimate, 0.0 if state.first else state.damping
+        extrinsic, variance = self._extrinsic(state)
+        residual = self.labels - self.design.forward(extrinsic[0], self.instance)
+        pseudo_data, found, ratio = self._pseudo_data(extrinsic, variance, residual)
+        precision = np.array([[found]])
+        if not np.isfinite(pseudo_data).all():
+            return replace(state, step_size=np.nan), 0.0
+        assumed = precision
+        if weight > 0 and state.pseudo_data is not None:
+            pseudo_data = weight * state.pseudo_data + (1 - weight) * pseudo_data
+            assumed = state.assumed_precision**weight * precision ** (1 - weight)
+        new = self._denoised(assumed[0, 0] * pseudo_data, assumed, old.memory)
+        following = VampState(
+            estimate=new,
+            score=state.score,
+            onsager=new.onsager,
+            precision=assumed,
+            assumed_precision=assumed,
+            nishimori_ratio=ratio,
+            step_size=self._norm(new.signal - old.signal),
+            damping=state.damping,
+            first=False,
+            pseudo_data=pseudo_data,
+        )
+        return following, float(precision[0, 0])
+
+    @staticmethod
+    def _extrinsic(state: VampState) -> tuple[Array, float]:
+        """Return ``r`` and ``v``: the estimate without the pseudo-data it was made of, and its error variance."""
+        old = state.estimate
+        eta = 0.0 if state.first else min(float(old.onsager[0, 0] * state.precision[0, 0]), 1 - SMALLEST_SHARE)
+        signal = old.signal if state.pseudo_data is None else (old.signal - eta * state.pseudo_data) / (1 - eta)
+        return signal, max(float(old.variance[0, 0]) / (1 - eta), SMALLEST_VARIANCE)
+
+    def _pseudo_data(self, extrinsic: Array, variance: float, residual: Array) -> tuple[Array, float, float]:
+        """Return ``R``, the precision of its noise, and ``c``."""
+        correction, free, ratio = self._correction(residual, variance, float(self.model.channel.label_noise))
+        precision = free / max(ratio * variance * (1 - free), SMALLEST_VARIANCE)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return extrinsic + np.divide(correction, free), precision, ratio
+
+    def _correction(self, residual: Array, variance: float, label_noise: float) -> tuple[Array, float, float]:
+        r"""Return :math:`vA^T(vAA^T + \Delta)^{-1}z`, ``f`` and ``c``."""
+        values, vectors, wide = self._spectrum
+        noise = max(label_noise, SMALLEST_VARIANCE * float(values.mean()))
+        weighted, size = variance * values + noise, float(np.prod(self.design.signal_shape))
+        free = float(np.sum(variance * values / weighted)) / size
+        if wide:
+            rotated = vectors.T @ residual
+            correction = variance * self.design.adjoint(vectors @ (rotated / weighted), self.instance)
+            return correction, free, float(np.sum(rotated**2 / weighted)) / len(residual)
+        rotated = vectors.T @ self.design.adjoint(residual, self.instance).ravel()
+        correction = variance * (vectors @ (rotated / weighted)).reshape(self.design.signal_shape)
+        rest = float(residual @ residual) - variance * float(np.sum(rotated**2 / weighted))
+        return correction, free, max(rest, 0.0) / noise / len(residual)
+
+    @cached_property
+    def _spectrum(self) -> tuple[Array, Array, bool]:
+        """Eigenvalues and eigenvectors of the smaller Gram matrix, and whether it is that of the samples."""
+        from glassformer.numerics.decompositions import eigh
+
+        matrix = self.design.inputs[self.instance].reshape(self.design.samples, -1).astype(float, copy=False)
+        wide = matrix.shape[0] <= matrix.shape[1]
+        values, vectors = eigh((matrix @ matrix.T if wide else matrix.T @ matrix) / matrix.shape[1])
+        return np.maximum(values, 0.0), vectors, wide
+
+    def pseudo_data(self, state: GampState) -> PseudoData:
+        """Return what the denoiser receives next; the label noise is the one with which ``c`` is 1."""
+        from scipy.optimize import brentq
+
+        state = cast(VampState, state)
+        extrinsic, variance = self._extrinsic(state)
+        residual = self.labels - self.design.forward(extrinsic[0], self.instance)
+        # A run whose best iterate is its start has no pseudo-data yet.
+        matrix, precision = state.pseudo_data, float(state.assumed_precision[0, 0])
+        if matrix is None:
+            matrix, precision, _ = self._pseudo_data(extrinsic, variance, residual)
+
+        def excess(noise: float) -> float:
+            return self._correction(residual, variance, noise)[2] - 1
+
+        label_noise, largest = SMALLEST_VARIANCE, 1.0
+        while excess(largest) > 0:
+            largest *= 4
+        if excess(label_noise) > 0:
+            label_noise = float(brentq(excess, label_noise, largest, rtol=1e-3))
+        noise = 1 / precision if precision > 0 else np.inf
+        return PseudoData(matrix[0], noise, self.labels - residual, label_noise)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.experiments.trajectories import follow
-from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.gradient_descent import AveragedGradientDescent, GradientDescent
 from glassformer.models import AttentionIndexed
 from glassformer.papers import error_curves, published

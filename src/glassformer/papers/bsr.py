@@ -12,9 +12,9 @@ import pandas
 
 from glassformer.core.estimate import Array
 from glassformer.experiments.trajectories import follow
-from glassformer.learners.bayes import MessagePassing
-from glassformer.learners.convex import NuclearNorm
+from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.gradient_descent import AveragedGradientDescent, GradientDescent
+from glassformer.learners.nuclear_norm import NuclearNorm
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.ridge import ridge_error
 from glassformer.models import BilinearSequenceRegression

@@ -69,7 +69,7 @@ def _papers() -> dict[str, tuple[str, ...]]:
     """Keys of the papers of every model, learner and further use, by its name."""
     models = {name: entry.papers for name, entry in MODELS.items()}
     package = tuple(dict.fromkeys(key for papers in models.values() for key in papers))
-    learners = {name: learner_type(name).papers or package for name in LEARNERS}
+    learners = {name: learner_type(name).info.papers or package for name in LEARNERS}
     return {**models, **learners, **_FURTHER}
 
 

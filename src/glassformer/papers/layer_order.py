@@ -11,7 +11,7 @@ import pandas
 from glassformer.core.solution import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
 from glassformer.experiments.simulation import experiment_of
-from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.papers.drawing import Axis, FigureContent, Series, first_passage
@@ -220,7 +220,7 @@ def _arrivals(output: str, skip: float, size: _Size) -> list[dict[str, Any]]:
     # Steps in proportion to the inverse square of what labels measure.
     rate = 1.0 if output == "attention" else 1.2 / (1 + skip) ** 2
     model, times = _model(skip, output, size.points), np.linspace(0, size.time / rate, 101)
-    learner = OnlineSGD(learning_rate=rate, batch=_BATCH, overlap=_START).followed(100)
+    learner = OnlineSGD(learning_rate=rate, batch=_BATCH, overlap=_START, looks=100)
     (run,) = experiment_of(model, times[-1:] * _BATCH, size.d, 1, 0, learner, "generated").runs()[0]
     path = online_sgd(model, times, learner.pace, Start.of_runs([run.history]), size.points)
     value, error = path.arrival()

@@ -76,7 +76,7 @@ def both_outputs(quick: bool) -> FigureContent:
 
 def _cosines(case: _Case, d: int, instances: int, looks: int, points: int) -> _Cosines:
     """Run online descent, and solve its equations from the start of each run."""
-    learner = OnlineSGD(learning_rate=case.rate, batch=_BATCH).followed(looks)
+    learner = OnlineSGD(learning_rate=case.rate, batch=_BATCH, looks=looks)
     alpha = case.time * _BATCH
     runs = experiment_of(case.model, [alpha], d, instances, 0, learner, "generated").runs()[0]
     time = np.array([step["time"] for step in runs[0].history])

@@ -5,7 +5,7 @@ The map of :mod:`~glassformer.risk.fixed_points` is iterated, undamped, from an 
 .. math:: (m, q, V)_t \to (\hat m, \hat q, \hat V)_t \to (m, q, V)_{t+1}.
 
 In the limit of large sizes message passing without damping
-(:mod:`glassformer.learners.algorithms.proximal_passing`) has the errors of this sequence, step by step.
+(:mod:`glassformer.learners.proximal_message_passing`) has the errors of this sequence, step by step.
 """
 
 from __future__ import annotations

@@ -12,12 +12,11 @@ from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.data_analysis.estimated_model import NARROWEST, EstimatedModel, estimate_signal
 from glassformer.data_analysis.targets import ClassTargets, NumberTargets, Targets
-from glassformer.learners.algorithms.gamp_step import GampStep
-from glassformer.learners.algorithms.vamp_step import VampStep
-from glassformer.learners.algorithms.weighted_loss import Shifted
-from glassformer.learners.data_findings import contradictions, warn_of
+from glassformer.learners.data_assumptions import violations, warn_of_violations
+from glassformer.learners.gamp_step import GampStep
 from glassformer.learners.regularised_risk import RegularisedRisk
-from glassformer.learners.vamp import VectorMessagePassing
+from glassformer.learners.vamp import VampStep, VectorMessagePassing
+from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.risk.losses import loss_of
 
 # What to use instead where no theory applies.
@@ -65,7 +64,7 @@ class AssumedModel(NamedTuple):
             raise DataError("X", task.tokens.shape, allowed, f"use {instead}")
         if not np.any(task.tokens):
             raise DataError("X", task.tokens.shape, "samples that differ", f"use {instead}")
-        warn_of(contradictions(task.tokens))
+        warn_of_violations(violations(task.tokens))
         signal = settings.signals.behind(task.design, task.labels)
         kind: Any = NumberTargets if settings.predicts_numbers else ClassTargets
         seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
@@ -93,7 +92,7 @@ class AssumedModel(NamedTuple):
             # Theory has no intercept: the intercept of the posterior's log-odds is inserted, which changes the best
             # strength little.
             width = np.sqrt(estimated.settled.noise + float(estimated.solution.error_estimate[0]))
-            loss = Shifted(loss_of("logistic"), _LOGIT * estimated.settled.offset / width)
+            loss = WeightedLoss(loss_of("logistic"), shift=_LOGIT * estimated.settled.offset / width)
         return RegularisedRisk(loss, settings.penalty)
 
     def best_strength(self, settings: Any, estimated: EstimatedModel) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from glassformer.core.estimate import Array
 from glassformer.data_analysis.signals import BilinearSignal, PositiveSignal
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign
-from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
+from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss
 from glassformer.learners.risk_path import rank_of
 from glassformer.numerics.decompositions import singular_values
 from glassformer.sklearn.scaling import fit_scaling
@@ -108,7 +108,7 @@ class SequenceEstimator(BaseEstimator):
         equal, intercept = _distinct_samples(given, target), not self.predicts_numbers or self.loss != "square"
         loss = "logistic" if isinstance(self.loss, str) and self.loss == "softmax" else self.loss
         if target.ndim == 2:
-            design, loss = SeveralClasses(design, target.shape[1]), SoftmaxLoss()
+            design, loss = MulticlassDesign(design, target.shape[1]), SoftmaxLoss()
         return FitTask(design, tokens, target, weights, equal, _connected_groups(equal, groups), intercept, loss)
 
     def _fit_signals(self, tasks: list[FitTask]) -> list[FittedSignal]:

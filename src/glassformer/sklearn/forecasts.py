@@ -20,7 +20,7 @@ from glassformer.core.results import to_json_types
 from glassformer.core.solution import Status
 from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.data_analysis.targets import CONFIDENCE
-from glassformer.learners.data_arrays import first_bad
+from glassformer.learners.data_validation import first_non_finite
 from glassformer.sklearn.learning_curves import PowerLaws, TheoryCurve, errors_on_folds, errors_on_rest
 
 # Shares of the pilot set for training when theory is checked on the rest, and shares of the training folds when
@@ -206,7 +206,7 @@ def _by_measurements(estimator: Any, X: Any, y: Any, n: Array, splits: int) -> F
     if y.dtype.kind == "O" and any(one is None for one in y):
         raise DataError("y", "<None>", "labels, none of them missing", "remove the samples without one")
     if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise DataError("y", first_bad("y", y), "finite entries", "remove or repair the samples")
+        raise DataError("y", first_non_finite("y", y), "finite entries", "remove or repair the samples")
     if len(np.unique(y)) < 2:
         raise DataError("y", f"<{len(y)} times {y[0]}>", "labels that vary")
     sizes = _training_sizes(y, tuple(share * (1 - 1 / splits) for share in _NESTED_SHARES))

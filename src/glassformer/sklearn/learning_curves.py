@@ -19,7 +19,7 @@ from glassformer.core.solution import Status
 from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.data_analysis.targets import CONFIDENCE, Targets
 from glassformer.learners.base import Learner
-from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.gamp import MessagePassing
 from glassformer.models.base import Model
 from glassformer.sklearn.assumed_model import AssumedModel
 
@@ -134,7 +134,7 @@ class TheoryCurve(NamedTuple):
         parts, status = [], [self.estimated.status]
         for model, targets in self.ends:
             table = self.learner.limits(model, samples * self.ratio, throw=False)
-            *_, (error, _) = self.learner.curves(model, table, "error").values()
+            *_, (error, _) = self.learner.equations(model).curves(table, "error").values()
             rescaled = self.theory.rescaled_error(table, model.matrix_prior.second_moment)
             parts.append(self.unit * np.stack(targets.label_errors(model.channel, error, rescaled)))
             status += [one for one in table.status if one is not Status.BISTABLE]

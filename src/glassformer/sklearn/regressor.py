@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.learners.data_arrays import require_squares
+from glassformer.learners.data_validation import require_squares
 from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, SequenceEstimator
 from glassformer.sklearn.predictive_distributions import ErrorDistribution
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, validate_data
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import DataError, DataWarning, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.learners.data_arrays import entry_of, require_squares
+from glassformer.learners.data_validation import entry_index, require_squares
 
 _POSITIONS = "weights belong to positions: cut the sequences, or use AttentionRegressor or AttentionClassifier"
 
@@ -188,4 +188,4 @@ def _first_bad(flat: Any, shape: tuple[int, ...] | None) -> str:
     if values.ndim != 2 or np.all(np.isfinite(values)):
         return ""
     place = int(np.argmin(np.isfinite(values)))
-    return f"X[{entry_of(place, values.shape[1:] if shape is None else shape)}] = {values.flat[place]}"
+    return f"X[{entry_index(place, values.shape[1:] if shape is None else shape)}] = {values.flat[place]}"

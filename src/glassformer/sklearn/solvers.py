@@ -17,14 +17,13 @@ from glassformer.core.errors import DataWarning, IncompatibleError, ParameterErr
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.data_analysis.estimated_model import NOISE_MATRICES, EstimatedModel
-from glassformer.learners.algorithms.approximate_loo import left_out_of_ridge
-from glassformer.learners.risk_path import RiskPath, asked_strengths, rank_of, risk_path
+from glassformer.learners.leave_one_out import leave_one_out, ridge_leave_one_out
+from glassformer.learners.risk_path import RiskPath, parse_strengths, rank_of, risk_path
 from glassformer.learners.validation import (
     CrossValidation,
     cross_validate,
-    held_back_alone,
-    leave_one_out,
-    validation_split,
+    exact_leave_one_out,
+    out_of_fold_predictions,
 )
 from glassformer.numerics.decompositions import singular_values
 from glassformer.risk.losses import loss_of
@@ -140,7 +139,7 @@ def check_parameters(settings: Any) -> None:
         loss_of(settings.loss)
     if not (_is_strength(settings.strength) or (isinstance(settings.strength, str) and settings.strength in CHOICES)):
         raise ParameterError("strength", settings.strength, f"{', '.join(CHOICES)}, or a number > 0")
-    asked_strengths(settings.strengths)
+    parse_strengths(settings.strengths)
     require_integer("folds", settings.folds, 2)
     _iteration(settings)
     check_random_state(settings.random_state)
@@ -224,12 +223,12 @@ def _exact_residuals(settings: Any, task: FitTask, strength: float) -> Array:
     loss, penalty = loss_of(settings.loss), penalty_of(settings.penalty)
     if loss.quadratic and penalty.spectral == 0:
         square = strength * penalty.square
-        return np.asarray(task.labels - left_out_of_ridge(task.design, task.labels, square, task.weights))
+        return np.asarray(task.labels - ridge_leave_one_out(task.design, task.labels, square, task.weights))
     samples, options = len(task.labels), {**_options(settings, task), "intercept": True}
     design, labels, *kind = _problem(settings, task)
     few = np.random.default_rng(0).permutation(samples)[:_EXACT]
-    exact = labels[few] - held_back_alone(design, labels, few, strength, *kind, **options)
-    folded = labels - validation_split(design, labels, strength, *kind, folds=min(_FOLDS, samples), **options)
+    exact = labels[few] - exact_leave_one_out(design, labels, few, strength, *kind, **options)
+    folded = labels - out_of_fold_predictions(design, labels, strength, *kind, folds=min(_FOLDS, samples), **options)
     sizes = [float(np.average(part**2, weights=task.weights[few])) for part in (exact, folded[few])]
     return np.asarray(folded * np.sqrt(sizes[0] / max(sizes[1], 1e-300)))
 

@@ -20,7 +20,7 @@ from glassformer.experiments.simulation import simulate
 from glassformer.experiments.sweeps.store import FAILED, Record, Store
 from glassformer.experiments.sweeps.sweep import GridPoint, Sweep, Task
 from glassformer.experiments.sweeps.workers import compute_tasks
-from glassformer.learners.registry import learner, settings_meant
+from glassformer.learners.registry import learner, parse_settings
 from glassformer.models.registry import build
 
 try:
@@ -202,7 +202,7 @@ def _records(task: Task, checkpoint: str | None) -> list[Record]:
     folder = Path(task.folder) if task.folder else None
     model, options = build(task.model, task.parameters, folder), dict(task.simulation)
     name = options.pop("algorithm", task.learner)
-    whose = learner(name, **settings_meant(name, task.settings, folder))
+    whose = learner(name, **parse_settings(name, task.settings, folder))
     if task.compute == "thresholds":
         found = whose.thresholds(model)
         values = {entry.name: _json_number(entry.alpha) for entry in found.entries}
@@ -218,7 +218,7 @@ def _records(task: Task, checkpoint: str | None) -> list[Record]:
         task.alpha,
         instances=1,
         algorithm=whose,
-        checkpoint=checkpoint if whose.continues else None,
+        checkpoint=checkpoint if whose.info.resumable else None,
         **options,
     )
     run, (row,) = table.instances[0][0], table.rows()

@@ -20,7 +20,7 @@ from glassformer.core.errors import ParameterError, UnidentifiedError, in_file
 from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.parsing import parse_grid
 from glassformer.core.resources import require_resources
-from glassformer.learners.registry import learner, learner_type, settings_meant
+from glassformer.learners.registry import learner, learner_type, parse_settings
 from glassformer.models.registry import MODELS, build, model_type, resolve_parameter
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
@@ -162,8 +162,8 @@ class Sweep:
         kind = learner_type(self._algorithm)
         allowed = of_settings(kind)
         if self.compute != "simulate":
-            allowed = {name: allowed[name] for name in kind.in_theory}
-        values = self._settings_meant()
+            allowed = {name: allowed[name] for name in kind.info.limit_settings or ()}
+        values = self._parsed_settings()
         for name, value in self.settings.items():
             if name not in allowed:
                 what = "the settings" if self.compute == "simulate" else f"the settings of the {self.compute}"
@@ -205,8 +205,8 @@ class Sweep:
     def _algorithm(self) -> str:
         return str(self._simulation.get("algorithm", self.learner))
 
-    def _settings_meant(self) -> dict[str, Any]:
-        return settings_meant(self._algorithm, self.settings, self._folder)
+    def _parsed_settings(self) -> dict[str, Any]:
+        return parse_settings(self._algorithm, self.settings, self._folder)
 
     def _first_model(self) -> Any:
         """The model at the first point."""
@@ -236,7 +236,7 @@ class Sweep:
         # The default learner has no part in keys: records made before there were others stay known.
         whose = {} if self.learner == _SIMULATION["algorithm"] else {"learner": self.learner}
         fixed = {name: self._content(name, value) for name, value in {**self.parameters, **simulation, **whose}.items()}
-        common = identity(FORMAT, __version__, self.compute, self.model, self._settings_meant())
+        common = identity(FORMAT, __version__, self.compute, self.model, self._parsed_settings())
         points = []
         for place in itertools.product(*varied):
             # Whether a parameter is fixed or an axis of one value makes no difference.

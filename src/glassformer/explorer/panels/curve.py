@@ -24,7 +24,7 @@ from glassformer.explorer.first_look import looked, looks
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import positive, ratios
 from glassformer.learners.base import Learner
-from glassformer.learners.registry import LEARNERS, learner, learner_type, names
+from glassformer.learners.registry import compatible_learner, learners_with_limits, names, refusal
 from glassformer.models.registry import MODELS
 from glassformer.state_evolution.limits import limits
 
@@ -41,7 +41,7 @@ def with_theory() -> list[str]:
         >>> "ridge" in with_theory(), "gd" in with_theory()
         (True, False)
     """
-    return [name for name in LEARNERS if name != names()[0] and learner_type(name).limits is not Learner.limits]
+    return [name for name in learners_with_limits() if name != names()[0]]
 
 
 @dataclass(frozen=True)
@@ -209,13 +209,13 @@ def _unseen(answer: Answer) -> None:
 
 
 def _of_learner(asked: Asked, name: str, alpha: list[float]) -> Table:
-    one = learner(name).fitting(asked.model)
+    one = compatible_learner(name, asked.model)
     return cached_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
 
 
 def _refusals(model: Any) -> dict[str, str]:
     """Learners that do not go with a model, and why."""
-    found = {name: learner(name).fitting(model).refusal(model) for name in names()}
+    found = {name: refusal(compatible_learner(name, model), model) for name in names()}
     return {name: why for name, why in found.items() if why is not None}
 
 
@@ -295,7 +295,7 @@ def _answer(asked: Asked, found: Curves) -> Answer:
     frames = [one.to_pandas().assign(learner=name) for name, one in found.tables.items()]
     commands = [asked.command("limits", alpha=spec), asked.command("thresholds")]
     above = positive(asked.texts)
-    fitting = [learner(name).fitting(asked.model) for name in learners]
+    fitting = [compatible_learner(name, asked.model) for name in learners]
     commands += [
         asked.command("limits", alpha=above, learner=one.name, **words.learner_options(one)) for one in fitting
     ]

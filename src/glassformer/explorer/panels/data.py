@@ -18,7 +18,7 @@ from glassformer.explorer.drawing import CLEAR, COLORS, GREYED, canvas, fill, ho
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import ratios, whole
 from glassformer.learners.base import Learner
-from glassformer.learners.registry import learner, names
+from glassformer.learners.registry import compatible_learner, names
 
 _MOST = 50
 
@@ -55,7 +55,7 @@ class Data(Panel):
     def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
         alpha, parts = _spread(asked), []
         sizes = {name: whole(asked.texts, name) for name in ("d", "instances", "seed")}
-        chosen = learner(asked.texts["algorithm"]).fitting(asked.model)
+        chosen = compatible_learner(asked.texts["algorithm"], asked.model)
         for one in alpha:
             parts.append(simulate(asked.model, [one], sizes["d"], sizes["instances"], sizes["seed"], chosen))
             so_far(_answer(asked, _joined(parts), sizes, chosen))

@@ -19,7 +19,7 @@ from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.panels.curve import with_theory
 from glassformer.explorer.question import whole
 from glassformer.learners.plan import plan
-from glassformer.learners.registry import learner, names
+from glassformer.learners.registry import compatible_learner, names
 
 _CURVES = 3
 
@@ -55,7 +55,7 @@ class Samples(Panel):
 
         del so_far
         target, d = parse_number("target", asked.texts["target"]), whole(asked.texts, "d")
-        chosen = learner(asked.texts["planned"]).fitting(asked.model)
+        chosen = compatible_learner(asked.texts["planned"], asked.model)
         compute = partial(plan, asked.model, target, chosen, "error", d)
         found = memoize(compute, "plan", asked.model, target, chosen, d)
         call, imports = words.learner_argument(chosen)

@@ -19,7 +19,7 @@ from glassformer.explorer.answer import Answer, Asked
 from glassformer.explorer.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import chosen_ratio, whole
-from glassformer.learners.registry import learner, names
+from glassformer.learners.registry import compatible_learner, names
 from glassformer.state_evolution.limits import limits
 
 _NONE = "none"
@@ -69,7 +69,7 @@ class Spectrum(Panel):
         if name != _NONE:
             so_far(_answer(asked, alpha, q_hat, found))
             d, seed = whole(asked.texts, "d"), whole(asked.texts, "seed")
-            chosen = learner(name).fitting(asked.model)
+            chosen = compatible_learner(name, asked.model)
             signal, reached = experiment_of(asked.model, [alpha], d, 1, seed, chosen).learned()
             teacher, trained = (_values(one, asked.model.prior.symmetric) for one in (signal, reached.estimates[0]))
             found = replace(found, teacher=teacher, trained=trained)
@@ -152,7 +152,7 @@ def _answer(asked: Asked, alpha: float, q_hat: float, found: Spectra) -> Answer:
     plot = partial(plot_spectra, _laws_of(found), _matrices_of(found), title)
     if found.trained is not None:
         name, d, seed = asked.texts["trained"], whole(asked.texts, "d"), whole(asked.texts, "seed")
-        made = words.learner_call(learner(name).fitting(asked.model))
+        made = words.learner_call(compatible_learner(name, asked.model))
         call += f"\nsignal, reached = experiment_of(model, [{alpha!r}], {d}, 1, {seed}, {made}).learned()"
         imports = {"experiment_of": "glassformer.experiments.simulation", "learner": "glassformer.learners.registry"}
         return Answer(found, pandas.concat(frames), said, "", asked.code(call, **imports), plot)

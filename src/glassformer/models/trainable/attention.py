@@ -45,7 +45,7 @@ def attention_student(
 
     Example:
         >>> from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
-        >>> from glassformer.learners.algorithms.signal_descent import descend
+        >>> from glassformer.learners.gradient_descent import descend
         >>> from glassformer.learners.gradient_descent import GradientDescent
         >>> rng = np.random.default_rng(0)
         >>> design = QuadraticDesign.sample(150, (2, 10), rng)

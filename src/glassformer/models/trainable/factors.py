@@ -47,7 +47,7 @@ def factor_student(design: DenseDesign, labels: Array, width: int, link: Link = 
         even: whether labels are blind to the sign of the signal, so that errors are those of the better sign.
 
     Example:
-        >>> from glassformer.learners.algorithms.signal_descent import descend
+        >>> from glassformer.learners.gradient_descent import descend
         >>> from glassformer.learners.gradient_descent import GradientDescent
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(80, (10, 10), rng)

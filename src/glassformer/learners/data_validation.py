@@ -1,4 +1,4 @@
-"""Inputs and labels of one's own as a model takes them; what they contradict is refused by name."""
+"""Validate a user's inputs and labels, and bring them into the form that a model expects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from glassformer.designs.base import Design
 from glassformer.models.base import Model
 
 _NUMBERS = "an array of real numbers"
-# Beyond these sums of squares of a few numbers overflow; they leave room for many.
+# Squares of larger numbers overflow (1e154), with a margin for sums of many.
 _LARGEST = 1e100
 
 
-def observed(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -> tuple[Design, Array]:
-    """The design of inputs, and labels of shape (instances, samples, ...), where both are those of the model.
+def validate_data(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -> tuple[Design, Array]:
+    """Return the design of the inputs, and labels of shape (instances, samples, ...), as the model expects them.
 
     Args:
         model: that the labels are believed to come from.
@@ -35,28 +35,28 @@ def observed(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -> tup
     Example:
         >>> from glassformer import BilinearSequenceRegression
         >>> model = BilinearSequenceRegression(beta=0.5, rho=0.2, channel="sign")
-        >>> design, y = observed(model, np.ones((3, 2, 4), dtype=int), [True, False, True])
+        >>> design, y = validate_data(model, np.ones((3, 2, 4), dtype=int), [True, False, True])
         >>> design.signal_shape, y
         ((2, 4), array([[ 1., -1.,  1.]]))
-        >>> observed(model, np.ones((3, 4, 4)), [True, False, True])
+        >>> validate_data(model, np.ones((3, 4, 4)), [True, False, True])
         Traceback (most recent call last):
         ...
         glassformer.core.errors.ParameterError: beta = 0.5 is not allowed: expected what X says: its samples, of shape \
 (4, 4), have 4 tokens, not 2; give beta=1
     """
-    design = inputs if isinstance(inputs, Design) else _design(model, as_inputs(inputs))
-    _require_its_own(model, design)
-    return design, as_labels(model, design, labels)
+    design = inputs if isinstance(inputs, Design) else _design_of(model, as_input_array(inputs))
+    _require_model_of_design(model, design)
+    return design, as_label_array(model, design, labels)
 
 
-def as_inputs(inputs: Any) -> Array:
-    """Inputs as an array of float64 or float32, never copied where they are one.
+def as_input_array(inputs: Any) -> Array:
+    """Return inputs as an array of float64 or float32, without a copy where they already are one.
 
     Raises:
         DataError: they are no array of numbers.
 
     Example:
-        >>> as_inputs([[[1, 2]]]).dtype
+        >>> as_input_array([[[1, 2]]]).dtype
         dtype('float64')
     """
     if hasattr(inputs, "toarray"):
@@ -64,17 +64,17 @@ def as_inputs(inputs: Any) -> Array:
     if np.ma.is_masked(inputs):
         raise DataError("X", "<a masked array>", _NUMBERS, "fill what is masked, or leave the samples out")
     remedy = "sequences of unequal length: pad them, or use the estimators of glassformer.sklearn"
-    found = one_array("X", inputs, remedy)
+    found = as_array("X", inputs, remedy)
     if found.dtype.kind not in "biuf":
         raise DataError("X", f"<{found.dtype}>", _NUMBERS, "encode categories as numbers")
     return found if found.dtype in (np.float64, np.float32) else found.astype(np.float64)
 
 
-def one_array(name: str, given: Any, remedy: str) -> Any:
-    """Data as an array; lists of unequal length are none.
+def as_array(name: str, given: Any, remedy: str) -> Any:
+    """Return data as an array.
 
     Raises:
-        DataError: they are no array.
+        DataError: they have no array shape, as lists of unequal length.
     """
     try:
         return np.asarray(given)
@@ -82,13 +82,13 @@ def one_array(name: str, given: Any, remedy: str) -> Any:
         raise DataError(name, f"<{type(given).__name__}>", _NUMBERS, remedy) from error
 
 
-def as_labels(model: Model, design: Design, labels: Any) -> Array:
-    """Labels of shape (instances, samples, ...) as the channel of the model draws them.
+def as_label_array(model: Model, design: Design, labels: Any) -> Array:
+    """Return labels of shape (instances, samples, ...), as the channel of the model draws them.
 
     Raises:
         DataError: they do not match the inputs, are no numbers, or not finite.
     """
-    given = one_array("y", labels, "give labels of one shape")
+    given = as_array("y", labels, "give labels of one shape")
     if given.dtype.kind not in "biuf":
         raise DataError("y", f"<{given.dtype}>", _NUMBERS, "encode classes as numbers, two of them as +1 and -1")
     signs = given.dtype.kind == "b" and tuple(getattr(model.channel, "values", ())) == (-1.0, 1.0)
@@ -99,48 +99,48 @@ def as_labels(model: Model, design: Design, labels: Any) -> Array:
         shown = expected if design.instances > 1 else expected[1:]
         raise DataError("y", given.shape, f"a shape {shown} that matches X and the labels of the model")
     if not np.all(np.isfinite(y)):
-        raise DataError("y", first_bad("y", given), "finite entries", "remove or repair the samples")
+        raise DataError("y", first_non_finite("y", given), "finite entries", "remove or repair the samples")
     require_squares("y", y)
     return y
 
 
-def first_bad(name: str, values: Array) -> str:
-    """Where the first entry that is not finite stands, as users index it.
+def first_non_finite(name: str, values: Array) -> str:
+    """Return the index and value of the first entry that is not finite.
 
     Example:
-        >>> first_bad("X", np.array([[0.0, np.nan]]))
+        >>> first_non_finite("X", np.array([[0.0, np.nan]]))
         '<X[0, 1] = nan>'
     """
     place = tuple(int(k) for k in np.argwhere(~np.isfinite(values))[0])
     return f"<{name}[{', '.join(map(str, place))}] = {values[place]}>"
 
 
-def _design(model: Model, inputs: Array) -> Design:
+def _design_of(model: Model, inputs: Array) -> Design:
     if inputs.ndim not in (3, 4) or 0 in inputs.shape:
         remedy = "give one sample's tokens as rows: X.reshape(n, L, d)" if inputs.ndim == 2 else ""
         raise DataError("X", inputs.shape, "a shape (samples, tokens, d), no axis empty", remedy)
     kind: Any = model.inputs_at(int(inputs.shape[-1]))[0]
-    # Finiteness first: the message of the design knows no places.
+    # Before the design, whose message about entries that are not finite has no index.
     if not _bounded(inputs):
         if not np.isfinite(inputs).all():
-            raise DataError("X", first_bad("X", inputs), "finite entries", "remove or repair the samples")
+            raise DataError("X", first_non_finite("X", inputs), "finite entries", "remove or repair the samples")
         require_squares("X", inputs)
     design: Design = kind(inputs)
     return design
 
 
 def _bounded(values: Array) -> bool:
-    """Whether all values are numbers whose squares can be summed."""
+    """Return whether all values are finite, with squares that can be summed."""
     return not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST
 
 
 def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = None) -> None:
-    """Raise where variances would overflow, and name the first entry that is to blame.
+    """Raise if variances would overflow; the message has the index of the first entry that is too large.
 
     Args:
         name: of the data.
         values: finite, shape (n,) or (n, features).
-        shape: of one sample, as it was given; None for flat ones.
+        shape: of one sample, as the user gave it; None for that of ``values``.
 
     Example:
         >>> require_squares("y", np.array([0.0, 1e200]))
@@ -148,22 +148,22 @@ def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = No
         ...
         glassformer.core.errors.DataError: y[1] = 1e+200 is not allowed: expected a number from -1e+100 to 1e+100; ...
     """
-    # Numbers of single precision cannot be compared with the limit, and do not reach it.
+    # Numbers of single precision stay below the limit, which has no value in single precision.
     if _bounded(values):
         return
     place = int(np.argmax(np.abs(values) > _LARGEST))
-    index = entry_of(place, values.shape[1:] if shape is None else shape)
+    index = entry_index(place, values.shape[1:] if shape is None else shape)
     allowed = f"a number from {-_LARGEST:g} to {_LARGEST:g}"
     raise DataError(f"{name}[{index}]", values.flat[place], allowed, f"divide {name} by a constant")
 
 
-def entry_of(place: int, shape: tuple[int, ...]) -> str:
-    """Of an entry that is counted over all samples, each of this shape."""
-    sample, entry = divmod(place, math.prod(shape))
+def entry_index(position: int, shape: tuple[int, ...]) -> str:
+    """Return the index of an entry from its position in the flat array, for samples of this shape."""
+    sample, entry = divmod(position, math.prod(shape))
     return ", ".join(map(str, (sample, *np.unravel_index(entry, shape)))) if shape else str(sample)
 
 
-def _require_its_own(model: Model, design: Design) -> None:
+def _require_model_of_design(model: Model, design: Design) -> None:
     """Raise unless inputs have the sizes and the fields of the model."""
     tokens, d = design.input_shape
     if design.several_rows != bool(model.overlap_shape):

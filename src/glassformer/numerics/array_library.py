@@ -1,4 +1,4 @@
-"""The array library that an estimator computes with: NumPy on processors, JAX where it finds an accelerator."""
+"""The array library of the linear solvers: NumPy on processors, JAX on accelerators."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 import scipy.linalg
 
 
-class Library(NamedTuple):
+class ArrayLibrary(NamedTuple):
     """``xp`` has the functions of NumPy, ``linalg`` those of SciPy's module of that name."""
 
     xp: Any
     linalg: Any
 
-    def raised(self, square: Any, value: float) -> Any:
-        """A matrix of one's own with ``value`` added to its diagonal, in place where that can be."""
+    def add_to_diagonal(self, square: Any, value: float) -> Any:
+        """Return a matrix with ``value`` added to its diagonal, in place where the library can."""
         diagonal = np.diag_indices(len(square))
         if self.xp is not np:
             return square.at[diagonal].add(value)
@@ -27,23 +27,23 @@ class Library(NamedTuple):
         return square
 
 
-PLAIN = Library(np, scipy.linalg)
+NUMPY = ArrayLibrary(np, scipy.linalg)
 
 
 @contextmanager
-def library(accelerated: bool | None = None) -> Iterator[Library]:
-    """The library to use, in double precision; JAX costs a processor its compilations and gains it nothing.
+def array_library(accelerated: bool | None = None) -> Iterator[ArrayLibrary]:
+    """Yield the library to use, in double precision. On a processor JAX only adds compilation.
 
     Args:
         accelerated: whether to take JAX; by default where its devices are no processors.
 
     Example:
-        >>> with library(accelerated=True) as (xp, linalg):
+        >>> with array_library(accelerated=True) as (xp, linalg):
         ...     print(xp.ones(2).dtype)
         float64
     """
-    if not (_accelerator() if accelerated is None else accelerated):
-        yield PLAIN
+    if not (_has_accelerator() if accelerated is None else accelerated):
+        yield NUMPY
         return
     import jax.numpy
     import jax.scipy.linalg
@@ -51,12 +51,12 @@ def library(accelerated: bool | None = None) -> Iterator[Library]:
     from glassformer.numerics.jax_settings import jax_settings
 
     with jax_settings():
-        yield Library(jax.numpy, jax.scipy.linalg)
+        yield ArrayLibrary(jax.numpy, jax.scipy.linalg)
 
 
 @cache
-def _accelerator() -> bool:
-    """Whether JAX finds one; asked only where a plugin for one is installed, as the answer takes JAX a while."""
+def _has_accelerator() -> bool:
+    """Return whether JAX finds an accelerator; JAX is imported only where a plugin for one is installed."""
     if not entry_points(group="jax_plugins"):
         return False
     import jax

@@ -1,1 +1,0 @@
-"""The loops and gradients that learners are made of."""

@@ -1,0 +1,152 @@
+"""Message passing with an unknown, or a wrongly assumed, width of the signal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.settings import damping_setting, max_iterations_setting, positive, setting
+from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, LearnerInfo
+from glassformer.learners.gamp import MatrixMessagePassing, MatrixStateEvolution, fit_gamp, step_tolerance
+from glassformer.learners.registry import require_compatible
+
+if TYPE_CHECKING:
+    from glassformer.core.estimate import Array
+    from glassformer.core.results import Table
+    from glassformer.learners.data_set import DataSet
+    from glassformer.priors.measured import MeasuredPrior
+    from glassformer.state_evolution.thresholds import Thresholds
+
+_CONSISTENT = (
+    "the Bayes-optimal error: in the limit of large sizes the singular values determine their own law; consistent and "
+    "simulated, not proven"
+)
+
+
+@dataclass(frozen=True)
+class BlindStateEvolution(MatrixStateEvolution):
+    """State evolution with the assumed width; the Bayes-optimal one where the law is estimated."""
+
+    @property
+    def _assumed_rho(self) -> float | None:
+        return cast(BlindMessagePassing, self.learner).assumed_rho
+
+    def limits(self, alpha: Any, throw: bool = True) -> Table:
+        from glassformer.state_evolution.assumed_width import assumed_prior_limits
+
+        if self._assumed_rho is None:
+            return _consistent(super().limits(alpha, throw))
+        require_compatible(self.learner, self.model)
+        found = assumed_prior_limits(self.model, alpha, self.model.prior.of_width(self._assumed_rho))
+        found = replace(found, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
+        if throw:
+            found.raise_unless_converged()
+        return cast("Table", self._labelled(found))
+
+    def thresholds(self) -> Thresholds:
+        self._require_optimal("thresholds")
+        return super().thresholds()
+
+    def branches(self, alpha: Any) -> Table:
+        self._require_optimal("branches of fixed points")
+        return _consistent(super().branches(alpha))
+
+    def _require_optimal(self, what: str) -> None:
+        """Raise for an assumed width, whose limits are computed from one start alone."""
+        if self._assumed_rho is not None:
+            raise IncompatibleError(f"assumed_rho = {self._assumed_rho:g} has limits, but no {what}: leave it out")
+
+    def _trajectory(self, alpha: Array, steps: int) -> Table:
+        from glassformer.state_evolution.assumed_width import assumed_prior_trajectory
+        from glassformer.state_evolution.trajectory import trajectory
+
+        if self._assumed_rho is None:
+            return _consistent(trajectory(self.model, alpha, steps))
+        found = assumed_prior_trajectory(self.model, alpha, steps, self.model.prior.of_width(self._assumed_rho))
+        return replace(found, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
+
+
+def _consistent(found: Table) -> Table:
+    """Bayes-optimal limits, with a note why they hold for this learner."""
+    return replace(found, notes=[*found.notes, _CONSISTENT])
+
+
+@dataclass(frozen=True)
+class BlindMessagePassing(MatrixMessagePassing):
+    r"""Message passing on linear labels that assumes another width for the signal, or none.
+
+    The step is that of :class:`~glassformer.MessagePassing`. It measures its noise from residuals, and its Onsager term
+    is the divergence of the denoiser; both hold for any denoiser. The claimed error is Stein's estimate.
+
+    Without ``assumed_rho`` the law of the singular values is estimated from the singular values themselves
+    (:class:`~glassformer.random_matrices.estimated.EstimatedLaw`), and no prior enters. As the estimate is consistent,
+    the limit is the Bayes-optimal error; this is argued and simulated, not proven. With ``assumed_rho`` the limit is
+    :func:`~glassformer.state_evolution.assumed_width.assumed_prior_limits`. In neither case is convergence guaranteed:
+    see the status of every run.
+
+    Args:
+        assumed_rho: assumed width ratio :math:`r/d > 0` of the signal; None to estimate its law.
+        smoothing: without ``assumed_rho``, smoothing of the law in standard deviations of an entry's noise.
+        tolerance, max_iterations, damping: see :class:`~glassformer.MessagePassing`.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Source: derived here.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression, simulate
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+        >>> BlindMessagePassing(assumed_rho=0.5).limits(model, [0.5])["error"].round(4)
+        array([0.373])
+        >>> ask = {"alpha": [1.0], "d": 40, "instances": 1}
+        >>> blind, knowing = (simulate(model, algorithm=name, **ask) for name in ("blind-gamp", "gamp"))
+        >>> blind.converged, bool(blind["error"][0] < 1.1 * knowing["error"][0])
+        (True, True)
+    """
+
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="blind-gamp",
+        title="message passing without knowing the width",
+        family="Bayes-optimal",
+        storages=IN_ANY_FORM,
+        limit_settings=("assumed_rho",),
+        trajectory_settings=("assumed_rho",),
+    )
+
+    assumed_rho: float | None = setting(
+        None, "width ratio r/d taken for the signal's (default its law is estimated)", positive
+    )
+    smoothing: float = setting(2.0, "of the estimated law, in standard deviations of an entry's noise", positive)
+    tolerance: float = step_tolerance()
+    max_iterations: int = max_iterations_setting(300)
+    damping: float | None = damping_setting()
+
+    def incompatibility(self, model: Any) -> str | None:
+        reason = super().incompatibility(model)
+        if reason is not None:
+            return reason
+        try:
+            model.prior.of_width(1.0)
+        except IncompatibleError as error:
+            return f"does not go with this model: {error}"
+        return None
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        if self.assumed_rho is not None:
+            return self.limits(model, alpha, throw=False)["error"]
+        return super().theory(model, alpha, optimum)
+
+    def equations(self, model: Any) -> Equations:
+        return BlindStateEvolution(self, model)
+
+    def learn(self, model: Any, data: DataSet) -> FitResult:
+        return fit_gamp(model, data, self.gamp_settings, assumed_prior=self._assumed_prior(model))
+
+    def _assumed_prior(self, model: Any) -> MeasuredPrior:
+        from glassformer.priors.measured import AssumedPrior, UnknownLawPrior
+
+        if self.assumed_rho is None:
+            return UnknownLawPrior(self.smoothing)
+        return AssumedPrior(model.prior.of_width(self.assumed_rho))

@@ -1,0 +1,180 @@
+r"""A regularised risk on given inputs, and a certified bound on the distance of a matrix from its minimum.
+
+The risk is :math:`F(S) = \sum_\mu\ell(y_\mu, h_\mu(S)) + p(S)` with a penalty
+:math:`p = w_1\|S\|_* + \frac{w_2}2\|S\|^2`. Any slopes ``u`` of the loss give a point of the dual problem,
+:math:`-\sum_\mu\ell^*(y_\mu, u_\mu) - p^*(-A^Tu)`, and the duality gap bounds the distance from the minimum. A loss
+with kinks is smoothed by its envelope around slopes :math:`v`, zero at first,
+
+.. math:: \ell_{\epsilon, v}(y, h) = \min_p\,\ell(y, p) + v\,(h-p) + \frac{(p-h)^2}{2\epsilon},
+
+whose slope at the minimum is that of the loss where ``v`` is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glassformer.core.estimate import Array
+from glassformer.numerics.decompositions import eigh, singular_values, svd
+from glassformer.risk.loss_base import Loss
+
+
+class Certificate(NamedTuple):
+    """Bound on the distance of an estimate from the minimum.
+
+    Attributes:
+        gap: duality gap, relative to the risk of an estimate of zero.
+        envelope_gap: the same for the smoothed risk.
+        risk: of the estimate.
+    """
+
+    gap: float
+    envelope_gap: float
+    risk: float
+
+
+class EmpiricalRisk(NamedTuple):
+    """A regularised risk on the first instance of a design.
+
+    Attributes:
+        design: inputs. Its signals are matrices, or several, each of which is penalised by itself.
+        labels: of its samples, as the loss takes them.
+        loss: of labels and fields.
+        spectral: :math:`w_1`, in the metric of the design's signals.
+        square: :math:`w_2`, in that metric.
+        positive: whether estimates are positive symmetric matrices.
+        trace: of the estimates, where it is known; for positive matrices without another penalty.
+    """
+
+    design: Any
+    labels: Array
+    loss: Loss
+    spectral: float
+    square: float
+    positive: bool = False
+    trace: float | None = None
+
+    @property
+    def smooth(self) -> bool:
+        """Whether loss and penalty have continuous slopes, and the penalty is strictly convex."""
+        unconstrained = self.spectral == 0 and not self.positive and self.trace is None
+        return unconstrained and self.square > 0 and bool(np.isfinite(self.loss.sharpness))
+
+    def proximal(self, matrix: Array, step: float) -> tuple[Array, Array]:
+        """Return the penalty's proximal map, and its singular values, or eigenvalues; none without a spectral part."""
+        if self.positive:
+            values, vectors = eigh(matrix)
+            shrunk = self.shrink(values, step)
+            return (vectors * shrunk[..., None, :]) @ np.swapaxes(vectors, -1, -2), shrunk
+        if self.spectral == 0:
+            return matrix / (1 + step * self.square), np.zeros(0)
+        left, values, right = svd(matrix)
+        shrunk = self.shrink(values, step)
+        return (left * shrunk[..., None, :]) @ right, shrunk
+
+    def shrink(self, values: Array, step: float) -> Array:
+        """Return the proximal map of singular values, or eigenvalues."""
+        if self.trace is not None:
+            return project_on_simplex(values, self.trace)
+        return np.asarray(np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square))
+
+    def slopes(self, fields: Array, width: float, around: Array | float = 0.0) -> Array:
+        """Return slopes of the loss, or for a positive width those of its envelope around some slopes."""
+        if width == 0:
+            return self.loss.slope(self.labels, fields)
+        widths = self.widths(width)
+        return -self.loss.score(self.labels, fields + widths * around, widths)[0]
+
+    def widths(self, width: float) -> Array:
+        """Return the widths of the envelopes of single samples, whose curvature is proportional to their weights."""
+        return width / np.asarray(self.loss.weights)
+
+    def metric_unit(self, matrix: Array) -> float:
+        """Return the design's inner product in units of the sum over entries, measured along a matrix."""
+        fields = self.design.forward(matrix, 0)
+        total = float(np.sum(matrix * self.design.adjoint(fields, 0)))
+        return float(np.sum(fields**2)) / total if total != 0 else 1.0
+
+    def risk_of_zero(self, fields: Array) -> float:
+        """Return the risk of an estimate of zero, the unit of gaps; ``fields`` give the shape only."""
+        return max(float(np.sum(self.loss.value(self.labels, np.zeros_like(fields)))), 1e-300)
+
+    def certificate(
+        self,
+        matrix: Array,
+        values: Array,
+        fields: Array,
+        unit: float,
+        width: float,
+        risk_of_zero: float,
+        around: Array | float = 0.0,
+    ) -> Certificate:
+        """Return the duality gap of a matrix.
+
+        Args:
+            matrix: the estimate.
+            values: its singular values, or eigenvalues, if the penalty has a spectral part.
+            fields: of the matrix.
+            unit: :meth:`metric_unit`.
+            width: of the envelope, zero for none.
+            risk_of_zero: :meth:`risk_of_zero`.
+            around: slopes around which the envelope is taken.
+        """
+        slopes, widths = self.slopes(fields, width, around), self.widths(width)
+        shifted = fields + widths * around
+        penalty = unit * (self.spectral * float(np.sum(values)) + 0.5 * self.square * float(np.sum(matrix**2)))
+        pull = -self.design.adjoint(slopes, 0)
+        penalty_conjugate, share = 0.0, 1.0
+        if self.trace is not None:
+            penalty_conjugate = unit * self.trace * float(np.max(self._dual_values(pull)))
+        elif self.square > 0:
+            excess = np.maximum(self._dual_values(pull) - self.spectral, 0.0)
+            penalty_conjugate = unit * float(np.sum(excess**2)) / (2 * self.square)
+        else:
+            # Slopes scaled into the ball of the dual norm.
+            share = min(1.0, self.spectral / max(float(np.max(self._dual_values(pull))), 1e-300))
+        dual = -float(np.sum(self.loss.conjugate_at(self.labels, shifted, slopes, share))) - penalty_conjugate
+        loss = float(np.sum(self.loss.value(self.labels, fields)))
+        # Negative values are rounding errors: their size shows how large these are.
+        gap = abs(loss + penalty - dual) / risk_of_zero
+        found = Certificate(gap, gap, loss + penalty)
+        if width == 0:
+            return found
+        envelope = self.loss.envelope(self.labels, shifted, widths) - 0.5 * widths * np.square(around)
+        quadratic = 0.5 * float(np.sum(widths * (share * slopes - around) ** 2))
+        return found._replace(envelope_gap=(float(np.sum(envelope)) + penalty - dual + quadratic) / risk_of_zero)
+
+    def _dual_values(self, pull: Array) -> Array:
+        """Return what the penalty's conjugate depends on: eigenvalues, singular values, or the norm."""
+        if self.positive:
+            return eigh(pull)[0]
+        if self.spectral > 0:
+            return singular_values(pull)
+        return np.array([np.sqrt(np.sum(pull**2))])
+
+
+def certified_gap(risk: EmpiricalRisk, matrix: Array) -> float:
+    """Return the duality gap of any matrix, relative to the risk of zero.
+
+    Args:
+        risk: of square loss, or another without kinks.
+        matrix: of the design's shape; positive where the risk is for such matrices.
+    """
+    values = np.maximum(eigh(matrix)[0], 0.0) if risk.positive else singular_values(matrix)
+    fields = risk.design.forward(matrix, 0)
+    return risk.certificate(matrix, values, fields, risk.metric_unit(matrix), 0.0, risk.risk_of_zero(fields)).gap
+
+
+def project_on_simplex(values: Array, total: float) -> Array:
+    """Return the nearest numbers >= 0 with this sum.
+
+    Example:
+        >>> project_on_simplex(np.array([3.0, 1.0, -1.0]), 3.0)
+        array([2.5, 0.5, 0. ])
+    """
+    ordered = np.sort(values)[::-1]
+    lowered = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
+    count = int(np.sum(ordered > lowered))
+    return np.maximum(values - lowered[count - 1], 0.0)

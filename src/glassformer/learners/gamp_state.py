@@ -1,0 +1,273 @@
+"""State of generalised approximate message passing between two steps, and the checks of its convergence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+
+from glassformer.channels.base import Channel
+from glassformer.core.estimate import Array
+from glassformer.core.solution import Status
+from glassformer.designs.base import Design
+from glassformer.learners.message_passing import StepHistory
+from glassformer.models.base import Model
+from glassformer.numerics.sequences import AitkenExtrapolation
+from glassformer.priors.base import Prior, ScalarPrior, Side, SignalEstimate
+
+# Default tolerance and floor, for exact and for sampled scores: beyond them sampled scores are noise.
+_TOLERANCE = (1e-3, 5e-3)
+_FLOOR = (1e-9, 1e-6)
+# Steps of at most twice their sampling noise are noise. A run whose steps are noise for 30 steps, and whose claimed
+# error varies by less than 3 % over them, has converged. Chosen by trial.
+_NOISY, _QUIET_STEPS, _STILL = 2.0, 30, 0.03
+# First steps from a vanishing start, in which a short step means nothing yet; chosen by trial.
+_STARTING_STEPS = 25
+# Growth of a row's power per step that exceeds noise, and the power above which a row counts as found.
+_GROWTH, _FOUND = 1.05, 0.5
+# Variance of every row above which the start may not have been left.
+_PLATEAU = 0.5
+# Standard deviations of chance beyond which a deviation counts (about one in a hundred), and the log-ratios of measured
+# to predicted residual variance that are allowed in any case: measured on healthy runs at d from 24 to 200.
+SIGNIFICANT, _SLACK, SAMPLED_SLACK = 2.5, 0.25, 0.3
+# Allowed excess of the estimate's power over its claimed overlap: healthy runs at d = 30 stay below 0.2 in 99 of 100.
+_POWER_EXCESS = 0.3
+# An estimate whose power exceeds twice its claimed overlap by this much has a larger error than the prior mean.
+_WORTHLESS = 0.05
+# Log-likelihood ratio, in nats, by which labels may be less probable under the estimate than before any learning: odds
+# of twenty to one.
+_LOG_ODDS = 3.0
+# Variances below so many floors are rounding errors.
+_ROUNDING = 100.0
+
+
+class GampSettings(Protocol):
+    """Settings of the algorithm; see :class:`~glassformer.MessagePassing`."""
+
+    @property
+    def tolerance(self) -> float | None: ...
+
+    @property
+    def floor(self) -> float | None: ...
+
+    @property
+    def damping(self) -> float | None: ...
+
+    @property
+    def random_start(self) -> float | None: ...
+
+
+@dataclass
+class GampState:
+    """One instance between two steps.
+
+    Attributes:
+        estimate: signal of shape (P, ...), covariance and Onsager coefficient of shape (P, P).
+        score: shape (n, P, K).
+        onsager: coefficient of the score in the next fields, shape (P, P).
+        precision: as measured in the last step.
+        assumed_precision: the precision that the estimate was denoised with.
+        nishimori_ratio: measured square over measured slope of the score, all rows together; NaN where sampling noise
+            hides the slope.
+        contradicted: whether slope and square of the score of some row differ by more than their sampling noise.
+        step_size: root-mean-square change of the signal.
+        sampling_noise: the part of ``step_size`` that the sampling of the scores alone causes.
+        damping: weight of this state in the next one.
+        first: whether this is the state before any step.
+        aitken: Aitken extrapolation of steps in one direction, of which the last step may be one.
+    """
+
+    estimate: SignalEstimate
+    score: Array
+    onsager: Array
+    precision: Array
+    assumed_precision: Array
+    nishimori_ratio: float = 1.0
+    contradicted: bool = False
+    step_size: float = np.inf
+    sampling_noise: float = 0.0
+    damping: float = 0.0
+    first: bool = True
+    aitken: AitkenExtrapolation | None = None
+
+    @property
+    def claimed_error(self) -> float:
+        """Claimed error, the mean over the rows."""
+        return float(np.trace(self.estimate.variance)) / len(self.onsager)
+
+    def fields(self, design: Design, instance: int) -> Array:
+        """Return the fields of the samples without the contribution of their own labels, shape (n, P, K)."""
+        own = self.onsager[0, 0] * self.score if len(self.onsager) == 1 else self.onsager @ self.score
+        return np.asarray(design.fields(self.estimate.signal, instance) - own)
+
+    def extrapolated(self, steps: float) -> Self:
+        """Return the state after so many more steps like the last one."""
+        if steps == 0 or self.aitken is None:
+            return self
+        signal = self.estimate.signal + steps * self.aitken.step
+        return replace(self, estimate=replace(self.estimate, signal=signal), aitken=None)
+
+
+class PseudoData(NamedTuple):
+    r"""The signal of one row seen through white noise, as the denoiser receives it, and the fields behind it.
+
+    Attributes:
+        matrix: signal plus white noise.
+        noise: measured variance of the white noise.
+        fields: of the samples, without the contribution of their own labels, shape (n,).
+        label_noise: squared residuals, in units of their slopes, beyond the claimed error: the noise of linear labels.
+    """
+
+    matrix: Array
+    noise: float
+    fields: Array
+    label_noise: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether the scores had a slope."""
+        return bool(np.isfinite(self.noise) and np.isfinite(self.matrix).all() and np.isfinite(self.fields).all())
+
+
+@dataclass(frozen=True)
+class GampConvergence:
+    """Convergence checks on one instance; for the arguments see :class:`~glassformer.learners.gamp_step.GampStep`."""
+
+    model: Model
+    design: Design
+    labels: Array
+    instance: int
+    settings: GampSettings
+    seed: int = 0
+    side: Side | None = None
+    initial_signal: Array | None = None
+    assumed_prior: ScalarPrior | None = None
+
+    @cached_property
+    def prior(self) -> Prior:
+        """Prior of the rows."""
+        return self.model.prior if self.assumed_prior is None else self.assumed_prior
+
+    @cached_property
+    def channel(self) -> Channel:
+        """Channel on the fields of the rows."""
+        return self.model.channel
+
+    @cached_property
+    def _slopes_may_be_noise(self) -> bool:
+        """True for sampled scores, and for even labels, whose slopes vanish before the symmetry is broken."""
+        return self.channel.sampled or self.channel.even
+
+    @cached_property
+    def _floor(self) -> float:
+        return _FLOOR[self.channel.sampled] if self.settings.floor is None else self.settings.floor
+
+    def _norm(self, signal: Array) -> float:
+        return float(np.sqrt(np.trace(self.prior.gram(signal, signal))))
+
+    def _power(self, state: GampState) -> float:
+        """Power of the estimate around the prior mean, summed over the rows."""
+        mean = self.prior.mean_rows(self.design.row_shape)
+        return self._norm(state.estimate.signal - mean) ** 2
+
+    def is_growing(self, old: GampState, new: GampState) -> bool:
+        if not self._slopes_may_be_noise:
+            return False
+        before, after = (np.diag(self.prior.gram(s.estimate.signal, s.estimate.signal)) for s in (old, new))
+        return bool(np.any((after > _GROWTH * before) & (after < _FOUND)))
+
+    def on_plateau(self, state: GampState) -> bool:
+        return self.channel.even and float(np.min(np.diag(state.estimate.variance))) > _PLATEAU
+
+    def has_converged(self, state: GampState, history: StepHistory) -> bool:
+        sampled = self.channel.sampled
+        if sampled and self.channel.even and self.side is None and len(history.step_sizes) < _STARTING_STEPS:
+            return False
+        given = self.settings.tolerance
+        tolerance = _TOLERANCE[sampled] if given is None else given
+        small = state.step_size <= tolerance * np.sqrt(self.prior.rows * state.claimed_error)
+        known = state.claimed_error <= self._floor
+        return bool(small or known or (sampled and self._at_sampling_noise(state, history)))
+
+    def _at_sampling_noise(self, state: GampState, history: StepHistory) -> bool:
+        """Return whether the last steps were sampling noise, with a constant claimed error."""
+        claimed = history.claimed_errors[-_QUIET_STEPS:]
+        longest = max(history.step_sizes[-_QUIET_STEPS:])
+        if len(claimed) < _QUIET_STEPS or longest > _NOISY * state.sampling_noise:
+            return False
+        return bool(np.ptp(claimed) <= _STILL * np.mean(claimed))
+
+    def log_evidence(self, state: GampState) -> float:
+        r"""Return the log-probability of the labels under the estimate minus that before learning, in nats.
+
+        It is the Bethe free entropy :math:`\sum_\mu\log Z_{out}(y_\mu, \omega_\mu, V) + \Psi(A) - \mathrm{Tr}\,QA/2 -
+        \mathrm{Tr}(\hat Q - Q)/2`, with the fields :math:`\omega_\mu` without the contribution of their own labels, the
+        claimed overlap ``Q`` and the power :math:`\hat Q` of the estimate. The last term is exact for normal weights,
+        and left out where the power is the larger one. Minus infinity where the estimate is not finite.
+        """
+        signal, claimed = state.estimate.signal, np.asarray(state.estimate.variance)
+        if not (np.isfinite(signal).all() and np.isfinite(claimed).all()):
+            return -np.inf
+        # Residuals of a signal that is known are rounding errors: the variance is raised above them.
+        rounding = _ROUNDING * self._floor
+        variance = claimed + rounding * np.eye(len(claimed))
+        root = np.sqrt(1 + rounding / np.maximum(np.diag(claimed), np.finfo(float).eps))
+        precision = state.assumed_precision / np.outer(root, root)
+        with np.errstate(all="ignore"):
+            fields = state.fields(self.design, self.instance)
+            if np.linalg.eigvalsh(variance)[0] <= 0 or not np.isfinite(fields).all():
+                return -np.inf
+            labels = float(np.sum(self.channel.log_partitions(self.labels, fields, variance)))
+        entropy = self.prior.entropy(precision[None], variance[None])
+        size = self.design.samples / self.design.sample_ratio
+        # A power above the claimed overlap is checked by itself, in `diagnose`.
+        excess = min(self._power(state) - self.prior.rows + float(np.trace(variance)), 0.0)
+        prior = float(entropy.value[0] + entropy.error[0]) - 0.5 * self.prior.degrees * excess
+        found = labels + size * prior - self._log_evidence_before_learning
+        return found if np.isfinite(found) else -np.inf
+
+    @cached_property
+    def _log_evidence_before_learning(self) -> float:
+        rows = self.prior.rows
+        nothing = np.zeros((rows, rows))
+        signal, variance = self.prior.mean_rows(self.design.row_shape), np.eye(rows)
+        if self.side is not None:
+            known = self.prior.denoise_rows(
+                np.sqrt(self.side.strength) * self.side.observation, self.side.strength * np.eye(rows)
+            )
+            signal, variance = known.signal, known.variance
+        fields = self.design.fields(signal, self.instance)
+        labels = float(np.sum(self.channel.log_partitions(self.labels, fields, variance)))
+        entropy = self.prior.entropy(nothing[None], variance[None]).value[0]
+        return labels + self.design.samples / self.design.sample_ratio * float(entropy)
+
+    def diagnose(self, state: GampState) -> Status:
+        """Return ``CONVERGED`` where the data agree with a state that has converged, else ``CONTRADICTED``.
+
+        Residuals must agree with the claimed variance and the power with the claimed overlap (both are Nishimori
+        identities), and labels must be at least as probable as before learning. The last is checked where a state may
+        lock in at a wrong signal: after random starts, and where scores are sampled. A given initial signal may lead
+        to a state that is correct and less probable than another one.
+        """
+        claimed = state.claimed_error
+        sampling = np.sqrt(2 / self.design.samples)
+        fluctuation = self.prior.power_deviation(self.prior.signal_shape(self.design.row_shape))
+        chance = sampling + fluctuation
+        # A residual at rounding error carries little information.
+        rounding = claimed <= _ROUNDING * self._floor
+        if self.channel.sampled:
+            residuals_agree = rounding or not state.contradicted
+        else:
+            deviation = abs(np.log(max(state.nishimori_ratio, 1e-300)))
+            allowed = _SLACK + 5 * chance if rounding else max(_SLACK, SIGNIFICANT * sampling)
+            residuals_agree = deviation <= allowed
+        # Around the prior mean the power of the estimate is q - q_0 where the overlap 1 - V is claimed.
+        excess = self._power(state) / self.prior.rows - (1 - claimed)
+        healthy = _POWER_EXCESS + 2 * chance * (1 - claimed)
+        power_agrees = excess <= min(healthy, (1 - claimed) * (1 + 4 * fluctuation) + _WORTHLESS)
+        if not (residuals_agree and power_agrees):
+            return Status.CONTRADICTED
+        compare = self._slopes_may_be_noise and self.initial_signal is None
+        return Status.CONTRADICTED if compare and self.log_evidence(state) < -_LOG_ODDS else Status.CONVERGED

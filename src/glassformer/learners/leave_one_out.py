@@ -1,0 +1,268 @@
+r"""Approximate leave-one-out: fields of each sample at the minimiser of a regularised risk of all other samples.
+
+Around the minimiser the penalty is a quadratic form ``P`` on the tangent space of the matrices of its rank, in which
+the proximal map moves: with the slopes ``J`` of the map at step ``t``, :math:`P = (J^{-1} - 1)/t`. With ``B`` the
+fields of the tangent directions and :math:`\ell''` the curvatures of the loss, one Newton step without the sample
+:math:`\mu` gives
+
+.. math:: h_\mu^{\setminus\mu} = h_\mu + \frac{q_\mu\,\ell'_\mu}{1 - q_\mu\,\ell''_\mu}, \qquad
+   q = \mathrm{diag}\bigl[B\,(B^T\ell''B + P)^{-1}B^T\bigr].
+
+For square loss and a quadratic penalty this is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+from glassformer.core.checks import require_arguments
+from glassformer.core.equality import content_hash, same_content
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.estimate import Array
+from glassformer.designs.base import Design
+from glassformer.learners.empirical_risk import EmpiricalRisk
+from glassformer.learners.multiclass import MulticlassDesign
+from glassformer.learners.proximal_gradient import input_scale
+from glassformer.learners.risk_path import PenalisedProblem
+from glassformer.learners.weighted_losses import WeightedLoss
+from glassformer.numerics.decompositions import eigh
+
+# Width of the envelope whose curvature replaces that of the loss.
+_WIDTH = 1e-6
+# Rounding errors of the matrix that is inverted, relative to its trace.
+_ROUNDING = 1e-12
+# Least value of 1 - q l'': a sample whose label the others do not determine at all.
+_LEAST_FREE = 1e-6
+# Numbers of the fields of tangent directions that are in memory at once (8 MB).
+_CHUNK = 2**20
+# Strengths and intercepts whose squares are finite.
+_LARGEST = 1e150
+
+
+class LeaveOneOut(NamedTuple):
+    r"""Predictions on samples that were left out.
+
+    Attributes:
+        fields: without the sample, shape (n,).
+        degrees: degrees of freedom of the fit, :math:`\sum_\mu q_\mu\ell''_\mu`, the intercept included.
+    """
+
+    fields: Array
+    degrees: float
+
+    def __eq__(self, other: object) -> bool:
+        return same_content(self, other)
+
+    def __hash__(self) -> int:
+        return content_hash(self)
+
+
+def leave_one_out(
+    design: Design | MulticlassDesign,
+    labels: ArrayLike,
+    estimate: Array,
+    strength: float,
+    loss: Any = "square",
+    penalty: str = "nuclear",
+    *,
+    intercept: bool | float = False,
+    weights: ArrayLike | None = None,
+) -> LeaveOneOut:
+    """Return the fields of each sample at the minimiser on all other samples, to first order.
+
+    Equation :eq:`leave-one-out` of the documentation.
+
+    Args:
+        design: as for :func:`~glassformer.learners.risk_path.risk_path`, with its inputs in one array.
+        labels: as there.
+        estimate: the minimiser, shape (L, d).
+        strength: the strength of this minimiser.
+        loss: as there, without kinks.
+        penalty: as there.
+        intercept: whether an intercept was fitted, to which the left-out samples contributed: it is computed again. Or
+            its value, 0 where none was fitted.
+        weights: as there, > 0.
+
+    Returns:
+        Fields without the sample, the intercept included, and degrees of freedom of the fit.
+
+    Raises:
+        IncompatibleError: a loss with kinks.
+
+    Example:
+        >>> from glassformer.learners.risk_path import risk_path
+        >>> from glassformer.designs.dense import DenseDesign
+        >>> rng = np.random.default_rng(0)
+        >>> design = DenseDesign.sample(150, (10, 10), rng)
+        >>> signal = np.outer(rng.standard_normal(10), rng.standard_normal(10))
+        >>> labels = design.forward(signal, 0) + 0.5 * rng.standard_normal(150)
+        >>> estimate = risk_path(design, labels, strengths=[0.3]).estimates[0]
+        >>> fitted, unseen = design.forward(estimate, 0), leave_one_out(design, labels, estimate, 0.3)
+        >>> bool(np.std(labels - fitted) < 0.5 < np.std(labels - unseen.fields)), bool(unseen.degrees < 100)
+        (True, True)
+    """
+    require_arguments(leave_one_out, locals())
+    problem = PenalisedProblem.of(design, labels, loss, penalty, bool(intercept), weights)
+    if np.shape(estimate) != problem.design.signal_shape:
+        raise ParameterError("estimate", estimate, f"a matrix of shape {problem.design.signal_shape}, as the inputs")
+    for name, value, low in (("strength", strength, 0), ("intercept", float(intercept), -_LARGEST)):
+        if not low <= value <= _LARGEST:
+            raise ParameterError(name, value, f"a number from {low:g} to {_LARGEST:g}")
+    if not np.isfinite(problem.loss.sharpness):
+        raise IncompatibleError(
+            f"loss {problem.loss.name} has kinks, and no errors without a sample: use square or huber"
+        )
+    refit = isinstance(intercept, bool | np.bool_)
+    shift = problem.best_intercept(problem.design.forward(estimate, 0)) if refit else float(intercept)
+    risk = problem.at(strength, WeightedLoss(problem.loss, shift=shift))
+    found = approximate_leave_one_out(risk, estimate, intercept=problem.intercept)
+    return found._replace(fields=found.fields + shift)
+
+
+def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: bool = False) -> LeaveOneOut:
+    """Return the fields of every sample at the minimiser of the risk of the others, to first order.
+
+    Args:
+        risk: with a loss of one field without kinks, over a design of rotated fields, such as
+            :class:`~glassformer.designs.dense.DenseDesign`.
+        matrix: the minimiser.
+        intercept: whether an intercept, which is part of the loss, was fitted as well.
+
+    Example:
+        >>> from glassformer.designs.dense import DenseDesign
+        >>> from glassformer.risk.losses import Square
+        >>> x, y = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 2.0])
+        >>> risk = EmpiricalRisk(DenseDesign(x[:, None, None]), y, Square(), 0.0, 1.0)
+        >>> slope = (x @ y) / (x @ x + 1)
+        >>> found = approximate_leave_one_out(risk, np.array([[slope]]))
+        >>> bool(np.isclose(found.fields[0], x[0] * (x[1:] @ y[1:]) / (x[1:] @ x[1:] + 1)))
+        True
+    """
+    fields = risk.design.forward(matrix, 0)
+    slope = risk.slopes(fields, 0.0)
+    curvature = np.broadcast_to(risk.loss.score(risk.labels, fields, _WIDTH)[1], fields.shape)
+    tangent = _tangent_space(risk, matrix, slope)
+    penalty = np.append(tangent.curvature, 0.0) if intercept else tangent.curvature
+    hessian = np.asfortranarray(np.diag(penalty))
+    for samples, basis in _chunks(risk.design, tangent, intercept):
+        basis *= np.sqrt(curvature[samples, None])
+        hessian = scipy.linalg.blas.dsyrk(1.0, basis.T, 1.0, hessian, lower=True, overwrite_c=True)
+    hessian[np.diag_indices(len(hessian))] += _ROUNDING * np.trace(hessian)
+    root = scipy.linalg.cholesky(hessian, lower=True, overwrite_a=True, check_finite=False)
+    q = np.zeros_like(fields)
+    for samples, basis in _chunks(risk.design, tangent, intercept):
+        q[samples] = np.sum(scipy.linalg.solve_triangular(root, basis.T, lower=True, check_finite=False) ** 2, axis=0)
+    leverage = q * curvature
+    return LeaveOneOut(fields + q * slope / np.maximum(1 - leverage, _LEAST_FREE), float(np.sum(leverage)))
+
+
+def ridge_leave_one_out(design: Any, labels: Array, strength: float, weights: Array) -> Array:
+    r"""Return the exact prediction of ridge regression with an intercept on each sample from the others, shape (n,).
+
+    With the kernel ``K`` of weighted inputs, :math:`G = (K + \lambda)^{-1}` and its part orthogonal to the intercept,
+    :math:`Q = G - G11^TG/1^TG1`, the residuals are :math:`(Qy)_\mu/Q_{\mu\mu}`, also where nearly every label is fitted
+    and residuals of the fit are rounding errors.
+
+    Args:
+        design: of rotated fields, as for :func:`approximate_leave_one_out`.
+        labels: shape (n,), n > 1.
+        strength: of half the squared entries, > 0.
+        weights: of the samples, > 0.
+
+    Example:
+        >>> from glassformer.designs.dense import DenseDesign
+        >>> x, y = np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 2.0])
+        >>> found = ridge_leave_one_out(DenseDesign(x[:, None, None]), y, 0.5, np.ones(3))
+        >>> found.round(12)  # the last: 1.5 at 1.5, and a slope of 0.5 / (0.5 + 0.5)
+        array([2.  , 1.35, 2.75])
+    """
+    rows, columns = design.signal_shape
+    root = np.sqrt(weights)
+    fields = root[:, None] * design.rotated(np.eye(rows), np.eye(columns)).reshape(len(labels), -1)
+    values, vectors = eigh(fields @ fields.T)
+    inverse = (vectors / (np.maximum(values, 0.0) + strength)) @ vectors.T
+    constant = inverse @ root
+    inverse -= np.outer(constant, constant) / (root @ constant)
+    return np.asarray(labels - (inverse @ (root * labels)) / np.diag(inverse) / root)
+
+
+class _TangentSpace(NamedTuple):
+    """Tangent directions, in which the proximal map moves: products of these columns, and the penalty's curvature.
+
+    Directions of two columns ``i < j`` come as sums and, unless matrices are symmetric, as differences.
+
+    Attributes:
+        left: shape (L, L).
+        right: shape (d, d).
+        rank: number of columns that the minimiser consists of.
+        values: number of singular values, or eigenvalues.
+        symmetric: whether matrices are symmetric.
+        curvature: shape (k,).
+    """
+
+    left: Array
+    right: Array
+    rank: int
+    values: int
+    symmetric: bool
+    curvature: Array
+
+    @property
+    def pairs(self) -> Any:
+        return np.nonzero(np.arange(self.rank)[:, None] < np.arange(self.values))
+
+    def fields(self, design: Any) -> Array:
+        """Fields of all directions, shape (n, k)."""
+        (i, j), one = self.pairs, np.arange(self.rank)
+        across = design.rotated(self.left[:, : self.rank], self.right)
+        down = design.rotated(self.left, self.right[:, : self.rank])
+        upper, lower = across[:, i, j], down[:, j, i]
+        parts = [across[:, one, one], (upper + lower) / np.sqrt(2)]
+        if not self.symmetric:
+            rest = (across[:, :, self.values :], down[:, self.values :].transpose(0, 2, 1))
+            parts += [(upper - lower) / np.sqrt(2), *(part.reshape(len(part), -1) for part in rest)]
+        return np.concatenate(parts, axis=1)
+
+
+def _tangent_space(risk: EmpiricalRisk, matrix: Array, slope: Array) -> _TangentSpace:
+    largest, unit = input_scale(risk)
+    step = 1 / (largest * risk.loss.sharpness)
+    moved = matrix - step * risk.design.adjoint(slope, 0)
+    if risk.positive:
+        values, left = (found[..., ::-1] for found in eigh(0.5 * (moved + moved.T)))
+        right = left
+    else:
+        left, values, across = np.linalg.svd(moved)
+        right = across.T
+    contraction = 1 / (1 + step * risk.square)
+    shrunk = contraction * np.maximum(values - step * risk.spectral, 0.0)
+    rank = int(np.sum(shrunk > 0)) if risk.spectral else len(values)
+    tangent = _TangentSpace(left, right, rank, len(values), risk.positive, np.zeros(0))
+    i, j = tangent.pairs
+    # Slopes of the proximal map; in the space of two positive values it is a multiple of the identity.
+    pairs = np.where(j < rank, contraction, _ratio(shrunk[i], values[i] - values[j], contraction))
+    slopes = [np.full(rank, contraction), pairs]
+    if not risk.positive:
+        alone = _ratio(shrunk[:rank], values[:rank], contraction)
+        columns = left.shape[1] + right.shape[1] - 2 * len(values)
+        differences = _ratio(shrunk[i] + shrunk[j], values[i] + values[j], contraction)
+        slopes += [differences, np.repeat(alone, columns)]
+    return tangent._replace(curvature=unit * (1 / np.concatenate(slopes) - 1) / step)
+
+
+def _ratio(above: Array, below: Array, otherwise: float) -> Array:
+    return np.where(below > 0, above / np.where(below > 0, below, 1.0), otherwise)
+
+
+def _chunks(design: Any, tangent: _TangentSpace, intercept: bool) -> Iterator[tuple[slice, Array]]:
+    """Yield the fields of all directions, of as many samples at once as fit into memory."""
+    count = max(1, _CHUNK // max(1, len(tangent.curvature)))
+    for start in range(0, design.samples, count):
+        samples = slice(start, start + count)
+        basis = tangent.fields(design.rows(samples))
+        yield samples, np.column_stack([basis, np.ones(len(basis))]) if intercept else basis

@@ -1,0 +1,283 @@
+r"""Least nuclear norm: the learner, and the estimator with a certified duality gap.
+
+The estimator uses Douglas-Rachford splitting between the fit and the norm,
+
+.. math:: x = P(v), \qquad z = \mathrm{shrink}_t(2x - v), \qquad v \leftarrow v + z - x,
+
+where ``P`` projects on the matrices that fit the labels (or, with a penalty, is the proximal map of the squared
+residuals) and ``shrink`` lowers all singular values by ``t``. Steps are extrapolated from the last few (Anderson). The
+subgradient :math:`(2x - v - z)/t` gives a point of the dual problem, and the duality gap bounds the distance from the
+minimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from glassformer.core.checks import require_arguments
+from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.estimate import Array
+from glassformer.core.settings import Iteration, max_iterations_setting, tolerance_setting
+from glassformer.designs.dense import DenseDesign
+from glassformer.learners.base import LearnerInfo
+from glassformer.learners.regularised_risk import SquareLossLearner, strength_by_noise
+from glassformer.numerics.decompositions import singular_values, svd
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from glassformer.core.results import Table
+    from glassformer.core.solution import Solution
+    from glassformer.learners.data_set import DataSet
+    from glassformer.numerics.array_library import ArrayLibrary
+
+_SETTINGS = Iteration(tolerance=1e-6, floor=1e-14, max_iterations=5000)
+# Chosen by trial, on inputs with d from 10 to 60: share of the largest singular value that a step shrinks by,
+_SHRINK = 0.3
+# steps between evaluations of the gap,
+_GAP_INTERVAL = 5
+# steps that Anderson extrapolation combines, and their singular values, relative to the largest, that count as zero.
+_ANDERSON_STEPS, _ANDERSON_CUTOFF = 12, 1e-10
+# An extrapolated step that leaves a residual this many times the last one is discarded with all before it.
+_ANDERSON_WORSE = 2.0
+# Extrapolation ends where the gap does not fall to this share within so many evaluations.
+_GAINING, _PATIENCE = 0.9, 12
+# Relative size of a pivot below which inputs count as linearly dependent.
+_DEPENDENT = 1e-10
+
+
+@dataclass(frozen=True)
+class NuclearNorm(SquareLossLearner):
+    r"""The minimiser of :math:`\frac12\sum_\mu(y_\mu - h_\mu)^2 + \lambda(dL)^{1/4}\|S\|_*`.
+
+    Args:
+        strength: :math:`\lambda\ge 0`; 0 for the matrix of least nuclear norm that fits the labels; None for the best
+            one for the label noise, which without noise is 0.
+        tolerance: relative duality gap at which a solution is accepted.
+        max_iterations: steps allowed.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> NuclearNorm(tolerance=2.0)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: tolerance = 2.0 is not allowed: expected a number in (0, 1)
+    """
+
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="nuclear-norm",
+        title="least nuclear norm",
+        family="convex",
+        papers=("donoho2013phase",),
+        limit_settings=("strength",),
+    )
+    penalty: ClassVar[str] = "nuclear"
+
+    strength: float | None = strength_by_noise()
+    tolerance: float = tolerance_setting()
+    max_iterations: int = max_iterations_setting(5000)
+
+    def strength_for(self, model: Any) -> float | None:
+        return 0.0 if self.strength is None and model.channel.label_noise == 0 else self.strength
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        if not model.prior.extensive:
+            return "its theory is for widths in proportion to the dimension: give rho instead of width"
+        if (alpha <= 0).any():
+            return "its theory needs samples: give alpha > 0"
+        return self.limits(model, alpha, throw=False)["error"]
+
+    def fit(self, model: Any, data: DataSet) -> Solution:
+        from glassformer.risk.nuclear_norm import best_nuclear_norm
+
+        rows, columns = data.design.signal_shape
+        strength = self.strength_for(model)
+        if strength is None:
+            rho = model.prior.factor_width(columns) / columns
+            alpha, noise = data.design.sample_ratio, model.channel.label_noise
+            strength = best_nuclear_norm(rows / columns, rho, alpha, noise).strength
+        limit = Iteration(tolerance=self.tolerance, floor=1e-14, max_iterations=self.max_iterations)
+        return least_nuclear_norm(data.design, data.labels, strength * float(rows * columns) ** 0.25, limit)
+
+
+def least_nuclear_norm(
+    design: DenseDesign, labels: ArrayLike, penalty: float = 0.0, settings: Iteration | None = None
+) -> Solution:
+    r"""Return the matrix of least nuclear norm with the given labels, or the best compromise with noisy ones.
+
+    Equation :eq:`nuclear-norm` of the documentation.
+
+    Without a penalty :math:`\min\|S\|_*` subject to :math:`\mathrm{Tr}(X_\mu S^T)/\sqrt{dL} = y_\mu`; with one
+    :math:`\min \frac12\sum_\mu(y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_*`. Only the first
+    instance of the design is solved.
+
+    Args:
+        design: inputs, of one instance.
+        labels: shape (samples,).
+        penalty: :math:`\lambda\ge 0`.
+        settings: ``tolerance`` is the relative duality gap at which the solution is accepted; iteration limit.
+
+    Returns:
+        :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d). ``residual`` and
+        ``error_estimate`` are the certified relative duality gap: the objective exceeds its minimum by at most that
+        share.
+
+    Raises:
+        DataError: labels do not match the inputs or are not finite, or inputs depend on each other linearly and there
+            is no penalty.
+        ParameterError: ``penalty`` is out of range.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> design = DenseDesign.sample(75, (10, 10), rng)
+        >>> signal = np.outer(rng.standard_normal(10), rng.standard_normal(10))
+        >>> found = least_nuclear_norm(design, design.forward(signal, 0))
+        >>> bool(np.allclose(found.value[0], signal, atol=1e-3)), bool(found.error_estimate[0] <= 1e-6)
+        (True, True)
+    """
+    require_arguments(least_nuclear_norm, locals())
+    from glassformer.numerics.array_library import array_library
+
+    y = design.checked_labels(labels)
+    if not (np.isfinite(penalty) and penalty >= 0):
+        raise ParameterError("penalty", penalty, "finite and >= 0")
+    shape = design.signal_shape
+    size = shape[0] * shape[1]
+    inputs = np.asarray(design.inputs[0].reshape(design.samples, size), dtype=float) / np.sqrt(size)
+    if np.linalg.norm(y) == 0:
+        return _solution(np.zeros(shape), 0.0, [0.0], 0, accepted=True)
+    with array_library() as arrays:
+        problem = _Problem(arrays.xp.asarray(inputs), arrays.xp.asarray(y), shape, float(penalty), arrays)
+        return _douglas_rachford(problem, settings or _SETTINGS)
+
+
+class _FitMap(NamedTuple):
+    r"""The proximal map of the fit, :math:`v \mapsto v - \tilde A^T(\tilde Av - \tilde y)`."""
+
+    rows: Any
+    labels: Any
+
+    def __call__(self, v: Array) -> Array:
+        return np.asarray(v - (self.rows @ v - self.labels) @ self.rows)
+
+
+class _Problem(NamedTuple):
+    r"""Minimise :math:`\|S\|_*` on the fits, or plus :math:`\|As - y\|^2/(2\lambda)`; ``s`` is the flat matrix."""
+
+    inputs: Any
+    labels: Any
+    shape: tuple[int, int]
+    penalty: float
+    arrays: ArrayLibrary
+
+    def fit_map(self, width: float) -> _FitMap:
+        """Return the proximal map of the fit, from one Cholesky factor of the inputs' inner products."""
+        xp, linalg = self.arrays
+        gram = self.inputs @ self.inputs.T
+        if self.penalty > 0:
+            gram = self.arrays.add_to_diagonal(gram, self.penalty / width)
+        try:
+            lower = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)[0]
+            pivots = np.asarray(xp.diag(lower))
+        except np.linalg.LinAlgError:
+            pivots = np.zeros(1)
+        # A factorisation that fails raises with NumPy and is not finite with JAX.
+        if not np.min(pivots) > _DEPENDENT * np.max(pivots):
+            raise DataError("X", "<samples>", "linearly independent samples, at most L d", "give a penalty > 0")
+        rows, labels = (
+            linalg.solve_triangular(lower, part, lower=True, check_finite=False) for part in (self.inputs, self.labels)
+        )
+        return _FitMap(rows, labels)
+
+    def shrink(self, v: Array, width: float) -> Array:
+        """Return ``v`` with all singular values lowered by ``width``."""
+        left, values, right = svd(v.reshape(self.shape))
+        return np.asarray((left * np.maximum(values - width, 0.0)) @ right).ravel()
+
+    def singular_values(self, v: Any) -> Array:
+        return singular_values(np.asarray(v).reshape(self.shape))
+
+    def gap(self, fit: _FitMap, x: Array, z: Array, subgradient: Array) -> tuple[Array, float]:
+        """Return the better candidate for the primal problem, and its relative duality gap."""
+        if self.penalty > 0:
+            labels = np.asarray(self.labels)
+            residual = labels - np.asarray(self.inputs @ z)
+            norm = float(self.singular_values(residual @ self.inputs)[0])
+            dual = residual * min(1.0, self.penalty / norm) if norm > 0 else residual
+            primal = 0.5 * float(np.sum(residual**2)) + self.penalty * float(self.singular_values(z).sum())
+            value = 0.5 * float(np.sum(labels**2) - np.sum((labels - dual) ** 2))
+            return z, (primal - value) / max(primal, 1e-300)
+        # The projection of the subgradient on the span of the inputs, scaled into the dual ball.
+        multiplier = fit.rows @ subgradient
+        scale = max(1.0, float(self.singular_values(multiplier @ fit.rows)[0]))
+        primal = float(self.singular_values(x).sum())
+        return x, (primal - float(multiplier @ fit.labels) / scale) / max(primal, 1e-300)
+
+
+@dataclass
+class _Anderson:
+    """Anderson extrapolation: the combination of the last steps whose residuals cancel best."""
+
+    points: list[Array]
+    residuals: list[Array]
+    steps: int = _ANDERSON_STEPS
+
+    def next(self, v: Array, residual: Array) -> Array:
+        """Return the next point after ``v``, whose step is ``residual``."""
+        if self.residuals and np.linalg.norm(residual) > _ANDERSON_WORSE * np.linalg.norm(self.residuals[-1]):
+            self.points.clear()
+            self.residuals.clear()
+        self.points.append(v)
+        self.residuals.append(residual)
+        del self.points[: -self.steps], self.residuals[: -self.steps]
+        if len(self.points) == 1:
+            return v + residual
+        changes = np.diff(np.array(self.residuals), axis=0)
+        weights = np.linalg.lstsq(changes.T, residual, rcond=_ANDERSON_CUTOFF)[0]
+        moved = np.diff(np.array(self.points), axis=0) + changes
+        return np.asarray(v + residual - weights @ moved)
+
+
+def _douglas_rachford(problem: _Problem, settings: Iteration) -> Solution:
+    start = np.array(problem.labels @ problem.inputs)
+    start *= float(problem.labels @ problem.labels) / (start @ start)
+    width = _SHRINK * float(problem.singular_values(start)[0])
+    fit = problem.fit_map(width)
+    v, history = start, []
+    anderson, best, least_gap = _Anderson([], []), start, np.inf
+    for step in range(settings.max_iterations):
+        x = fit(v)
+        reflected = 2 * x - v
+        z = problem.shrink(reflected, width)
+        if step % _GAP_INTERVAL == 0 or step == settings.max_iterations - 1:
+            candidate, gap = problem.gap(fit, x, z, (reflected - z) / width)
+            history.append(gap)
+            if gap < least_gap:
+                best, least_gap = candidate, gap
+            stalled = len(history) > _PATIENCE and least_gap > _GAINING * min(history[:-_PATIENCE])
+            if stalled and anderson.steps > 1:
+                # Extrapolation moves in a circle: plain steps from the beginning converge.
+                v, anderson = start, _Anderson([], [], steps=1)
+                continue
+            if least_gap <= settings.tolerance:
+                return _solution(best.reshape(problem.shape), least_gap, history, step + 1, accepted=True)
+        v = anderson.next(v, z - x)
+    return _solution(best.reshape(problem.shape), least_gap, history, settings.max_iterations, accepted=False)
+
+
+def _solution(value: Array, gap: float, history: list[float], iterations: int, accepted: bool) -> Solution:
+    from glassformer.core.solution import Solution, Status
+
+    return Solution(
+        value=value[None],
+        status=[Status.CONVERGED if accepted else Status.ITERATION_LIMIT],
+        residual=np.array([gap]),
+        iterations=np.array([iterations]),
+        error_estimate=np.array([gap]),
+        history=np.array(history)[:, None],
+    )

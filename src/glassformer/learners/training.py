@@ -1,0 +1,334 @@
+r"""Minimise a training error by gradients, in compiled blocks of steps, on any device that JAX finds.
+
+The objective is :math:`\mathcal L + \frac w2\|\theta\|^2`, training error and weight decay, for every optimizer: the
+decay is part of the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+
+from glassformer.core.checkpoints import Checkpoint, pack_leaves, pack_records, unpack_leaves, unpack_records
+from glassformer.core.estimate import Array
+from glassformer.core.progress import note
+from glassformer.core.solution import Status
+from glassformer.models.trainable.base import Loss, Schedule
+from glassformer.numerics.cached_jit import CachedJit
+from glassformer.numerics.jax_settings import jax_settings
+
+# All chosen by trial, on bsr and aim at d from 10 to 100.
+# Steps between evaluations of the objective.
+_BLOCK = 100
+# The objective is flat where it falls by less than a share over so many blocks; fewer after exploration, when weights
+# settle quickly and then only fit noise.
+_FLAT_SHARE, _FLAT_BLOCKS, _FLAT_BLOCKS_EXPLORED = 0.01, 20, 5
+# Growth of the objective that counts as a divergence, and restarts, each with half the learning rate.
+_DIVERGED, _RESTARTS = 1e3, 8
+# Halvings of the learning rate where the objective is flat.
+_COOLINGS = 6
+# Share of the learning rate after exploration.
+_SETTLING = 0.1
+# Relative fall that the gradient predicts, at the usual rate after all halvings, below which the objective is at a
+# floor.
+_FLOOR_FALL = 0.1
+# Parts of the samples that exploring steps use in turn, in an order drawn for every block: weights wander as far in as
+# many steps, at half the cost.
+_SHARES = 2
+_RESTARTED = (str(Status.DIVERGING), str(Status.NON_FINITE))
+
+Watch = Callable[[int, Any, Array], dict[str, Any]]
+"""``watch(steps, parameters, errors)`` returns what to record: numbers or arrays by name."""
+
+
+class TrainingSettings(Protocol):
+    """Settings of training; see :class:`~glassformer.GradientDescent`."""
+
+    def rule(self, rates: Mapping[str, float]) -> tuple[str, float]: ...
+
+    @property
+    def momentum(self) -> float: ...
+
+    @property
+    def weight_decay(self) -> float: ...
+
+    @property
+    def explore(self) -> int | None: ...
+
+    @property
+    def max_steps(self) -> int: ...
+
+    @property
+    def floor(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Result of training.
+
+    Attributes:
+        parameters: a tree of arrays, the starts along the first axes.
+        loss: training error of every start, without the decay, shape (starts,).
+        steps: gradient steps taken.
+        learning_rate: at the end, after halvings and exploration.
+        status: converged where the objective is at its floor or flat; else why training stopped.
+        history: objectives after every block of steps, shape (blocks, starts), the start first.
+        residual: share by which the largest objective fell over the last blocks.
+        records: results of ``watch``, at the start and after every block.
+    """
+
+    parameters: Any
+    loss: Array
+    steps: int
+    learning_rate: float
+    status: Status
+    history: Array
+    residual: float
+    records: list[dict[str, Any]]
+
+
+class _Objective(NamedTuple):
+    """Training error, counted ``times`` times, and weight decay; equal objectives are compiled once."""
+
+    loss: Loss
+    decay: float
+    times: int = 1
+
+    def __call__(self, parameters: Any, data: Any) -> Any:
+        """Objectives of all starts, shape (starts,)."""
+        errors = self.times * self.loss(parameters, data)
+        if self.decay == 0:
+            return errors
+        squares = [jnp.sum(part.reshape(len(part), -1) ** 2, axis=1) for part in jax.tree.leaves(parameters)]
+        return errors + 0.5 * self.decay * sum(squares)
+
+
+@dataclass
+class _Counters:
+    """The numbers that, beside arrays, determine how training continues.
+
+    Attributes:
+        rate: present learning rate.
+        power: unit of the floor.
+        restarts: divergences so far.
+        steps: gradient steps since the last restart.
+        flat_from: first block that counts for flatness, after cooling, annealing or exploration.
+        coolings: halvings of the rate where the objective was flat.
+        objective_at_cooling: total objective at the last of them.
+        ended: status at the end, empty before.
+    """
+
+    rate: float
+    power: float
+    restarts: int = 0
+    steps: int = 0
+    flat_from: int = 0
+    coolings: int = 0
+    objective_at_cooling: float = np.inf
+    ended: str = ""
+
+    def learning_rate(self, explore: int) -> float:
+        """Learning rate of the next step."""
+        return self.rate * (_SETTLING if 0 < explore <= self.steps else 1.0)
+
+
+@dataclass
+class _Training:
+    """Training between two blocks of steps."""
+
+    parameters: Any
+    optimizer_state: Any
+    counters: _Counters
+    history: list[Array] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the whole state as named arrays."""
+        kept = pack_leaves(jax.tree.leaves((self.parameters, self.optimizer_state)))
+        kept |= {f"count_{name}": np.array(value) for name, value in asdict(self.counters).items()}
+        return {**kept, **pack_records(self.records), "history": np.array(self.history)}
+
+    def restore(self, arrays: dict[str, Array]) -> None:
+        """Set the state to one that :meth:`arrays` returned in the same training."""
+        structure = jax.tree.structure((self.parameters, self.optimizer_state))
+        self.parameters, self.optimizer_state = jax.tree.unflatten(structure, map(jnp.asarray, unpack_leaves(arrays)))
+        counters: dict[str, Any] = {name: arrays[f"count_{name}"].item() for name in asdict(self.counters)}
+        self.counters = _Counters(**counters)
+        self.history = list(arrays["history"])
+        self.records = unpack_records(arrays)
+
+
+def train(
+    loss: Loss,
+    parameters: Any,
+    data: Any,
+    power: float,
+    settings: TrainingSettings,
+    rates: Mapping[str, float],
+    watch: Watch | None = None,
+    checkpoint: Checkpoint | None = None,
+    schedule: Schedule | None = None,
+) -> TrainingResult:
+    """Minimise the objectives of all starts at once, until they are at their floor or flat.
+
+    Args:
+        loss: traceable; the same object at every call, or it is compiled again.
+        parameters: initial parameters, a tree of arrays.
+        data: a tree of arrays, what the loss takes beside the parameters.
+        power: training error of predicting zero, the unit of the floor.
+        settings: optimizer, learning rate, steps allowed.
+        rates: learning rates of the optimizers, for settings that leave them open; the first is the default optimizer.
+        watch: called with steps taken, parameters and training errors at the start and after every block.
+        checkpoint: where to continue from, and to save the state to now and then; the result is that of one run.
+        schedule: how the data change on the way; None for constant data.
+    """
+    (name, rate), checkpoint = settings.rule(rates), checkpoint or Checkpoint()
+    watch = watch or (lambda steps, parameters, errors: {})
+    schedule = schedule or Schedule(lambda data, steps: data, 0)
+    objective, explore = _Objective(loss, settings.weight_decay), settings.explore or 0
+    initial_data = schedule.at(data, 0)
+    first, errors = (np.asarray(function(parameters, initial_data)) for function in (objective, loss))
+    power = max(power, float(np.max(first)))
+
+    def begin(rate: float, restarts: int) -> _Training:
+        state = _optimizer(name, rate, settings.momentum).init(parameters)
+        return _Training(parameters, state, _Counters(rate, power, restarts), [first], [watch(0, parameters, errors)])
+
+    run = begin(rate, 0)
+    stored = checkpoint.load()
+    if stored is not None:
+        run.restore(stored)
+    while run.counters.steps < settings.max_steps and not run.counters.ended:
+        _train_block(run, objective, schedule, data, settings, (name, rates["sgd"]), watch)
+        if run.counters.ended in _RESTARTED and run.counters.restarts < _RESTARTS - 1:
+            run = begin(0.5 * run.counters.rate, run.counters.restarts + 1)
+        worst = float(np.max(run.history[-1]))
+        note(f"step {run.counters.steps} of at most {settings.max_steps}, objective {worst / power:.1e}")
+        checkpoint.offer(run.arrays)
+    steps, last = run.counters.steps, run.history[-1]
+    status = next((s for s in Status if str(s) == run.counters.ended), Status.ITERATION_LIMIT)
+    fall = 1.0
+    if len(run.history) > 1:
+        before = run.history[max(-len(run.history), -1 - _FLAT_BLOCKS)]
+        fall = float(np.max((before - last) / np.where(before > 0, before, 1.0)))
+    errors = last if objective.decay == 0 else np.asarray(loss(run.parameters, schedule.at(data, steps)))
+    rate = run.counters.learning_rate(explore)
+    return TrainingResult(run.parameters, errors, steps, rate, status, np.array(run.history), fall, run.records)
+
+
+def _train_block(
+    run: _Training,
+    objective: _Objective,
+    schedule: Schedule,
+    data: Any,
+    settings: TrainingSettings,
+    optimizer_and_usual_rate: tuple[str, float],
+    watch: Watch,
+) -> None:
+    """Take one block of steps, and decide from the objectives how to continue."""
+    counters, explore = run.counters, settings.explore or 0
+    name, usual_rate = optimizer_and_usual_rate
+    data = schedule.at(data, counters.steps)
+    optimizer = _optimizer(name, counters.learning_rate(explore), settings.momentum)
+    block = min(_BLOCK, settings.max_steps - counters.steps)
+    inputs = jax.tree.leaves(data)[0]
+    order = _share_order(len(inputs), counters.steps) if counters.steps < explore else None
+    # Exploration is far above any floor: single precision does as well there, in half the time.
+    kind = inputs.dtype if order is None else np.dtype(np.float32)
+    begin = _as_type((run.parameters, run.optimizer_state, data), kind)
+    with jax_settings(kind == np.float64):
+        run.parameters, run.optimizer_state, values, errors = _compiled_block(
+            objective, optimizer, (*begin, order), block
+        )
+    counters.steps += block
+    run.history.append(np.asarray(values))
+    worst, total = float(np.max(run.history[-1])), float(np.sum(run.history[-1]))
+    if not np.isfinite(worst) or worst > _DIVERGED * counters.power:
+        counters.ended = str(Status.DIVERGING if np.isfinite(worst) else Status.NON_FINITE)
+        return
+    run.records.append(watch(counters.steps, run.parameters, np.asarray(errors)))
+    if counters.steps < schedule.steps or counters.steps <= explore:
+        counters.flat_from = len(run.history)
+    elif worst <= settings.floor * counters.power:
+        counters.ended = str(Status.CONVERGED)
+    elif _is_flat(run.history[counters.flat_from :], _FLAT_BLOCKS_EXPLORED if explore else _FLAT_BLOCKS):
+        # At the edge of stability the objective may hover above its floor: a smaller rate shows whether it does.
+        if counters.coolings == _COOLINGS or total > (1 - _FLAT_SHARE) * counters.objective_at_cooling:
+            fall = _relative_slope(objective, run.parameters, data) * usual_rate / 2**_COOLINGS * _BLOCK * _FLAT_BLOCKS
+            counters.ended = str(Status.CONVERGED if fall <= _FLOOR_FALL else Status.ITERATION_LIMIT)
+        else:
+            counters.objective_at_cooling, counters.flat_from = total, len(run.history)
+            counters.coolings, counters.rate = counters.coolings + 1, 0.5 * counters.rate
+
+
+def _share_order(samples: int, steps: int) -> Any:
+    """Samples of each share, shape (shares, samples), in the block after so many steps."""
+    shares = min(_SHARES, samples)
+    drawn = np.random.default_rng(steps).permutation(samples)[: samples // shares * shares]
+    return jnp.asarray(drawn.reshape(shares, -1), dtype=jnp.int32)
+
+
+def _as_type(tree: Any, kind: np.dtype[Any]) -> Any:
+    """The tree with all floating-point numbers of one type."""
+    return jax.tree.map(lambda part: part.astype(kind) if jnp.issubdtype(part.dtype, jnp.floating) else part, tree)
+
+
+def _is_flat(history: list[Array], blocks: int) -> bool:
+    """Return whether the sum of the objectives fell by less than a hundredth over so many blocks, and no faster."""
+    if len(history) <= 2 * blocks:
+        return False
+    last, middle, first = (float(np.sum(history[-1 - k * blocks])) for k in range(3))
+    now, before = middle - last, first - middle
+    return now <= _FLAT_SHARE * middle and now <= abs(before)
+
+
+def _relative_slope(objective: _Objective, parameters: Any, data: Any) -> float:
+    """Return the relative fall of the objective per unit of learning rate."""
+    value, gradient = jax.value_and_grad(lambda p: jnp.sum(objective(p, data)))(parameters)
+    square = sum(float(jnp.sum(part**2)) for part in jax.tree.leaves(gradient))
+    return square / max(float(value), 1e-300)
+
+
+def _optimizer(name: str, rate: float, momentum: float) -> Any:
+    return optax.adam(rate) if name == "adam" else optax.sgd(rate, momentum=momentum or None)
+
+
+def _compiled_block(objective: _Objective, optimizer: Any, arrays: tuple[Any, ...], steps: int) -> Any:
+    return CachedJit(_steps, objective=objective, optimizer=optimizer, steps=steps)(*arrays)
+
+
+def _steps(
+    parameters: Any, state: Any, data: Any, order: Any, objective: _Objective, optimizer: Any, steps: int
+) -> Any:
+    """Take steps on all data, or on shares of them in turn; return the objectives and errors on all data at the end."""
+    if order is None:
+        shares = [data]
+    else:
+        # Numbers that hold for all samples are in every share.
+        shares = [jax.tree.map(lambda part, own=own: part[own] if part.ndim else part, data) for own in order]
+    scaled = objective._replace(times=len(shares))
+
+    def step(share: Any, carried: Any) -> Any:
+        parameters, state = carried
+        gradient = jax.grad(lambda parameters: jnp.sum(scaled(parameters, share)))(parameters)
+        change, state = optimizer.update(gradient, state, parameters)
+        return optax.apply_updates(parameters, change), state
+
+    def all_shares(_: int, carried: Any) -> Any:
+        for share in shares:
+            carried = step(share, carried)
+        return carried
+
+    rounds, rest = divmod(steps, len(shares))
+    carried = jax.lax.fori_loop(0, rounds, all_shares, (parameters, state))
+    for share in shares[:rest]:
+        carried = step(share, carried)
+    parameters, state = carried
+    values = objective(parameters, data)
+    return parameters, state, values, objective.loss(parameters, data) if objective.decay else values
