@@ -316,8 +316,8 @@ def test_perfect_recovery_counts_degrees_of_freedom(beta, rho):
     assert above < 1e-10
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.1, 2.0])
-@pytest.mark.parametrize("beta", [1.0, 5.0, 0.2])
+@pytest.mark.parametrize("noise", [0.0, 2.0])
+@pytest.mark.parametrize("beta", [5.0, 0.2])
 def test_weak_recovery_at_negligible_width(beta, noise):
     expected = (1 + noise) * np.sqrt(beta) / (1 + beta)
     model = BilinearSequenceRegression(beta=beta, rho=0.0, noise=noise)
@@ -366,9 +366,9 @@ def test_any_data_help_where_labels_are_not_even():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("beta", [0.5, 1.0, 4.0])
-@pytest.mark.parametrize("rho", [0.1, 0.7, 2.0])
-@pytest.mark.parametrize("noise", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("beta", [0.5, 4.0])
+@pytest.mark.parametrize("rho", [0.1, 2.0])
+@pytest.mark.parametrize("noise", [0.0, 1.0])
 def test_ridge_bounds_the_optimum_and_both_decrease(beta, rho, noise):
     alpha = np.linspace(0, 1.3, 40)
     optimum = error_at(alpha, beta=beta, rho=rho, noise=noise)
@@ -396,8 +396,8 @@ def test_linear_labels_have_no_hard_phase(shape, noise):
     found = thresholds(model)
     assert not found.hard_phase
     assert np.isnan(found["hard_phase_start"].alpha)
-    for factor in (0.5, 0.9, 1.5):
-        assert not landscape(model, factor * model.prior.mmse_dimension, points=100).hard_phase
+    for factor in (0.9, 1.5):
+        assert not landscape(model, factor * model.prior.mmse_dimension, points=60).hard_phase
 
 
 # --- the hard phase of the absolute value -----------------------------------------------------------------------------
@@ -524,8 +524,8 @@ def test_even_labels_never_start_at_negligible_width():
 # --- corners that once went wrong -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("beta", [0.2, 1.0, 5.0])
-@pytest.mark.parametrize("rho", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize("beta", [0.2, 5.0])
+@pytest.mark.parametrize("rho", [0.02, 0.9])
 @pytest.mark.parametrize("noise", [1e-3, 1e-2])
 def test_no_hard_phase_at_small_noise(beta, rho, noise):
     model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
@@ -546,12 +546,10 @@ def test_both_limits_at_once_are_approached():
     assert gaps[1] < 1e-4
 
 
-@pytest.mark.parametrize("beta", [0.3, 1.0, 5.0])
-@pytest.mark.parametrize("rho", [0.01, 0.2, 0.6, 0.95])
+@pytest.mark.parametrize(("beta", "rho"), [(0.3, 0.01), (0.3, 0.2), (5.0, 0.2), (5.0, 0.95)])
 def test_the_optimum_recovers_before_the_nuclear_norm(beta, rho):
     found = thresholds(BilinearSequenceRegression(beta=beta, rho=rho))
-    if rho < min(1, beta):
-        assert found["perfect_recovery"].alpha < found["nuclear_norm_perfect_recovery"].alpha <= 1
+    assert found["perfect_recovery"].alpha < found["nuclear_norm_perfect_recovery"].alpha <= 1
 
 
 @pytest.mark.slow
@@ -571,16 +569,17 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("part", [slice(None, None, 2), slice(0, 12), slice(8, 9)])
-def test_a_row_does_not_depend_on_the_others(name, part):
+def test_a_row_does_not_depend_on_the_others(name):
     """Up to rounding, which batches of another size may change, far below the tolerance of the iteration."""
     parameters, alpha = ROWS[name]
     model = BilinearSequenceRegression(**parameters)
-    whole, some = (limits(model, ratios, throw=False) for ratios in (alpha, alpha[part]))
-    assert some.status == whole.status[part]
-    for column in ("error", "informed_error", "algorithmic_error"):
-        np.testing.assert_allclose(some[column], whole[column][part], rtol=1e-14, atol=1e-16, err_msg=column)
-    assert np.all(np.abs(some["error"] - whole["error"][part]) <= whole["error_estimate"][part])
+    whole = limits(model, alpha, throw=False)
+    for part in (slice(None, None, 2), slice(0, 12), slice(8, 9)):
+        some = limits(model, alpha[part], throw=False)
+        assert some.status == whole.status[part]
+        for column in ("error", "informed_error", "algorithmic_error"):
+            np.testing.assert_allclose(some[column], whole[column][part], rtol=1e-14, atol=1e-16, err_msg=column)
+        assert np.all(np.abs(some["error"] - whole["error"][part]) <= whole["error_estimate"][part])
 
 
 def test_noiseless_labels_of_discrete_weights_have_an_informed_fixed_point_at_any_ratio():

@@ -13,16 +13,17 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.results import Steps, Table
-from glassformer.core.solution import Status
+from glassformer.core.settings import Iteration
 from glassformer.models.base import Model, require_theory
 from glassformer.priors.base import ScalarPrior
+from glassformer.state_evolution.fixed_point import Flags, Index, fixed_point
 from glassformer.state_evolution.solve import validated_alpha
 from glassformer.state_evolution.trajectory import iterate_states, require_steps, trajectory_table
 
-# The first fixed point is approached by iteration with a coarse quadrature, then refined by secants with an exact one.
-# Steps of the iteration, at most, and the relative residual that ends it; secant steps, and the residual of a fixed
-# point.
-_ITERATIONS, _COARSE_TOLERANCE, _SECANTS, _TOLERANCE = 2000, 1e-6, 12, 1e-10
+# The first fixed point is approached with a coarse quadrature, then refined with an exact one.
+_COARSE, _EXACT = Iteration(tolerance=1e-6, max_iterations=2000), Iteration(tolerance=1e-10, max_iterations=100)
+# Inverse of the smallest noise at which integrals over the law are finite in double precision.
+_LARGEST_PRECISION = 1e14
 # Gauss-Legendre nodes on each piece of the law, doubled until integrals agree to this share of the mass.
 _NODES, _AGREEMENT = (24, 48, 96, 192, 384, 768), 1e-10
 
@@ -62,20 +63,34 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
     """
     alpha = validated_alpha(alpha)
     prior, counts = _prior_and_counts(model, alpha, assumed)
-    rows = [_fixed_point(prior, assumed, float(count), float(model.channel.noise)) for count in counts]
-    error, estimate, noise, residual, steps = np.array(rows).T
+    noise = float(model.channel.noise)
+
+    def coarse_step(error: Array, index: Index) -> Estimate:
+        value = [_coarse_error(prior, assumed, float(x)) for x in counts[index] / (noise + error)]
+        return Estimate(np.array(value), np.zeros(len(value)))
+
+    def exact_step(error: Array, index: Index) -> Estimate:
+        return _errors_at(prior, assumed, counts[index] / (noise + error))
+
+    def in_domain(error: Array) -> Flags:
+        return np.asarray(np.all((error >= 0) & (noise + error > 0), axis=1))
+
+    coarse = fixed_point(coarse_step, np.ones(len(alpha)), _COARSE, in_domain)
+    solution = fixed_point(exact_step, coarse.value, _EXACT, in_domain)
+    with np.errstate(divide="ignore"):
+        effective_noise = (noise + solution.value) / counts
     return Table(
         model=model.name,
         parameters={**model.parameters, "assumed": repr(assumed)},
         columns={
             "alpha": alpha,
-            "error": error,
-            "error_estimate": estimate,
-            "effective_noise": noise,
-            "residual": residual,
-            "iterations": steps,
+            "error": solution.value,
+            "error_estimate": solution.error_estimate,
+            "effective_noise": effective_noise,
+            "residual": solution.residual,
+            "iterations": (coarse.iterations + solution.iterations).astype(float),
         },
-        status=[Status.CONVERGED if r <= _TOLERANCE else Status.ITERATION_LIMIT for r in residual],
+        status=solution.status,
         notes=[],
     )
 
@@ -114,10 +129,9 @@ def assumed_prior_trajectory(model: Model, alpha: ArrayLike, steps: int, assumed
     def advance(error: Array, q_hat: Array) -> tuple[Array, Estimate]:
         del q_hat
         precision = counts[:, None, None] / (noise + error)
-        errors = [_error_at(prior, assumed, float(value)) for value in precision.ravel()]
-        return precision, Estimate(*(np.reshape(part, precision.shape) for part in zip(*errors, strict=True)))
+        return precision, _errors_at(prior, assumed, precision)
 
-    start = _error_at(prior, assumed, 0.0).value * np.eye(1)
+    start = _errors_at(prior, assumed, np.zeros((1, 1))).value
     table = trajectory_table(model, alpha, iterate_states(advance, start, len(alpha), steps))
     # The overlap is 1 - error for the posterior mean only.
     columns = {name: column for name, column in table.columns.items() if name != "overlap"}
@@ -133,12 +147,15 @@ def _prior_and_counts(model: Model, alpha: Array, assumed: ScalarPrior) -> tuple
     return prior, alpha / prior.degrees * float(np.prod(model.channel.field_components))
 
 
-def _error_at(prior: ScalarPrior, assumed: ScalarPrior, precision: float) -> Estimate:
-    """Return the error of the other denoiser; without data the estimate is the mean of the assumed prior."""
-    if precision > 0:
-        return denoised_error(prior, assumed, 1 / precision)
-    (wrong,) = (prior.mean((1, 1)) - assumed.mean((1, 1))).ravel() ** 2
-    return Estimate(np.asarray(1 + wrong), np.asarray(0.0))
+def _errors_at(prior: ScalarPrior, assumed: ScalarPrior, precision: Array) -> Estimate:
+    """Return errors of the other denoiser; without data the estimate is the mean of the assumed prior."""
+    value, error = np.empty_like(precision), np.zeros_like(precision)
+    for place, known in np.ndenumerate(precision):
+        if known > 0:
+            value[place], error[place] = denoised_error(prior, assumed, 1 / min(float(known), _LARGEST_PRECISION))
+        else:
+            value[place] = 1 + float(prior.mean((1, 1)).item() - assumed.mean((1, 1)).item()) ** 2
+    return Estimate(value, error)
 
 
 def denoised_error(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> Estimate:
@@ -176,40 +193,15 @@ def _integrals(ends: Array, terms: Callable[[Array], Array], count: int) -> Arra
     return np.asarray(terms(s.ravel()) @ (np.pi / 4 * width * np.sin(angle) * weight).ravel())
 
 
-def _coarse_error(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> float:
-    """Return the same by the nodes of the law, which ignore the edges of the other law."""
-    law, other = prior.noisy_law(np.array([noise])), assumed.noisy_law(np.array([noise]))
+def _coarse_error(prior: ScalarPrior, assumed: ScalarPrior, precision: float) -> float:
+    """Return the error by the nodes of the law, which ignore the edges of the other law."""
+    if precision == 0:
+        return float(_errors_at(prior, assumed, np.zeros(1)).value[0])
+    noise = np.array([1 / min(precision, _LARGEST_PRECISION)])
+    law, other = prior.noisy_law(noise), assumed.noisy_law(noise)
     s, weight, shrunk = (part[0] for part in law.nodes(cut=1.0))
     used = weight > 0
     # Next to zero, where square matrices have singular values, the denoiser is linear.
     with np.errstate(divide="ignore", invalid="ignore"):
         denoised = other.denoise(np.maximum(s[used], 1e-9 * s[used].max()))
     return float(law.mmse().value[0] + law.unit[0] * (weight[used] @ (denoised - shrunk[used]) ** 2))
-
-
-def _fixed_point(prior: ScalarPrior, assumed: ScalarPrior, count: float, noise: float) -> tuple[float, ...]:
-    """Return error, its error estimate, effective noise, residual and number of steps."""
-    if count == 0:
-        return float(_error_at(prior, assumed, 0.0).value), 0.0, np.inf, 0.0, 0.0
-    error, step, residual = 1.0, 0, np.inf
-    while step < _ITERATIONS and residual > _COARSE_TOLERANCE and noise + error > 0:
-        new = _coarse_error(prior, assumed, (noise + error) / count)
-        error, residual, step = new, abs(new - error), step + 1
-    # Secant steps with the exact quadrature.
-    slope, change, last_gap, integration_error = 0.5, 0.0, 0.0, 0.0
-    for _ in range(_SECANTS):
-        if noise + error <= 0:
-            break
-        mapped = denoised_error(prior, assumed, (noise + error) / count)
-        gap, integration_error, step = float(mapped.value) - error, float(mapped.error), step + 1
-        if change != 0:
-            slope = 1 + (gap - last_gap) / change
-        residual, last_gap = abs(gap), gap
-        if residual <= _TOLERANCE or not slope < 1:
-            break
-        change = gap / (1 - slope)
-        error = error + change
-    estimate = (integration_error + residual) / (1 - slope) if slope < 1 else np.inf
-    # Next to perfect recovery secants may lead below zero, by less than the error estimate.
-    error = max(error, 0.0)
-    return error, estimate, (noise + error) / count, residual, float(step)

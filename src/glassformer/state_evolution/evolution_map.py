@@ -142,7 +142,7 @@ class EvolutionMap:
         rate = self._rate(index)
         conjugates[:, index] = rate * np.array(averages.information)
         q_hat, q_hat_error = conjugates[:, index]
-        # The error of the prior's own approximation, none of it from that of the conjugate overlaps.
+        # The error of the prior's own approximation alone: conjugate overlaps count as exact.
         positive = _positive(Estimate(q_hat, q_hat_error)).value
         value, prior_error = self.covariance(Estimate(positive, np.zeros_like(positive)), index)
         replicas = averages.replicas

@@ -1,4 +1,4 @@
-r"""Linear stability of what is not yet known: the leading eigenvalue of the linearised state evolution.
+r"""Linear stability of the unknown directions: the leading eigenvalue of the linearised state evolution.
 
 Small overlaps ``M`` in unknown directions become :math:`(\alpha/\mathrm{degrees})F(M)`, with
 
@@ -22,8 +22,8 @@ from glassformer.state_evolution.subspaces import Basis, symmetric_basis
 
 # Data points per replica of the operator, at least (chosen by trial).
 FEWEST_POINTS = 256
-# Relative accuracy asked of the eigenvalue, within so many times the data points of state evolution; where that is out
-# of reach, the lower accuracy asked within fewer points (a compromise between time and digits).
+# Relative accuracy of the eigenvalue if this factor of the data points of state evolution suffices for it; the lower
+# accuracy, and its smaller factor, if not (a compromise between time and digits).
 ACCURACY, _MOST_POINTS = 5e-4, 64
 _LOW_ACCURACY, _FEW_MORE_POINTS = 4e-3, 8
 # Numbers in the largest array of responses: a limit of memory.
@@ -94,7 +94,7 @@ def instability(
 
 
 def _goal(leading: Instability, accuracy: float) -> float:
-    """Return the relative error that is worth more data points, infinite if none is within reach."""
+    """Return the relative error to be reached with more data points, infinite if they would be too many."""
     goals = ((accuracy, _MOST_POINTS), (max(accuracy, _LOW_ACCURACY), _FEW_MORE_POINTS))
     return next((goal for goal, more in goals if leading.error <= goal * np.sqrt(more) * leading.rate), np.inf)
 

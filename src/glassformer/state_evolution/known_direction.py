@@ -1,4 +1,4 @@
-r"""The weak-recovery threshold beside one known direction, along the curve of its fixed points.
+r"""The weak-recovery threshold with one known direction, along the curve of its fixed points.
 
 While nothing is known outside one direction, its variance ``v`` is the only unknown of state evolution, and the sample
 ratio follows from it without iteration, as in :mod:`~glassformer.state_evolution.equation_of_state`. One pass over the
@@ -75,7 +75,7 @@ class KnownDirection:
     Args:
         model: prior and channel.
         known: projector on the known direction, shape (P, P).
-        unknown: projector on the directions whose growth is asked for, shape (P, P).
+        unknown: projector on the directions whose growth is computed, shape (P, P).
     """
 
     def __init__(self, model: Model, known: Array, unknown: Array) -> None:

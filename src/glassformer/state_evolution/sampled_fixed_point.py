@@ -350,7 +350,7 @@ def newton_refine(update: EvolutionMap, coarse: Solution, settings: Iteration, p
         waited[active[shortened]] = 0
         ended = shortened if preliminary else waited[active] >= _PATIENCE
         active = active[usable & ~done & ~ended]
-    # A search without further progress has converged where the step is below what is uncertain anyway.
+    # After the last round a fixed point has converged if its step is below the uncertainty.
     status[active[shortest_step[active] <= best_uncertainty[active]]] = Status.CONVERGED
     status[unstable & (status == Status.CONVERGED)] = Status.INTEGRATION_NOT_CONVERGED
     status[(best_uncertainty > _UNDETERMINED) & np.isfinite(best_uncertainty)] = Status.INTEGRATION_NOT_CONVERGED
@@ -380,7 +380,7 @@ def _newton_gain(slope: Array) -> Array:
 def _sampling_errors(gain: Array, sampled: SampledStep) -> Array:
     """Return independent errors of fixed points, shape (n, parts, P^2), whose squares add up to the variance.
 
-    They are those of the jackknife over replicas, and the change if unseen data points carried no information.
+    They come from the jackknife over replicas, and from data points that the sample may lack.
     """
     rest = sampled.leave_one_out
     jackknife = np.sqrt((rest.shape[1] - 1) / rest.shape[1]) * (rest - rest.mean(axis=1, keepdims=True))
@@ -407,7 +407,7 @@ def _step_in_cone(here: Array, step: Array, share: Array) -> Array:
         share = np.where(inside, share, 0.5 * share)
     moved = here + share[:, None, None] * step
     values, vectors = np.linalg.eigh(moved)
-    # No direction is known less than by the prior alone; a step forgets at most half of what is known of a direction.
+    # Variances never exceed those of the prior, and a step removes at most half of the overlap of a direction.
     own = np.minimum(np.einsum("npa,npq,nqa->na", vectors, here, vectors), 1.0)
     capped = np.where(values > 1, 0.5 * (1 + own), values)
     beyond = values[:, -1] > 1

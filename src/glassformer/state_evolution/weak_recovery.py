@@ -84,8 +84,8 @@ def weak_recovery_steps(model: Model) -> list[WeakRecoveryStep]:
             return [first]
         steps, start, farthest = [first], first.alpha, _FARTHEST * first.alpha
         known = range_of(first.matrix)
-    # If priors are not rotationally invariant, what is known of a mixture of rows says something of the other
-    # mixtures: then only whole rows are steps. Directions that no label depends on are never known.
+    # If priors are not rotationally invariant, the overlap with a mixture of rows implies some with the other mixtures:
+    # then only whole rows are steps. Directions that no label depends on are never known.
     visible = float(np.trace(model.channel.row_symmetries.visible))
     while np.trace(known) < visible - 0.5 and (prior.rotational or is_on_whole_rows(known)):
         following = _later_step(model, known, np.eye(prior.rows) - known, start, farthest, _LATER_EIGENVALUE)
@@ -130,7 +130,7 @@ def information_matrix(model: Model, variance: Array) -> tuple[Array, Array]:
 def subspace_threshold(
     model: Model, subspace: int | ArrayLike, known: int | ArrayLike | None = None, accuracy: float = ACCURACY
 ) -> WeakRecoveryStep:
-    r"""Return where a chosen subspace would be found if only another one were known, in whatever order.
+    r"""Return the threshold of a chosen subspace if only another given one is known.
 
     Args:
         model: prior and channel, whose labels are even in the subspace.
