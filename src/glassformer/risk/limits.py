@@ -12,7 +12,7 @@ from glassformer.models.base import Model, require_theory
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, refine_averages
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import OrderParameters, Penalty
-from glassformer.risk.problem import RiskProblem, risk_problem
+from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, risk_problem
 from glassformer.risk.tuning import best_strength
 from glassformer.state_evolution.solve import validated_alpha
 
@@ -78,8 +78,12 @@ def risk_limits(
     else:
         points = fixed_points(problem, alpha, np.full_like(alpha, strength))
     points = refine_averages(problem, alpha, points)
+    # At strength zero the threshold is that of the small strength that stands for it, except for least squares.
+    noisy = points.conjugate.noise > NEGLIGIBLE_NOISE
+    limit = (points.strength == 0) & noisy & ~problem.is_least_squares(alpha, points.strength)
+    small = np.where(limit, SMALL_STRENGTH, points.strength) / model.prior.degrees
     with np.errstate(divide="ignore", invalid="ignore"):
-        threshold = problem.threshold(alpha, points.strength, points.conjugate)
+        threshold = penalty.threshold(model.prior, small, points.conjugate)
     table = Table(
         model=model.name,
         parameters=model.parameters,
@@ -90,7 +94,7 @@ def risk_limits(
             "test_loss": points.averages.test_loss,
             "rank": points.order.rank,
             "degrees": points.order.degrees,
-            "effective_noise": problem.effective_noise(points.conjugate),
+            "effective_noise": np.where(noisy, points.conjugate.noise, 0.0),
             "threshold": threshold,
             "strength": points.strength,
             "error_estimate": points.error_estimate,
@@ -120,9 +124,8 @@ def _notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> list[str]
     none, weak = points.strength == 0, points.strength <= _WEAK * problem.lambda_max(alpha)
     notes = [("no penalty at all is best, the limit of small strength", none)]
     if not problem.loss.quadratic:
-        notes.append(
-            ("the best strength is below a thousandth of the largest useful one: it hardly matters", weak & ~none)
-        )
+        text = "the best strength is below a thousandth of the largest useful one: it hardly matters"
+        notes.append((text, weak & ~none))
     if problem.labels.has_label_error:
         text = "the best strength has the largest cosine (for signs the least label_error): the error is not tuned"
         notes.append((text, points.order.error > problem.power))

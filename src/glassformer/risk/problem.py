@@ -167,17 +167,6 @@ class RiskProblem:
         largest = np.nanmax(self.model.prior.noisy_law(conjugate.noise).support, axis=(1, 2))
         return np.asarray(degrees * conjugate.m_hat * largest / self.penalty.spectral)
 
-    @staticmethod
-    def effective_noise(conjugate: ConjugateParameters) -> Array:
-        r"""Return :math:`\tau^2`, zero where it is negligible."""
-        return np.where(conjugate.noise > NEGLIGIBLE_NOISE, conjugate.noise, 0.0)
-
-    def threshold(self, alpha: Array, strength: Array, conjugate: ConjugateParameters) -> Array:
-        """Return the threshold by which singular values are lowered."""
-        limit = (strength == 0) & (conjugate.noise > NEGLIGIBLE_NOISE) & ~self.is_least_squares(alpha, strength)
-        strength = np.where(limit, SMALL_STRENGTH, strength)
-        return self.penalty.threshold(self.model.prior, strength / self.model.prior.degrees, conjugate)
-
 
 def risk_problem(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> RiskProblem:
     """Return the problem if model, loss, penalty and strength go together.

@@ -1,4 +1,16 @@
-"""Estimators that fit and predict, for scikit-learn: ``pip install 'glassformer[sklearn]'``."""
+"""Estimators for scikit-learn: ``pip install 'glassformer[sklearn]'``.
+
+========================  ==================================================================
+regressor, classifier     the estimators
+base                      what they share: checked inputs, scaling, fitted attributes
+sequences, scaling        inputs; centring and scaling
+solvers                   regularised risk, message passing, choice of the strength
+assumed_model             the model of the labels that theory needs
+predictive_distributions  errors of predictions, class probabilities
+forecasts                 ``forecast``: error with more samples
+learning_curves           by theory, as measured, and by power laws
+========================  ==================================================================
+"""
 
 from __future__ import annotations
 
