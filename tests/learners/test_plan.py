@@ -16,7 +16,7 @@ from glassformer import (
     plan,
 )
 from glassformer.cli import main
-from glassformer.state_evolution.crossings import Looked, crossings
+from glassformer.learners.crossings import CurveValues, crossings
 
 NOISY = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 HARD = BilinearSequenceRegression(beta=1, rho=0.3, channel="absolute")
@@ -148,7 +148,7 @@ def test_a_size_at_which_nothing_is_counted_is_refused_before_anything_is_comput
 def curve_of(value, error_estimate=0.0, status=Status.CONVERGED):
     def curve(alpha):
         same = np.full_like(alpha, error_estimate)
-        return Looked(value(alpha), value(alpha), same, np.zeros_like(alpha), [status] * len(alpha))
+        return CurveValues(value(alpha), value(alpha), same, np.zeros_like(alpha), [status] * len(alpha))
 
     return curve
 

@@ -17,9 +17,9 @@ from glassformer.core.estimate import Array
 from glassformer.core.results import NamedEntries, to_json_types
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
+from glassformer.learners.crossings import Crossing, CurveValues, crossings, invalid_statuses, valid_rows
 from glassformer.learners.registry import names, resolve_learner
 from glassformer.models.base import Model
-from glassformer.state_evolution.crossings import Crossing, Looked, crossings, settled, unsettled
 from glassformer.state_evolution.thresholds import Thresholds
 
 QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
@@ -207,19 +207,19 @@ class _Curves:
     """Curves of a learner at increasing sample ratios, by name."""
 
     alpha: Array
-    by_name: dict[str, Looked]
+    by_name: dict[str, CurveValues]
 
     def merged(self, other: _Curves) -> _Curves:
         """Return the curves at the ratios of both, in increasing order."""
         alpha = np.concatenate([self.alpha, other.alpha])
         order = np.argsort(alpha, kind="stable")
 
-        def joined(one: Looked, more: Looked) -> Looked:
+        def joined(one: CurveValues, more: CurveValues) -> CurveValues:
             status = [*one.status, *more.status]
             value, error, estimate, blur = (
                 np.concatenate([a, b])[order] for a, b in zip(one[:4], more[:4], strict=True)
             )
-            return Looked(value, error, estimate, blur, [status[k] for k in order])
+            return CurveValues(value, error, estimate, blur, [status[k] for k in order])
 
         return _Curves(alpha[order], {name: joined(one, other.by_name[name]) for name, one in self.by_name.items()})
 
@@ -255,7 +255,7 @@ class _Limits:
         curves = self.learner.equations(self.model).curves(table, self.quantity).items()
         # A value below its error estimate counts as zero: rounding errors cross no target.
         looked = {
-            name: Looked(np.where(value <= estimate, 0.0, value), error, estimate, standard_error, table.status)
+            name: CurveValues(np.where(value <= estimate, 0.0, value), error, estimate, standard_error, table.status)
             for name, (value, error) in curves
         }
         return _Curves(alpha, looked)
@@ -272,14 +272,14 @@ def _first_ratios(limits: _Limits) -> Array:
 def _extended(limits: _Limits, curves: _Curves, target: float) -> _Curves:
     """Extend upwards until every curve is below the target or level, and downwards until every one is above it."""
 
-    def may_still_fall(curve: Looked) -> bool:
-        good = settled(curve)
+    def may_still_fall(curve: CurveValues) -> bool:
+        good = valid_rows(curve)
         if not good.any() or curve.value[good][-1] <= target:
             return False
         return _ending(curves.alpha[good], curve.value[good]) == _FALLING
 
-    def starts_below(curve: Looked) -> bool:
-        values = curve.value[settled(curve)]
+    def starts_below(curve: CurveValues) -> bool:
+        values = curve.value[valid_rows(curve)]
         return bool(len(values) and values[0] <= target)
 
     for first in range(_LAST, _FARTHEST, _EXTENSION):
@@ -311,7 +311,7 @@ def _ending(alpha: Array, value: Array) -> str:
 def _entries(limits: _Limits, name: str, curves: _Curves, target: float) -> list[PlanEntry]:
     """Return where a curve stays below the target and, if it was lost before, where it was reached first."""
     curve, alpha = curves.by_name[name], curves.alpha
-    good = settled(curve)
+    good = valid_rows(curve)
     if not good.any():
         return [PlanEntry(name, np.nan, np.nan, None, "limits did not converge at any ratio", curve.status[0])]
     sampled = not limits.model.has_curve
@@ -336,7 +336,7 @@ def _entries(limits: _Limits, name: str, curves: _Curves, target: float) -> list
 
 
 def _first_unsettled(status: Sequence[Status]) -> Status:
-    return next(iter(unsettled(status)), Status.CONVERGED)
+    return next(iter(invalid_statuses(status)), Status.CONVERGED)
 
 
 def _jump_note(crossing: Crossing) -> str:
@@ -381,5 +381,5 @@ def _hard_phase_note(entries: Sequence[PlanEntry]) -> list[str]:
 
 def _not_converged_note(curves: _Curves) -> list[str]:
     status = next(iter(curves.by_name.values())).status
-    lost = [f"{a:.4g} ({one})" for a, one in zip(curves.alpha, status, strict=True) if unsettled([one])]
+    lost = [f"{a:.4g} ({one})" for a, one in zip(curves.alpha, status, strict=True) if invalid_statuses([one])]
     return [f"left out, because limits did not converge there: alpha = {', '.join(lost)}"] if lost else []

@@ -1,0 +1,183 @@
+"""Sample ratios at which a learning curve crosses a target value, downwards or upwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from glassformer.core.estimate import Array
+from glassformer.core.solution import Status
+
+# Statuses of rows whose numbers are valid.
+_VALID = (Status.CONVERGED, Status.BISTABLE)
+
+# A bracket is narrowed to this relative width, of exact and of sampled curves, in so many rounds at most.
+_EXACT_WIDTH, _SAMPLED_WIDTH, _MOST_ROUNDS = 1e-7, 1e-4, 12
+# Points of a round: distances from the interpolated crossing, in widths of the bracket. If a round leaves more than a
+# tenth of the width, the next one takes sixteenths of the bracket instead (chosen by trial).
+_NEAR, _LARGEST_REMAINDER, _EVEN = (-3e-2, -3e-3, -1e-4, 0.0, 1e-4, 3e-3, 3e-2), 0.1, 16
+# Relative distance from thresholds, at which curves may jump: iterations resolve fixed points no closer.
+_BESIDE_JUMP = 1e-6
+# Relative distance over which slopes are measured.
+_SLOPE_STEP = 1e-3
+# A curve jumps if it falls by more than this share over a narrow bracket, and by more than half of its fall over ten
+# times that width on either side.
+_JUMP, _AROUND_JUMP, _JUMP_SHARE = 1e-2, 10.0, 0.5
+
+
+class CurveValues(NamedTuple):
+    """A learning curve at some sample ratios, all of shape (points,).
+
+    Attributes:
+        value: of the quantity.
+        error: of the estimate, on which the quantity depends.
+        error_estimate: absolute, of ``error``.
+        standard_error: further standard error of ``value``.
+        status: of each row.
+    """
+
+    value: Array
+    error: Array
+    error_estimate: Array
+    standard_error: Array
+    status: Sequence[Status]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A sample ratio at which a curve crosses a target.
+
+    Attributes:
+        alpha: the sample ratio.
+        error_estimate: absolute.
+        falls: whether the curve is below the target beyond it.
+        sides: values just before and just after.
+        jumps: whether the curve jumps from one to the other.
+        status: the first invalid status of the rows that it depends on.
+    """
+
+    alpha: float
+    error_estimate: float
+    falls: bool
+    sides: tuple[float, float]
+    jumps: bool
+    status: Status
+
+
+def invalid_statuses(status: Sequence[Status]) -> list[Status]:
+    """Return the statuses of rows whose numbers are not valid."""
+    return [one for one in status if one not in _VALID]
+
+
+def valid_rows(values: CurveValues) -> Array:
+    """Return which rows have a valid number, shape (points,)."""
+    valid = np.array([one in _VALID for one in values.status], dtype=bool)
+    return np.asarray(valid & ~np.isnan(values.value))
+
+
+def crossings(
+    curve: Callable[[Array], CurveValues],
+    alpha: Array,
+    values: CurveValues,
+    target: float,
+    thresholds: Sequence[float] = (),
+    sampled: bool = False,
+) -> list[Crossing]:
+    """Return where a curve crosses a target, in the order of the sample ratio.
+
+    Every interval between two ratios at which the curve is on different sides of the target is narrowed down. Two
+    crossings within one interval are missed.
+
+    Args:
+        curve: returns its values at sample ratios, in one call.
+        alpha: increasing ratios > 0.
+        values: the curve there.
+        target: value to be crossed.
+        thresholds: ratios at which the curve may jump.
+        sampled: whether the curve has sampling errors.
+
+    Example:
+        >>> def square(alpha):
+        ...     nothing = np.zeros_like(alpha)
+        ...     return CurveValues(1 / alpha**2, 1 / alpha**2, nothing, nothing, [Status.CONVERGED] * len(alpha))
+        >>> alpha = np.array([1.0, 2.0, 4.0])
+        >>> found = crossings(square, alpha, square(alpha), 0.1)
+        >>> [(round(one.alpha, 6), one.falls) for one in found]
+        [(3.162278, True)]
+    """
+    valid = valid_rows(values)
+    ratios, quantity = alpha[valid], values.value[valid]
+    brackets = np.flatnonzero(np.diff(quantity <= target))
+    jumps = np.asarray(thresholds, dtype=float)
+    return [_narrow(curve, ratios[k : k + 2], quantity[k : k + 2], target, jumps, sampled) for k in brackets]
+
+
+def _narrow(
+    curve: Callable[[Array], CurveValues], ends: Array, values: Array, target: float, thresholds: Array, sampled: bool
+) -> Crossing:
+    """Narrow down the bracket between two sample ratios, ``ends``, with these values."""
+    narrow = _SAMPLED_WIDTH if sampled else _EXACT_WIDTH
+    falls = bool(values[1] <= target)
+    invalid: list[Status] = []
+    evenly = False
+    for _ in range(_MOST_ROUNDS):
+        width = np.log(ends[1] / ends[0])
+        if width <= narrow:
+            break
+        if evenly:
+            alpha = ends[0] * np.exp(width * np.linspace(0, 1, _EVEN + 1)[1:-1])
+            beside = np.outer(thresholds, [1 - _BESIDE_JUMP, 1 + _BESIDE_JUMP]).ravel()
+            alpha = np.unique(np.concatenate([alpha, beside[(ends[0] < beside) & (beside < ends[1])]]))
+        else:
+            shares = np.clip(_interpolated_share(values, target) + np.array(_NEAR), 1e-3, 1 - 1e-3)
+            alpha = ends[0] * np.exp(width * np.unique(shares))
+        found = curve(alpha)
+        valid = valid_rows(found)
+        # The first crossing among the valid points.
+        places = np.concatenate([ends[:1], alpha[valid], ends[1:]])
+        quantity = np.concatenate([values[:1], found.value[valid], values[1:]])
+        first = int(np.flatnonzero(np.diff(quantity <= target))[0])
+        ends, values = places[first : first + 2], quantity[first : first + 2]
+        evenly = bool(np.log(ends[1] / ends[0]) > _LARGEST_REMAINDER * width)
+        invalid = invalid_statuses(found.status) if evenly else []
+    width = np.log(ends[1] / ends[0])
+    place = float(np.exp(np.log(ends[0]) + width * np.clip(_interpolated_share(values, target), 0, 1)))
+    jumps = bool(width <= 10 * narrow) and _jumps(curve, ends, values, target)
+    # If averages are sampled, a jump moves with the side from which it begins; exact ones move by rounding only.
+    sides = (
+        ends[0] * np.array([1 - _SLOPE_STEP, 1.0]) if jumps else place * np.array([1 - _SLOPE_STEP, 1 + _SLOPE_STEP])
+    )
+    beside_place = curve(sides)
+    error = float(ends[1] - ends[0]) + (_BESIDE_JUMP * place if jumps else 0.0)
+    if sampled or not jumps:
+        # Errors of the values, divided by the slopes between the two sides.
+        distance = float(sides[1] - sides[0])
+        for errors, quantity in (
+            (beside_place.error_estimate, beside_place.error),
+            (beside_place.standard_error, beside_place.value),
+        ):
+            if np.max(errors) > 0:
+                error += float(np.max(errors)) * distance / max(abs(float(quantity[1] - quantity[0])), 1e-300)
+    status = next(iter([*invalid_statuses(beside_place.status), *invalid]), Status.CONVERGED)
+    return Crossing(place, error, falls, (float(values[0]), float(values[1])), jumps, status)
+
+
+def _interpolated_share(values: Array, target: float) -> float:
+    """Return the share of the way between two values at which the target lies, on a logarithmic scale."""
+    if not np.all(np.isfinite(values)) or min(target, *values) <= 0:
+        return 0.5
+    first, last, wanted = np.log([*values, target])
+    return float((wanted - first) / (last - first))
+
+
+def _jumps(curve: Callable[[Array], CurveValues], ends: Array, values: Array, target: float) -> bool:
+    """Return whether the fall over a narrow bracket is more than slopes explain."""
+    fall = abs(float(values[0] - values[1]))
+    if fall <= _JUMP * max(float(np.max(np.abs(values))), target):
+        return False
+    away = _AROUND_JUMP * float(ends[1] - ends[0])
+    around = curve(ends + np.array([-away, away])).value
+    return not fall <= _JUMP_SHARE * abs(float(around[0] - around[1]))
