@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from glassformer.cli import main
 from glassformer.cli.commands import COMMANDS
+from glassformer.cli.doctor import CHECKS
 from glassformer.cli.output import KINDS, schema_name
 from glassformer.cli.schema import document, json_schema
 from glassformer.models.registry import MODELS
@@ -55,6 +56,9 @@ def test_every_command_is_checked():
 def test_it_answers(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sweep.toml").write_text(SWEEP)
+    # The checks of doctor that compile are those of tests/core/test_jax_settings.py.
+    quick = {name: CHECKS[name] for name in ("closed form", "thresholds", "picture", "cache")}
+    monkeypatch.setattr("glassformer.cli.doctor.CHECKS", quick)
     question, answer = ASK[command]
     assert call(f"{command} {question}") == 0
     assert answer in capsys.readouterr().out

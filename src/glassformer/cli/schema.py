@@ -109,7 +109,7 @@ class PhaseDiagram(_Closed):
     points: list[DiagramPoint]
 
 
-class Curve(Table):
+class LandscapeCurve(Table):
     """Free entropy against the overlap at one sample ratio."""
 
     alpha: float
@@ -123,7 +123,7 @@ class Landscapes(_Closed):
     """A curve per sample ratio."""
 
     model: str
-    landscapes: list[Curve]
+    landscapes: list[LandscapeCurve]
 
 
 class Needed(_Closed):

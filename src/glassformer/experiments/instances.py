@@ -222,10 +222,10 @@ class Experiment:
         require_resources("instances", self.instances, memory, "simulate fewer at a time", work, what="runs")
         largest, (length, d) = float(np.max(self.alpha)), self.size.input_shape
         entries = largest * self.size.unit * length * d
-        kept = 0 if self.storage == GENERATED else 4 if self.storage in ("float32", SHARDED) else 8
+        bytes_of_entry = 0 if self.storage == GENERATED else 4 if self.storage in ("float32", SHARDED) else 8
         # Labels and fields: a few numbers for each entry of a label.
         label = float(math.prod(self.size.model.channel.label_shape))
-        memory, work = kept * entries + 64 * largest * self.size.unit * label, _STEPS * entries
+        memory, work = bytes_of_entry * entries + 64 * largest * self.size.unit * label, _STEPS * entries
         remedy = "use a smaller d or alpha, storage float32, or for gamp storage generated"
         name, value = ("d", self.d) if largest <= 1 else ("alpha", largest)
         name, value = ("tokens", length) if label > 8 * d else (name, value)
@@ -287,8 +287,8 @@ class _Designs:
         size, storage, samples = self.experiment.size, self.experiment.storage, int(self.experiment.samples.max())
         if storage == GENERATED:
             return GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
-        kept = "float32" if storage == SHARDED else storage
-        design: Any = size.design.sample(samples, size.input_shape, np.random.default_rng([seed, 1]), kept)
+        precision = "float32" if storage == SHARDED else storage
+        design: Any = size.design.sample(samples, size.input_shape, np.random.default_rng([seed, 1]), precision)
         if storage != SHARDED:
             return design
         from glassformer.designs.sharded import ShardedDesign

@@ -43,11 +43,11 @@ def simulate(
     settings: Learner | None = None,
     checkpoint: str | Path | None = None,
 ) -> Simulation:
-    r"""Draw teachers and data, learn from them, and compare with theory.
+    r"""Draw teachers and data, fit a learner to them, and compare its errors with theory.
 
     Instance ``k`` uses the seed ``seed + k`` at every sample ratio, and a larger sample begins with the smaller one:
     along ``alpha`` an instance is one growing data set. Theory is evaluated at the ratios that whole numbers allow
-    (:math:`L/d`, :math:`r/d`, :math:`n/(dL)`), which the columns ``alpha_realised`` and the parameters record.
+    (:math:`L/d`, :math:`r/d`, :math:`n/(dL)`); the column ``alpha_realised`` and the parameters record them.
 
     Args:
         model: the teacher, known to the student.
@@ -55,37 +55,42 @@ def simulate(
         d: token dimension; ``L = round(beta d)``.
         instances: independent runs per sample ratio.
         seed: a non-negative integer.
-        algorithm: a learner, for instance :class:`~glassformer.Ridge`, or the name of one: ``"gamp"``; for bilinear
-            sequence regression with linear labels also ``"ridge"`` and ``"nuclear-norm"``; for that and
-            attention-indexed models ``"risk"`` (regularised risk of labels that rise with their fields), ``"gd"``
-            (gradient descent on the factors) and ``"averaged-gd"`` (the mean of its outcomes from several starts); for
-            deep attention and multi-index models ``"sgd"``, and ``"online-sgd"``, which sees every sample once.
+        algorithm: a learner, for instance :class:`~glassformer.Ridge`, or its name: ``"gamp"``; for linear labels of
+            bilinear sequence regression also ``"ridge"`` and ``"nuclear-norm"``; for bilinear sequence regression and
+            attention-indexed models ``"risk"`` (regularised risk of labels that increase with their fields), ``"gd"``
+            (gradient descent on the factors) and ``"averaged-gd"`` (its mean over several starts); for deep attention
+            and multi-index models ``"sgd"``, and ``"online-sgd"``, which sees every sample once.
         storage: ``"float64"``; ``"float32"`` for half the memory and time; for message passing also ``"sharded"``,
-            single precision shared out over all of JAX's devices; for that and ``"online-sgd"`` ``"generated"`` for
-            inputs that are drawn from their seed whenever they are needed, and never stored (other ones than the stored
-            ones).
-        settings: of an algorithm given by name: the learner itself.
-        checkpoint: a folder that keeps finished runs and, every 20 seconds, the state of training in progress. The
-            same call continues from it, with the outcome of an uninterrupted one.
+            single precision distributed over all devices of JAX; for message passing and ``"online-sgd"`` also
+            ``"generated"``, for inputs that are drawn again from their seed whenever they are needed, and never stored
+            (they differ from the stored ones).
+        settings: a learner with the settings of an algorithm that is given by name.
+        checkpoint: a folder for finished runs and, every 20 seconds, the state of training in progress. The same call
+            continues from it; the result is that of an uninterrupted call.
 
     Returns:
-        :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
-        mean; NaN for a single instance), ``interval`` (half width of its 95 % confidence interval, by Student's
-        distribution: 12.7 standard errors of two instances, 3.18 of four), ``theory`` (error that the learner reaches
-        in the limit of large sizes; NaN, with a note that says why, where that is not known), ``theory_bayes_optimal``,
-        ``theory_error_estimate`` (of the latter), ``relative_error`` (summed error over summed power of the teachers,
-        free of the fluctuation of the latter) with its standard error, ``alpha_realised``, and what the model and the
-        learner have of ``training_error``, ``training_loss``, ``rank``, ``early_stopped_error`` (least error along the
-        way), ``row_error``, ``overlap``, ``cosine``, for labels that are numbers ``prediction_error`` and
-        ``plugin_error`` (on new labels without their own noise, in the unit of
-        :func:`~glassformer.state_evolution.limits.limits`), and for discrete labels ``label_error`` (the share of wrong
-        ones; positions found by ``argmax`` or ``argmin`` are classes, and have this error alone). These come with their
-        standard errors (``prediction_standard_error``), these and the rows with the Bayes-optimal ones, where there are
-        any (``row_theory``, ``prediction_theory``, ``plugin_theory``, ``label_theory``). Every run counts in the means,
-        however it ended; the status of a row is that of its first run that did not converge. Values of single runs:
-        ``instances[point][instance]``, or ``of_instances("error")``. A note says which mean is furthest from theory, by
-        how much and why, where it is far: by a tenth of the error before any data, or beyond its interval and by a
-        twentieth of the theory.
+        :class:`Simulation` with these columns:
+
+        - ``alpha`` and ``alpha_realised``;
+        - ``error``, the mean over instances, its ``standard_error`` (NaN for a single instance) and its ``interval``,
+          the half width of the 95 % confidence interval by Student's distribution: 12.7 standard errors for two
+          instances, 3.18 for four;
+        - ``theory``, the error of the learner in the limit of large sizes (NaN if it is not known; a note says why),
+          ``theory_bayes_optimal`` and its ``theory_error_estimate``;
+        - ``relative_error``, the summed error over the summed power of the teachers, which fluctuates, with its
+          standard error;
+        - those of ``training_error``, ``training_loss``, ``rank``, ``early_stopped_error`` (the least error during
+          training), ``overlap`` and ``cosine`` that model and learner have;
+        - ``row_error``; for labels that are numbers ``prediction_error`` and ``plugin_error``, on new labels without
+          their noise, in the unit of :func:`~glassformer.state_evolution.limits.limits`; for discrete labels
+          ``label_error``, the share of wrong ones (positions found by ``argmax`` or ``argmin`` are classes, and have
+          this error alone). Each has a standard error (``prediction_standard_error``) and, if it is known, its
+          Bayes-optimal value (``prediction_theory``).
+
+        All runs count in the means, whatever their status; the status of a row is that of its first run that did not
+        converge. Single runs are in ``instances[point][instance]``, or ``of_instances("error")``. A note names the mean
+        that is furthest from theory, with the likely reason, if it is far: by a tenth of the error before any data, or
+        beyond its interval and by a twentieth of the theory.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.

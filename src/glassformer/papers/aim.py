@@ -15,7 +15,7 @@ from glassformer.learners.gradient_descent import AveragedGradientDescent, Gradi
 from glassformer.models import AttentionIndexed
 from glassformer.papers import error_curves, published
 from glassformer.papers.drawing import Axis, FigureContent, joined, legend_entry
-from glassformer.papers.error_curves import Curve, Runs
+from glassformer.papers.error_curves import ErrorCurve, Runs
 from glassformer.plotting.style import ATTENTION_ERROR_LABEL, label_alpha
 from glassformer.state_evolution.limits import limits
 from glassformer.state_evolution.thresholds import thresholds
@@ -43,10 +43,10 @@ def _descents(ratios: _Ratios, quick: bool) -> list[Runs]:
     return [single, single._replace(label=f"average of {starts} GD", learner=averaged, marker="D")]
 
 
-def _widths(channel: str, tokens: int, widths: _Ratios, runs: Mapping[float, _Ratios], quick: bool) -> list[Curve]:
+def _widths(channel: str, tokens: int, widths: _Ratios, runs: Mapping[float, _Ratios], quick: bool) -> list[ErrorCurve]:
     """One curve for each width, with message passing at the sample ratios ``runs`` of a width."""
     return [
-        Curve(
+        ErrorCurve(
             rf"$\rho = {rho:g}$",
             AttentionIndexed(rho, tokens, channel),
             runs=_amp(runs[rho], quick) if rho in runs else [],
@@ -55,13 +55,13 @@ def _widths(channel: str, tokens: int, widths: _Ratios, runs: Mapping[float, _Ra
     ]
 
 
-def _narrow(channel: str, widths: _Ratios) -> list[Curve]:
+def _narrow(channel: str, widths: _Ratios) -> list[ErrorCurve]:
     """The approach to the limit of small width, on the scale n/(rd), and the limit."""
-    curves = [Curve(rf"$\rho = {rho:g}$", AttentionIndexed(rho, 2, channel), scale=1 / rho) for rho in widths]
-    return [*curves, Curve(r"$\rho \to 0$", AttentionIndexed(0, 2, channel))]
+    curves = [ErrorCurve(rf"$\rho = {rho:g}$", AttentionIndexed(rho, 2, channel), scale=1 / rho) for rho in widths]
+    return [*curves, ErrorCurve(r"$\rho \to 0$", AttentionIndexed(0, 2, channel))]
 
 
-def _figure(quick: bool, *plots: tuple[str, str, float, Sequence[Curve]]) -> FigureContent:
+def _figure(quick: bool, *plots: tuple[str, str, float, Sequence[ErrorCurve]]) -> FigureContent:
     """Plots of curves, each with its title, the unit of its sample ratio and the largest one."""
     axes, frames, lines = [], [], []
     for title, unit, largest, curves in plots:
@@ -110,7 +110,7 @@ def softmax(quick: bool) -> FigureContent:
         marks = [] if count == 4 else _amp(ratios, quick)
         marks += _descents(ratios, quick) if count == 2 else []
         scale = float(count * count + count - 2)
-        tokens.append(Curve(f"$T = {count}$", AttentionIndexed(0.5, count, "softmax"), None, marks, scale, style))
+        tokens.append(ErrorCurve(f"$T = {count}$", AttentionIndexed(0.5, count, "softmax"), None, marks, scale, style))
     return _figure(
         quick,
         (r"softmax, $T = 2$", "n/d^2", 0.3, widths),
@@ -145,7 +145,7 @@ def many_tokens(quick: bool) -> FigureContent:
     for count in (4, 5):
         ratios = tuple(x / (count * count + count - 2) for x in (0.2, 0.4, 0.6, 0.9))
         model = AttentionIndexed(0.5, count, "softmax")
-        curves.append(Curve(f"$T = {count}$", model, runs=_amp(ratios, quick, d=120)))
+        curves.append(ErrorCurve(f"$T = {count}$", model, runs=_amp(ratios, quick, d=120)))
     return _figure(quick, (r"softmax, $\rho = 0.5$", "n/d^2", 0.06, curves))
 
 

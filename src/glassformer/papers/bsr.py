@@ -11,6 +11,7 @@ import numpy as np
 import pandas
 
 from glassformer.core.estimate import Array
+from glassformer.experiments.instances import standard_error
 from glassformer.experiments.trajectories import follow
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.gradient_descent import AveragedGradientDescent, GradientDescent
@@ -20,7 +21,7 @@ from glassformer.learners.ridge import ridge_error
 from glassformer.models import BilinearSequenceRegression
 from glassformer.papers import error_curves, published
 from glassformer.papers.drawing import Axis, FigureContent, Series, joined, legend_entry
-from glassformer.papers.error_curves import ComputedCurve, Curve, Runs
+from glassformer.papers.error_curves import ComputedCurve, ErrorCurve, Runs
 from glassformer.plotting.plots import draw_landscape, height_limits
 from glassformer.plotting.style import ERROR_LABEL, colors, label_alpha
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
@@ -76,7 +77,7 @@ def _optimal_error(
     for rho in (0.1, 0.2, 0.5, 1.0, 2.0):
         model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
         marks = [Runs("GAMP", _PASSING, runs[rho][::every], d, instances, storage="float32")] if rho in runs else []
-        curves.append(Curve(rf"$\rho = {rho:g}$", model, runs=marks))
+        curves.append(ErrorCurve(rf"$\rho = {rho:g}$", model, runs=marks))
     alpha = np.linspace(0, 1, 41 if quick else 201)
     computed, ridge = error_curves.compute(curves, alpha), ridge_error(alpha, noise)
     series = [Series(alpha, ridge, "0.35", "--", "ridge regression"), *error_curves.curve_series(computed)]
@@ -193,8 +194,8 @@ def landscapes(quick: bool, reference: Path | None, noise: float = 0.0) -> Figur
             "ylabel": r"free entropy $\Phi(q) - \Phi(0)$ [nats]",
             "title": f"$y = {link}$, {_title(beta=1, rho=0.5, noise=noise)}",
         }
-        drawn = partial(_draw_landscapes, curves=curves, share=0.97 if noise == 0 else 0.9)
-        axes.append(Axis([], 1, settings, legend={"title": r"$\alpha$", "loc": "lower left"}, annotate=drawn))
+        draw = partial(_draw_landscapes, curves=curves, share=0.97 if noise == 0 else 0.9)
+        axes.append(Axis([], 1, settings, legend={"title": r"$\alpha$", "loc": "lower left"}, annotate=draw))
         frames += [curve.to_pandas().assign(channel=channel) for curve in curves]
         found = thresholds(model)
         start, end, optimum = (
@@ -235,7 +236,7 @@ def nuclear_norm(quick: bool, reference: Path | None, noise: float = 0.0) -> Fig
     for color, rho in enumerate(widths):
         model = BilinearSequenceRegression(beta=1, rho=rho, noise=noise)
         runs = Runs("nuclear norm", NuclearNorm(), ratios, d, instances, "relative_error")
-        curves.append(Curve(rf"Bayes-optimal, $\rho = {rho:g}$", model, runs=[runs]))
+        curves.append(ErrorCurve(rf"Bayes-optimal, $\rho = {rho:g}$", model, runs=[runs]))
         if noise == 0:
             error = _MINIMAL_NORM.limits(model, alpha, throw=False)["error"]
             extra.append(Series(alpha[error > 0], error[error > 0], color, "--", look={"lw": 1}))
@@ -314,7 +315,7 @@ def gradient_descent(quick: bool, reference: Path | None) -> FigureContent:
         if noise:
             early = runs[1]._replace(label="average, stopped at its best", column="early_stopped_error")
             runs.append(early._replace(marker="^", color=3))
-        computed += error_curves.compute([Curve("Bayes-optimal", model, runs=runs)], np.linspace(0, 1, 101))
+        computed += error_curves.compute([ErrorCurve("Bayes-optimal", model, runs=runs)], np.linspace(0, 1, 101))
         series = error_curves.curve_series(computed[-1:])
         if noise == 0:
             series += [
@@ -360,13 +361,13 @@ def small_start(quick: bool, noise: float = 0.0) -> FigureContent:
     if noise:
         early = runs[1]._replace(label="full r, stopped at its best", column="early_stopped_error")
         runs.append(early._replace(marker="^", color=3))
-    computed = error_curves.compute([Curve("Bayes-optimal", model, runs=runs)], np.linspace(0, 1, 101))
+    computed = error_curves.compute([ErrorCurve("Bayes-optimal", model, runs=runs)], np.linspace(0, 1, 101))
     lines = error_curves.summary_lines(computed)
     errors = [table.of_instances("error") for table in computed[0].simulations]
     for one, own in zip(runs[:2], errors, strict=False):
         gap = own - errors[2]
-        blur = gap.std(axis=1, ddof=1) / np.sqrt(instances)
-        cells = [f"{a:.2f}: {m:+.3f} +- {b:.3f}" for a, m, b in zip(one.ratios, gap.mean(axis=1), blur, strict=True)]
+        numbers = zip(one.ratios, gap.mean(axis=1), standard_error(gap), strict=True)
+        cells = [f"{alpha:.2f}: {mean:+.3f} +- {error:.3f}" for alpha, mean, error in numbers]
         lines.append(f"{one.label} minus nuclear norm, on the same data (alpha: error): {', '.join(cells)}")
     title = rf"small start ($10^{{-3}}$), {_title(rho=0.2, noise=noise, d=d)}"
     axis = _baseline_axis(_optimum_in_grey(error_curves.curve_series(computed)), 4, title)
@@ -379,9 +380,9 @@ def small_start(quick: bool, noise: float = 0.0) -> FigureContent:
 def small_width(quick: bool) -> FigureContent:
     """Approach of the Bayes-optimal error to the limit of small width, on the scale n/(r(L+d))."""
     axis = np.linspace(0, 2.0, 41 if quick else 161)
-    limit = Curve(r"$\rho \to 0$", BilinearSequenceRegression(beta=1.0, rho=0, noise=0.1), style="--")
+    limit = ErrorCurve(r"$\rho \to 0$", BilinearSequenceRegression(beta=1.0, rho=0, noise=0.1), style="--")
     curves = [
-        Curve(rf"$\rho = {rho:g}$", BilinearSequenceRegression(beta=1.0, rho=rho, noise=0.1), scale=1 / (2 * rho))
+        ErrorCurve(rf"$\rho = {rho:g}$", BilinearSequenceRegression(beta=1.0, rho=rho, noise=0.1), scale=1 / (2 * rho))
         for rho in (0.5, 0.2, 0.1, 0.05, 0.01)
     ]
     computed = error_curves.compute([*curves, limit], axis)

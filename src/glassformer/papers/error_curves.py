@@ -53,7 +53,7 @@ class Runs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Curve:
+class ErrorCurve:
     """An error in theory, with runs beside it.
 
     Attributes:
@@ -76,12 +76,12 @@ class Curve:
 class ComputedCurve(NamedTuple):
     """A curve with its theory and the tables of its runs."""
 
-    curve: Curve
+    curve: ErrorCurve
     theory: Table
     simulations: list[Simulation]
 
 
-def compute(curves: Sequence[Curve], axis: Array) -> list[ComputedCurve]:
+def compute(curves: Sequence[ErrorCurve], axis: Array) -> list[ComputedCurve]:
     """Compute theory at all positions on the axis, and the runs."""
     found = []
     for curve in curves:

@@ -15,7 +15,7 @@ from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models import AttentionIndexed, BilinearSequenceRegression
 from glassformer.papers import error_curves
 from glassformer.papers.drawing import Axis, FigureContent, Series, joined
-from glassformer.papers.error_curves import ComputedCurve, Curve, Runs
+from glassformer.papers.error_curves import ComputedCurve, ErrorCurve, Runs
 from glassformer.plotting.style import ATTENTION_ERROR_LABEL, ERROR_LABEL, label_alpha
 from glassformer.random_matrices.given import power_law
 
@@ -35,10 +35,10 @@ def _compute(
     model: Any, learners: _Learners, alpha: Any, ratios: tuple[float, ...], size: tuple[int, int], column: str
 ) -> list[ComputedCurve]:
     """The optimum and the theory of each learner, with runs beside those that are marked so."""
-    curves = [Curve("Bayes-optimal", model)]
+    curves = [ErrorCurve("Bayes-optimal", model)]
     for label, learner, run in learners:
         runs = [Runs("runs", learner, ratios, *size, column)] if run else []
-        curves.append(Curve(label, model, learner, runs))
+        curves.append(ErrorCurve(label, model, learner, runs))
     return error_curves.compute(curves, alpha)
 
 
@@ -86,7 +86,7 @@ def bilinear(quick: bool) -> FigureContent:
         learner = GradientDescent(weight_decay=decay, student_width=d, momentum=0.9, max_steps=20_000)
         runs = Runs("descent with decay", learner, (ratio,), d, instances, "relative_error")
         descents += error_curves.compute(
-            [Curve("descent on factors with decay", model, runs=[runs])], np.array([ratio])
+            [ErrorCurve("descent on factors with decay", model, runs=[runs])], np.array([ratio])
         )
     errors, bars = (
         np.array([one.simulations[0][name][0] for one in descents])

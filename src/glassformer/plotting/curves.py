@@ -59,9 +59,9 @@ def draw_curve(
         axes.plot(alpha[k : k + 2], value[k : k + 2], ":", color=line.get_color(), lw=0.8)
     if error is not None:
         # Bars shorter than their own caps would look like ticks on the line.
-        seen = error[order] > _SHORT * np.nanmax(np.abs(value), initial=0.0)
-        if seen.any():
-            bars = alpha[seen], value[seen], error[order][seen]
+        visible = error[order] > _SHORT * np.nanmax(np.abs(value), initial=0.0)
+        if visible.any():
+            bars = alpha[visible], value[visible], error[order][visible]
             axes.errorbar(*bars, fmt="none", elinewidth=1, capsize=2, ecolor=line.get_color())
     return line
 

@@ -69,7 +69,7 @@ def _score(model: Model, variance: Array, seed: int) -> float:
 
 def _nishimori(model: Model, variance: Array, seed: int) -> float:
     sampled = model.channel.sampled
-    count, blur = (1000, AVERAGED) if sampled else (20_000, 10 * _integration_error(model) + EXACT)
+    count, tolerance = (1000, AVERAGED) if sampled else (20_000, 10 * _integration_error(model) + EXACT)
     channel, y, omega, _ = _drawn(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
     square = np.einsum("nak,nbk->nab", found.first, found.second)
@@ -80,7 +80,7 @@ def _nishimori(model: Model, variance: Array, seed: int) -> float:
     if not sampled:
         expected = model.channel.averages(variance[None]).log_partition.value[0]
         pairs.append((channel.log_partitions(y, omega, variance) - expected, 1.0))
-    return max(channel.law_gap / LAW, *(_relative_deviation(gaps, blur * scale) for gaps, scale in pairs))
+    return max(channel.law_gap / LAW, *(_relative_deviation(gaps, tolerance * scale) for gaps, scale in pairs))
 
 
 def _information(model: Model, variance: Array, seed: int) -> Deviation:
@@ -93,10 +93,12 @@ def _information(model: Model, variance: Array, seed: int) -> Deviation:
     bounds = [information_bound(model, variance, unit, seed=seed) for unit in units]
     worst = Deviation(0.0, "")
     for k, bound in enumerate(bounds):
-        mean, blur = products[:, k].mean(), products[:, k].std() / np.sqrt(count)
+        mean, standard_error = products[:, k].mean(), products[:, k].std() / np.sqrt(count)
         above = (bound.value - used[k]) / (SIGMAS * np.hypot(error[k], bound.error) + EXACT)
-        gap = abs(mean - used[k]) / (SIGMAS * np.hypot(error[k], blur) + EXACT * used[k])
+        gap = abs(mean - used[k]) / (SIGMAS * np.hypot(error[k], standard_error) + EXACT * used[k])
         text = f"{used[k]:.6g} +- {error[k]:.2g} of {model.row_names[k]}, "
-        other = f"at least {bound.value:.6g} +- {bound.error:.2g}" if above > gap else f"{mean:.6g} +- {blur:.2g}"
+        other = (
+            f"at least {bound.value:.6g} +- {bound.error:.2g}" if above > gap else f"{mean:.6g} +- {standard_error:.2g}"
+        )
         worst = max(worst, Deviation(float(max(above, gap)), text + other))
     return worst

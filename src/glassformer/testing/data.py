@@ -45,7 +45,9 @@ def size(case: Case) -> float:
     d *= (2 if prior.diagonal else 5) if sampled else 1
     result = simulate(model, [alpha or usual], d, instances=4, seed=seed)
     if model.overlap_shape:
-        error, theory, blur = (result[f"row_{name}"] for name in ("error", "theory", "standard_error"))
+        error, theory, standard_error = (result[f"row_{name}"] for name in ("error", "theory", "standard_error"))
     else:
-        error, theory, blur = (result[name] for name in ("relative_error", "theory", "relative_standard_error"))
-    return float(np.max(np.abs(error - theory) / (SIGMAS * blur + 4 / d)))
+        error, theory, standard_error = (
+            result[name] for name in ("relative_error", "theory", "relative_standard_error")
+        )
+    return float(np.max(np.abs(error - theory) / (SIGMAS * standard_error + 4 / d)))

@@ -37,20 +37,20 @@ def weak_recovery(case: Case) -> Deviation:
             variance = solve_state_evolution(model, np.array([entry.alpha]), subspace=known).value[0]
         rate, error = growth_bound(model, variance, np.eye(prior.rows) - known, seed=seed)
         # Without information in any cell there is no bound.
-        most, blur = (degrees / rate, degrees * error / rate**2) if rate > SIGMAS * error else (np.inf, 0.0)
-        worst = max(worst, _above(entry, most, blur))
+        most, bound_error = (degrees / rate, degrees * error / rate**2) if rate > SIGMAS * error else (np.inf, 0.0)
+        worst = max(worst, _above(entry, most, bound_error))
         if entry.subspace is None or not np.isfinite(entry.alpha):
             break
         known = range_of(known + np.array(entry.subspace))
     return worst
 
 
-def _above(entry: Threshold, most: float, blur: float) -> Deviation:
+def _above(entry: Threshold, most: float, bound_error: float) -> Deviation:
     """The distance of a threshold above its bound."""
-    numbers = f"{entry.name} = {entry.alpha:.6g} +- {entry.error_estimate:.2g}, at most {most:.6g} +- {blur:.2g}"
+    numbers = f"{entry.name} = {entry.alpha:.6g} +- {entry.error_estimate:.2g}, at most {most:.6g} +- {bound_error:.2g}"
     if not np.isfinite(most):
         return Deviation(0.0, numbers)
-    allowed = SIGMAS * np.hypot(entry.error_estimate, blur) + EXACT * (1 + most)
+    allowed = SIGMAS * np.hypot(entry.error_estimate, bound_error) + EXACT * (1 + most)
     return Deviation(float(max(0.0, (entry.alpha - most) / allowed)), numbers)
 
 

@@ -188,8 +188,8 @@ def class_scores(parameters: Any, tokens: Any, skip: Any, masked: bool) -> Any:
     present = (tokens != PADDING) if masked else jnp.ones(tokens.shape, bool)
     x = parameters["embedding"][tokens]
     for weights in parameters["attention"]:
-        seen = x @ weights
-        scores = jnp.einsum("nak,nbk->nab", seen, seen) / np.sqrt(weights.shape[1])
+        projected = x @ weights
+        scores = jnp.einsum("nak,nbk->nab", projected, projected) / np.sqrt(weights.shape[1])
         x = skip * x + jax.nn.softmax(jnp.where(present[:, None, :], scores, -jnp.inf), axis=-1) @ x
     pooled = jnp.sum(jnp.where(present[:, :, None], x, 0.0), axis=1) / jnp.sum(present, axis=1)[:, None]
     return pooled @ parameters["readout"] + parameters["bias"]
@@ -201,9 +201,9 @@ def _initial(data: QuestionData, settings: ClassifierTraining, rng: np.random.Ge
         "attention": (settings.layers, settings.embedding, settings.width),
         "readout": (settings.embedding, len(data.classes)),
     }
-    drawn = {name: settings.scale * rng.standard_normal(shape) for name, shape in shapes.items()}
-    drawn["bias"] = np.zeros(len(data.classes))
-    return {name: jnp.asarray(part, dtype=jnp.float32) for name, part in drawn.items()}
+    weights = {name: settings.scale * rng.standard_normal(shape) for name, shape in shapes.items()}
+    weights["bias"] = np.zeros(len(data.classes))
+    return {name: jnp.asarray(part, dtype=jnp.float32) for name, part in weights.items()}
 
 
 def _loss(parameters: Any, tokens: Any, labels: Any, skip: Any, masked: bool) -> Any:
