@@ -25,9 +25,10 @@ from glassformer.cli import main
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.gradient_descent import descend
 from glassformer.learners.ridge import ridge
-from glassformer.models.trainable.factors import _itself, _loss_of, factor_student
+from glassformer.models.trainable.factors import _identity, factor_student
+from glassformer.models.trainable.factors import _loss as loss_of_link
 
-_loss = _loss_of(_itself)
+_loss = loss_of_link(_identity)
 MODEL = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.0)
 
 

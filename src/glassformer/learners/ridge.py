@@ -140,9 +140,7 @@ def _least_norm_error(alpha: Array, noise: float) -> Array:
         return np.asarray(bias + noise * np.minimum(alpha, 1.0) / np.abs(1 - alpha))[()]
 
 
-def ridge(
-    design: DenseDesign, labels: ArrayLike, regularisation: float, factored: int = _LARGEST_FACTORED, instance: int = 0
-) -> Solution:
+def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factored: int = _LARGEST_FACTORED) -> Solution:
     r"""Return the minimiser of :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2`.
 
     Equation :eq:`ridge` of the documentation.
@@ -152,11 +150,10 @@ def ridge(
     of least norm, or least squares.
 
     Args:
-        design: inputs.
+        design: inputs; the first instance is used.
         labels: shape (samples,).
         regularisation: :math:`\lambda\ge 0`.
         factored: unknowns of the largest system that is factored.
-        instance: which instance of the design.
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); the residual is that of the
@@ -183,9 +180,9 @@ def ridge(
     shape = design.signal_shape
     size = shape[0] * shape[1]
     if min(size, design.samples) > factored:
-        flat, steps = _by_lsqr(design, y, regularisation, instance)
+        flat, steps = _by_lsqr(design, y, regularisation)
     else:
-        inputs = design.inputs[instance].reshape(design.samples, size).astype(float) / np.sqrt(size)
+        inputs = design.inputs[0].reshape(design.samples, size).astype(float) / np.sqrt(size)
         try:
             flat, steps = _by_factors(inputs, y, regularisation), 1
         except np.linalg.LinAlgError:
@@ -195,8 +192,8 @@ def ridge(
             "X", "<samples>", "samples that differ, for so small a regularisation", "give 0, or a larger one"
         )
     signal = flat.reshape(shape)
-    gradient = design.adjoint(y - design.forward(signal, instance), instance) - regularisation * signal
-    scale = float(np.linalg.norm(design.adjoint(y, instance)))
+    gradient = design.adjoint(y - design.forward(signal, 0), 0) - regularisation * signal
+    scale = float(np.linalg.norm(design.adjoint(y, 0)))
     residual = float(np.linalg.norm(gradient)) / max(scale, 1e-300)
     return Solution(
         value=signal[None],
@@ -224,15 +221,15 @@ def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
         return np.asarray(solved @ x if dual else solved)
 
 
-def _by_lsqr(design: DenseDesign, y: Array, strength: float, instance: int) -> tuple[Array, int]:
+def _by_lsqr(design: DenseDesign, y: Array, strength: float) -> tuple[Array, int]:
     """Solve by products with the inputs alone (LSQR), which needs no factor and squares no condition number."""
     from scipy.sparse.linalg import LinearOperator, lsqr
 
     size = design.signal_shape[0] * design.signal_shape[1]
     operator = LinearOperator(
         (len(y), size),
-        matvec=lambda flat: design.forward(flat.reshape(design.signal_shape), instance),
-        rmatvec=lambda score: design.adjoint(score, instance).ravel(),
+        matvec=lambda flat: design.forward(flat.reshape(design.signal_shape), 0),
+        rmatvec=lambda score: design.adjoint(score, 0).ravel(),
         dtype=float,
     )
     found = lsqr(operator, y, damp=np.sqrt(strength), atol=_TOLERANCE, btol=_TOLERANCE, iter_lim=10 * len(y))

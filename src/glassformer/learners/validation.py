@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -141,17 +141,19 @@ def out_of_fold_predictions(
     loss: Any = "square",
     penalty: str = "nuclear",
     *,
-    folds: int = 10,
+    folds: int | Sequence[ArrayLike] = 10,
     seed: int = 0,
     intercept: bool = False,
     weights: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     settings: Iteration | None = None,
 ) -> Array:
-    """Return the fields of each sample by the fit on the other folds, shape (n,), the intercept included.
+    """Return the fields of each sample by a fit without its fold, shape (n,), the intercept included.
 
     It costs more than :func:`~glassformer.learners.leave_one_out.leave_one_out`, and is no first-order approximation
-    (equation :eq:`leave-one-out` of the documentation): it is also right where a fit leaves no degrees of freedom.
+    (equation :eq:`leave-one-out` of the documentation): it is also right where a fit leaves no degrees of freedom. Fits
+    without a fold use fewer samples than those without one sample: if there are about as many samples as unknowns,
+    their error differs. Folds of one sample each are exact.
 
     Args:
         design: as for :func:`cross_validate`, and so are all others of these names.
@@ -159,7 +161,7 @@ def out_of_fold_predictions(
         strength: of all fits.
         loss: as there.
         penalty: as there.
-        folds: as there.
+        folds: as there; or the indices of the samples in each fold, where samples in no fold get NaN.
         seed: as there.
         intercept: as there.
         weights: as there.
@@ -172,75 +174,20 @@ def out_of_fold_predictions(
     Example:
         >>> from glassformer.designs.dense import DenseDesign
         >>> rng = np.random.default_rng(0)
-        >>> design = DenseDesign.sample(30, (10, 10), rng)
-        >>> labels = rng.standard_normal(30)
+        >>> design, labels = DenseDesign.sample(30, (10, 10), rng), rng.standard_normal(30)
         >>> bool(np.std(labels - out_of_fold_predictions(design, labels, 1e-6)) > 0.9 * np.std(labels))
         True
+        >>> np.flatnonzero(np.isfinite(out_of_fold_predictions(design, labels, 0.1, folds=[[3], [7]])))
+        array([3, 7])
     """
-    split = _folds(np.asarray(labels, dtype=float), groups, folds, seed, loss_of(loss).binary)
-    return _predictions_without(split, design, labels, strength, loss, penalty, intercept, weights, settings)
-
-
-def exact_leave_one_out(
-    design: Design | MulticlassDesign,
-    labels: ArrayLike,
-    samples: ArrayLike,
-    strength: float,
-    loss: Any = "square",
-    penalty: str = "nuclear",
-    *,
-    intercept: bool = False,
-    weights: ArrayLike | None = None,
-    settings: Iteration | None = None,
-) -> Array:
-    """Return the fields of some samples, each by a fit on all other samples, the intercept included.
-
-    It costs more than :func:`out_of_fold_predictions`, whose fits use fewer samples: if there are about as many samples
-    as unknowns, their error differs. Equation :eq:`leave-one-out` of the documentation is its first order.
-
-    Args:
-        design: as for :func:`out_of_fold_predictions`, and so are all others of these names.
-        labels: as there.
-        samples: indices of the samples, shape (k,).
-        strength: as there.
-        loss: as there.
-        penalty: as there.
-        intercept: as there.
-        weights: as there.
-        settings: as there.
-
-    Returns:
-        Fields, shape (k,).
-
-    Example:
-        >>> from glassformer.designs.dense import DenseDesign
-        >>> rng = np.random.default_rng(0)
-        >>> design, labels = DenseDesign.sample(30, (10, 10), rng), rng.standard_normal(30)
-        >>> found = exact_leave_one_out(design, labels, [3, 7], 0.1)
-        >>> bool(np.allclose(found[1], exact_leave_one_out(design, labels, [7], 0.1)))
-        True
-    """
-    every, chosen = np.arange(len(np.asarray(labels))), np.asarray(samples)
-    split = [every == sample for sample in chosen]
-    return _predictions_without(split, design, labels, strength, loss, penalty, intercept, weights, settings)[chosen]
-
-
-def _predictions_without(
-    folds: list[NDArray[np.bool_]],
-    design: Design | MulticlassDesign,
-    labels: ArrayLike,
-    strength: float,
-    loss: Any,
-    penalty: str,
-    intercept: bool,
-    weights: ArrayLike | None,
-    settings: Iteration | None,
-) -> Array:
-    """Return the fields of the samples of each fold by the fit on the other samples; NaN elsewhere."""
     y, w = np.asarray(labels, dtype=float), sample_weights(weights, len(np.asarray(labels)))
+    if isinstance(folds, Sequence):
+        split = [np.isin(np.arange(len(y)), fold) for fold in folds]
+    else:
+        split = _folds(y, groups, folds, seed, loss_of(loss).binary)
     found = np.full_like(y, np.nan)
     for fold, _, (fields,) in _paths_without(
-        folds, design, y, loss, penalty, [strength], intercept, w, settings or ITERATION
+        split, design, y, loss, penalty, [strength], intercept, w, settings or ITERATION
     ):
         found[fold] = fields
     return found

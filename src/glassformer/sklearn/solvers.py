@@ -22,7 +22,6 @@ from glassformer.learners.risk_path import RiskPath, parse_strengths, rank_of, r
 from glassformer.learners.validation import (
     CrossValidation,
     cross_validate,
-    exact_leave_one_out,
     out_of_fold_predictions,
 )
 from glassformer.numerics.decompositions import singular_values
@@ -227,7 +226,8 @@ def _exact_residuals(settings: Any, task: FitTask, strength: float) -> Array:
     samples, options = len(task.labels), {**_options(settings, task), "intercept": True}
     design, labels, *kind = _problem(settings, task)
     few = np.random.default_rng(0).permutation(samples)[:_EXACT]
-    exact = labels[few] - exact_leave_one_out(design, labels, few, strength, *kind, **options)
+    alone = [[sample] for sample in few]
+    exact = labels[few] - out_of_fold_predictions(design, labels, strength, *kind, folds=alone, **options)[few]
     folded = labels - out_of_fold_predictions(design, labels, strength, *kind, folds=min(_FOLDS, samples), **options)
     sizes = [float(np.average(part**2, weights=task.weights[few])) for part in (exact, folded[few])]
     return np.asarray(folded * np.sqrt(sizes[0] / max(sizes[1], 1e-300)))

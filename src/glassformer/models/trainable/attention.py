@@ -2,8 +2,8 @@ r"""Gradient descent on the weights of attention-indexed models, several starts 
 
 .. math:: \hat S = WW^T/\sqrt{rd}, \qquad \mathcal L = \tfrac14\sum_\mu \|\sigma(h_\mu(\hat S)) - y_\mu\|_F^2.
 
-Hardmax labels have no gradient and do not depend on the size of ``W``: the student is a softmax whose inverse
-temperature grows while it learns, of weights scaled to the teacher's :math:`\|W\|_F^2 = rd`.
+Hardmax labels have no gradient, and do not depend on the size of ``W``. The student is a softmax whose inverse
+temperature increases during training, with weights scaled to the teacher's :math:`\|W\|_F^2 = rd`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Sch
 
 # Learning rates of the optimizers, the default one first.
 RATES = {"adam": 0.05, "sgd": 2.0}
-# Inverse temperatures of a softmax that turns into a hardmax, geometrically within so many steps.
+# Annealing of hardmax students, by trial: the inverse temperature grows geometrically to 20 within 2000 steps.
 _COLDEST, _ANNEALING = 20.0, 2000
 
 
 def attention_student(
     channel: Any, design: QuadraticDesign, labels: Array, width: int, inverse_temperature: float = 1.0
 ) -> Student:
-    r"""Weights ``W`` of ``width`` columns, standard normal or small at first, to be trained on the first instance.
+    r"""Return the student whose parameters are the weights ``W``, on the first instance of a design.
 
     Equation :eq:`descent` of the documentation.
 
     Args:
         channel: linear, softmax or hardmax attention, with or without noise.
-        design: tokens; the precision they are stored in is that of the training.
+        design: tokens; their precision is that of the training.
         labels: as the channel draws them.
-        width: ``r``.
-        inverse_temperature: of the softmax of the labels, where the channel does not say.
+        width: ``r``, the columns of ``W``.
+        inverse_temperature: of the softmax of the labels, if the channel has none.
 
     Raises:
         IncompatibleError: a channel of another kind.
@@ -70,23 +70,23 @@ def attention_student(
         unit=1.0,
         rates=RATES,
         distance=lambda signal, teacher: float(np.sum((signal - teacher) ** 2) / d),
-        schedule=Schedule(_colder, _ANNEALING) if hard else None,
+        schedule=Schedule(_annealed, _ANNEALING) if hard else None,
     )
 
 
 def attention_parametrisation(channel: Any, inverse_temperature: float = 1.0) -> Parametrisation:
-    """How the weights behind labels of this channel, a softmax of this inverse temperature or not, are trained.
+    """Return how weights are trained on labels of this channel, with this inverse temperature of its softmax.
 
     Raises:
         IncompatibleError: a channel of another kind.
     """
     _loss_of(channel)
-    convex = Convex(_weight, positive=True) if channel.linear else None
+    convex = Convex(_trace_weight, positive=True) if channel.linear else None
     student = partial(attention_student, channel, inverse_temperature=inverse_temperature)
     return Parametrisation(RATES, student, convex=convex)
 
 
-def _weight(width: int, shape: tuple[int, int]) -> float:
+def _trace_weight(width: int, shape: tuple[int, int]) -> float:
     r""":math:`\|W\|^2 = \sqrt{rd}\,\mathrm{Tr}\,S`, in a metric that counts entries of matrices :math:`d/2` times."""
     return float(np.sqrt(width / shape[0]))
 
@@ -99,7 +99,7 @@ def _loss_of(channel: Any) -> Loss:
     return _LOSSES[channel.label]
 
 
-def _colder(data: Any, steps: int) -> Any:
+def _annealed(data: Any, steps: int) -> Any:
     tokens, labels, temperature = data
     return tokens, labels, temperature * _COLDEST ** min(1.0, steps / _ANNEALING)
 

@@ -1,4 +1,4 @@
-"""What of a model is trained by gradients, and what every model says of it unless it says otherwise."""
+"""What of a model is trained by gradients: parametrised signals and their training errors."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from glassformer.core.estimate import Array
 
 Loss = Callable[[Any, Any], Any]
-"""``loss(parameters, data)``: training errors of independent starts, shape (starts,)."""
+"""``loss(parameters, data)`` returns the training errors of independent starts, shape (starts,)."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Data that change on the way, for annealing; nothing counts as a floor before they have their final form.
+    """Data that change during training, for annealing; training never ends before they have their final form.
 
     Attributes:
         at: ``at(data, steps)``, the data to use after so many steps.
-        steps: from when on they no longer change.
+        steps: after which they no longer change.
     """
 
     at: Callable[[Any, int], Any]
@@ -30,20 +30,20 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Student:
-    """What is trained on what: a parametrised signal, and its training error.
+    """A parametrised signal, and its training error on data.
 
     Attributes:
-        parameters: shapes of the parameters of one start; they are drawn standard normal, or small.
-        data: what the loss takes beside the parameters: arrays with the samples along their first axis, of which any
-            share is data as well, and single numbers.
+        parameters: shapes of the parameters of one start, which are drawn standard normal, or small.
+        data: arguments of the loss beside the parameters: arrays with the samples along their first axis, any part of
+            which is valid data as well, and single numbers.
         loss: training errors of all starts.
         signals: signals of all starts, shape (starts, rows, columns), from the parameters.
-        power: training error of knowing nothing, a quarter of the sum of the squared labels.
+        power: training error of predicting zero, a quarter of the sum of the squared labels.
         samples: number of labels.
-        unit: singular values are given in units of this.
+        unit: of the singular values.
         rates: learning rates of the optimizers, the default one first.
         distance: squared error of a signal, given the true one.
-        schedule: how the data change on the way, see :class:`Schedule`.
+        schedule: of data that change, see :class:`Schedule`.
     """
 
     parameters: tuple[tuple[int, ...], ...]
@@ -60,9 +60,9 @@ class Student:
 
 @dataclass(frozen=True)
 class Convex:
-    """The convex risk whose least value descent with weight decay reaches where the width is full.
+    """The convex risk whose minimum descent with weight decay reaches at full width.
 
-    It is half the sum of squared residuals and a weighted norm of the signal; a training error is some share of it.
+    It is half the sum of squared residuals and a weighted norm of the signal; a training error is a fixed share of it.
 
     Attributes:
         weight: ``weight(width, (rows, columns))``, of the nuclear norm, or trace, for a unit of decay.
@@ -79,9 +79,9 @@ class Parametrisation:
 
     Attributes:
         rates: learning rates of the optimizers, the default one first.
-        student: ``student(design, labels, width)``, what is trained on the first instance of a design.
-        exploring: optimizer, learning rate and steps of exploration that bring means over starts near the optimum; None
-            where that gains nothing.
+        student: ``student(design, labels, width)``, on the first instance of a design.
+        exploring: optimizer, learning rate and steps of an exploration after which means over starts are near the
+            optimum; None where exploration gains nothing.
         convex: the risk that descent with decay minimises, for square loss of linear labels.
     """
 
@@ -92,7 +92,7 @@ class Parametrisation:
 
 
 class Trainable:
-    """What of a model can be trained by gradients: nothing, unless it says so.
+    """A model without anything to train by gradients; models override what they have.
 
     The errors complete the sentence "algorithm NAME".
     """
@@ -104,15 +104,15 @@ class Trainable:
         """How its signal is trained as a whole.
 
         Raises:
-            IncompatibleError: it is not.
+            IncompatibleError: it has no parametrisation.
         """
-        raise IncompatibleError(f"trains a signal as a whole, which this model ({self.name}) has no way to")
+        raise IncompatibleError(f"needs a parametrised signal, and model {self.name} has none")
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
         """The label as a traceable and smooth function of the projections ``Z`` of the tokens on rows of weights.
 
         Raises:
-            IncompatibleError: it is none.
+            IncompatibleError: there is no such function.
         """
-        raise IncompatibleError(f"trains rows through a traceable label, which this model ({self.name}) has not")
+        raise IncompatibleError(f"needs a label that JAX can differentiate in the rows, and model {self.name} has none")

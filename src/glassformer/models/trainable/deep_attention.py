@@ -23,13 +23,13 @@ RATES = {"adam": 0.05, "sgd": 1.0}
 
 
 def layered_student(channel: Any, design: LayeredQuadraticDesign, labels: Array, width: int) -> Student:
-    """Weights ``W`` of every layer, of ``width`` columns, standard normal or small at first.
+    """Return the student whose parameters are the weights ``W`` of every layer.
 
     Args:
         channel: :class:`~glassformer.channels.attention.deep.DeepAttentionIndexedChannel`.
-        design: tokens; the precision they are stored in is that of the training.
+        design: tokens; their precision is that of the training.
         labels: shape (samples, T, T).
-        width: ``r``.
+        width: ``r``, the columns of ``W``.
     """
     d, kind = design.signal_shape[0], design.inputs.dtype
     targets, layers = np.asarray(labels), len(channel.skip) + 1
@@ -47,7 +47,7 @@ def layered_student(channel: Any, design: LayeredQuadraticDesign, labels: Array,
 
 
 def layered_parametrisation(channel: Any) -> Parametrisation:
-    """How the weights behind labels of this channel are trained."""
+    """Return how weights are trained on labels of this channel."""
     return Parametrisation(RATES, partial(layered_student, channel))
 
 
@@ -59,7 +59,7 @@ def _signals(parameters: Any) -> Any:
 
 @lru_cache(maxsize=16)
 def _loss(skip: tuple[float, ...], last: str, temperature: float) -> Loss:
-    """Of networks with these skip strengths: the same function for all that are alike, compiled once."""
+    """Return the loss of networks with these skip strengths; equal arguments give the same function, compiled once."""
 
     def attention(mixing: Any, indices: Any) -> Any:
         return mixing @ indices @ jnp.swapaxes(mixing, -1, -2)

@@ -20,31 +20,33 @@ from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Stu
 
 Link = Callable[[Any], Any]
 
-# Plain gradient descent just below the edge of stability: there, and not at smaller rates, its error without noise is
-# the published one, twice the optimal error, as if it sampled from the posterior.
+# Learning rates, the default optimizer first. Plain gradient descent runs just below the edge of stability: only there
+# its error without noise is the published one, twice the optimal error, as if it sampled from the posterior.
 RATES = {"sgd": 0.7, "adam": 0.05}
-# Slopes of other links than the linear one vary: a rate that suits all of them adapts.
-BENT = {"adam": 0.05, "sgd": 0.2}
-# Optimizer, rate and steps of exploration that bring means over starts near message passing: Adam wanders among the
-# weights that fit. Starts of plain descent stay close to what they began with, and their mean above the optimum.
+# Slopes of nonlinear links vary, so the default optimizer adapts the rate.
+_NONLINEAR_RATES = {"adam": 0.05, "sgd": 0.2}
+# Optimizer, rate and steps of exploration, by trial: Adam wanders among the weights that fit, and means over starts
+# come near message passing. Plain descent stays close to its starts, and their mean above the optimal error.
 EXPLORING = ("adam", 0.5, 8000)
 
 
-def _itself(fields: Any) -> Any:
+def _identity(fields: Any) -> Any:
     return fields
 
 
-def factor_student(design: DenseDesign, labels: Array, width: int, link: Link = _itself, even: bool = False) -> Student:
-    r"""Factors of ``width``, standard normal or small at first, to be trained on the first instance of a design.
+def factor_student(
+    design: DenseDesign, labels: Array, width: int, link: Link = _identity, even: bool = False
+) -> Student:
+    r"""Return the student whose parameters are the two factors, on the first instance of a design.
 
     Equation :eq:`descent` of the documentation.
 
     Args:
-        design: inputs; the precision they are stored in is that of the training.
+        design: inputs; their precision is that of the training.
         labels: shape (samples,).
         width: ``r``, the columns of both factors.
-        link: :math:`\varphi`, of arrays of fields, as JAX differentiates it.
-        even: whether labels are blind to the sign of the signal, so that errors are those of the better sign.
+        link: :math:`\varphi`, of arrays of fields, which JAX differentiates.
+        even: whether labels are even in the signal; errors are then those of the better sign.
 
     Example:
         >>> from glassformer.learners.gradient_descent import descend
@@ -61,7 +63,7 @@ def factor_student(design: DenseDesign, labels: Array, width: int, link: Link = 
     return Student(
         parameters=((rows, width), (columns, width)),
         data=(design.inputs[0].reshape(design.samples, rows * columns), labels.astype(design.inputs.dtype)),
-        loss=_loss_of(link),
+        loss=_loss(link),
         signals=_signals,
         power=0.25 * float(labels @ labels),
         samples=design.samples,
@@ -72,16 +74,16 @@ def factor_student(design: DenseDesign, labels: Array, width: int, link: Link = 
 
 
 def factor_parametrisation(link: Link | None, even: bool, name: str) -> Parametrisation:
-    """How the factors behind labels of this link are trained.
+    """Return how factors are trained on labels of this link.
 
     Raises:
-        IncompatibleError: there is no gradient to follow.
+        IncompatibleError: the link has no gradient.
     """
     if link is None:
         raise IncompatibleError(
             f"fits linear labels, or those of a link with slopes that JAX can trace, not those of channel {name}"
         )
-    return Parametrisation(BENT, partial(factor_student, link=link, even=even), EXPLORING)
+    return Parametrisation(_NONLINEAR_RATES, partial(factor_student, link=link, even=even), EXPLORING)
 
 
 def _distance(signal: Array, teacher: Array) -> float:
@@ -98,9 +100,9 @@ def _signals(factors: Any) -> Any:
 
 
 @lru_cache(maxsize=16)
-def _loss_of(link: Link) -> Loss:
+def _loss(link: Link) -> Loss:
     def loss(factors: Any, data: Any) -> Any:
-        """Training error of every start: one product of the inputs with all their signals."""
+        """Training errors of all starts, from one product of the inputs with all signals."""
         inputs, labels = data
         signals = _signals(factors)
         fields = signals.reshape(len(signals), -1) @ inputs.T / float(np.sqrt(inputs.shape[1]))
