@@ -16,30 +16,30 @@ class Thread:
     """The thread of a page: does what it is told when the test looks, and notes what waits for a while."""
 
     def __init__(self):
-        self._told, self.resting = Queue(), []
+        self._calls, self.resting = Queue(), []
 
     def later(self, function, seconds=0.0):
         if seconds in (IDLE, AWAY - IDLE):
             self.resting.append(function)
         elif not seconds:
-            self._told.put(function)
+            self._calls.put(function)
 
     def until(self, holds):
         end = time.monotonic() + 60
         while not holds():
             assert time.monotonic() < end, "a minute without what was waited for"
-            if self._told.empty():
+            if self._calls.empty():
                 time.sleep(0.01)
             else:
-                self._told.get()()
+                self._calls.get()()
 
     def rest(self, seconds=1.0):
         """Do all that comes within some time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(0.01)
-            while not self._told.empty():
-                self._told.get()()
+            while not self._calls.empty():
+                self._calls.get()()
 
     def idle(self):
         """Nothing has been asked for as long as that."""

@@ -21,7 +21,7 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClosedError, websocket_connect
 
 from glassformer.explorer import access, server
-from glassformer.explorer.own_link import Given
+from glassformer.explorer.own_link import LinkSource
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 UPGRADE = {
@@ -35,7 +35,7 @@ UPGRADE = {
 @contextmanager
 def running(code=False):
     """A server in this process, and a function that asks it for a path."""
-    made, address = server.server(given=Given(code=code))
+    made, address = server.server(given=LinkSource(code=code))
     made.start()
 
     def ask(path, **headers):
@@ -169,7 +169,7 @@ def test_a_browser_is_opened_by_a_file_that_others_cannot_read(monkeypatch, caps
         monkeypatch.setattr(server, name, lambda: None)
     monkeypatch.setattr(server, "filter_logs", lambda secret: None)
     monkeypatch.setattr(server.webbrowser, "open", look)
-    server.serve("bsr", 0, True, Given(code=True))
+    server.serve("bsr", 0, True, LinkSource(code=True))
     ((target, text, mode),) = opened
     assert "abc" not in target and "http://127.0.0.1:1/abc" in text and mode == 0o700
     assert not Path(target.removeprefix("file://")).exists()

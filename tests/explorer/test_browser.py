@@ -80,9 +80,9 @@ def test_a_slider_moves_the_curve_and_the_address_leads_back(visit, address):
     assert second.get_by_role("textbox", name="noise").input_value() == "0.0"
     with again.expect_download() as taken:
         again.get_by_role("button", name="CSV: error").click()
-    told = pandas.read_csv(io.BytesIO(taken.value.path().read_bytes()))
+    described = pandas.read_csv(io.BytesIO(taken.value.path().read_bytes()))
     model = BilinearSequenceRegression(rho=np.inf, noise=0.04)
-    np.testing.assert_allclose(told["error"], limits(model, np.linspace(0, 1, 21))["error"], rtol=1e-14)
+    np.testing.assert_allclose(described["error"], limits(model, np.linspace(0, 1, 21))["error"], rtol=1e-14)
     with again.expect_download() as taken:
         again.get_by_role("button", name="PNG: free-entropy").click()
     assert taken.value.path().read_bytes().startswith(b"\x89PNG")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from glassformer.cli import main
-from glassformer.explorer.answer import Asked
-from glassformer.explorer.prefetch import Ahead
+from glassformer.explorer.answer import Request
+from glassformer.explorer.prefetch import Prefetcher
 from glassformer.explorer.question import beginning, built
 
 pytest.importorskip("panel")
@@ -22,27 +22,27 @@ pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 
 
 @pytest.fixture
-def bench(thread):
-    from glassformer.explorer.model_tab import Bench
+def model_tab(thread):
+    from glassformer.explorer.model_tab import ModelTab
     from glassformer.explorer.page import PANELS
 
-    ahead = Ahead(thread.later, list, list)
-    made = Bench("bsr", {"alpha": "0:1.5:4", "panel": "3"}, thread.later, lambda: None, PANELS, ahead)
+    prefetcher = Prefetcher(thread.later, list, list)
+    made = ModelTab("bsr", {"alpha": "0:1.5:4", "panel": "3"}, thread.later, lambda: None, PANELS, prefetcher)
     yield made
-    ahead.end()
+    prefetcher.end()
     made.end()
 
 
 def asked(name, **texts):
     texts = {**beginning(name), **texts}
-    return Asked(name, built(name, texts), texts)
+    return Request(name, built(name, texts), texts)
 
 
-def test_the_place_of_the_curve_says_what_is_waited_for_and_the_legend_names_what_is_drawn(bench, thread):
-    curve = bench.curve
-    bench.controls["rho"].put("-1")
+def test_the_place_of_the_curve_says_what_is_waited_for_and_the_legend_names_what_is_drawn(model_tab, thread):
+    curve = model_tab.curve
+    model_tab.controls["rho"].set_text("-1")
     assert "put right" in curve._empty.object
-    bench.controls["rho"].put("0.5")
+    model_tab.controls["rho"].set_text("0.5")
     assert "Computing" in curve._empty.object
     assert not curve.drawn
     thread.until(lambda: curve.drawn and not curve.busy)
@@ -79,8 +79,8 @@ def test_regularised_risk_is_offered_with_what_fits_the_model(tmp_path, capsys):
     np.testing.assert_array_equal(names["risk"]["error"], page)
     path = tmp_path / "risk.csv"
     assert main([*shlex.split(answer.command.splitlines()[-1])[1:], "--csv", str(path)]) == 0
-    told = np.genfromtxt(path, delimiter=",", names=True, usecols=(0, 1))
-    np.testing.assert_allclose(told["error"], page, rtol=1e-14)
+    described = np.genfromtxt(path, delimiter=",", names=True, usecols=(0, 1))
+    np.testing.assert_allclose(described["error"], page, rtol=1e-14)
     capsys.readouterr()
 
 

@@ -8,7 +8,7 @@ import pytest
 from glassformer.cli import main
 from glassformer.core import cache
 from glassformer.core.errors import ParameterError
-from glassformer.explorer.answer import Asked
+from glassformer.explorer.answer import Request
 from glassformer.explorer.question import (
     VIEW,
     address,
@@ -70,7 +70,7 @@ def test_code_and_command_give_the_numbers_of_the_page(tmp_path, monkeypatch, ca
 
     monkeypatch.chdir(tmp_path)
     texts = {**beginning("bsr"), "noise": "0.1", "rho": "inf", "alpha": "0:1:5", "learners": "ridge"}
-    asked = Asked("bsr", built("bsr", texts), texts)
+    asked = Request("bsr", built("bsr", texts), texts)
     answer = Curve.compute(Curve.__new__(Curve), asked, lambda part: None)
     page = answer.frame.set_index("learner")
     names = {}
@@ -80,8 +80,8 @@ def test_code_and_command_give_the_numbers_of_the_page(tmp_path, monkeypatch, ca
     optimum, _, ridge = answer.command.splitlines()
     for line, name in ((optimum, "Bayes-optimal"), (ridge, "ridge")):
         assert main([*shlex.split(line)[1:], "--csv", f"{name}.csv"]) == 0
-        told = np.genfromtxt(tmp_path / f"{name}.csv", delimiter=",", names=True, usecols=(0, 1))
-        np.testing.assert_allclose(told["error"], page.loc[name, "error"], rtol=1e-14)
+        described = np.genfromtxt(tmp_path / f"{name}.csv", delimiter=",", names=True, usecols=(0, 1))
+        np.testing.assert_allclose(described["error"], page.loc[name, "error"], rtol=1e-14)
     capsys.readouterr()
 
 
@@ -89,7 +89,7 @@ def test_learners_that_do_not_fit_are_named_before_the_numbers_are_there():
     from glassformer.explorer.panels.curve import answered
 
     texts, first = {**beginning("bsr"), "alpha": "0.2,0.4"}, []
-    whole = answered(Asked("bsr", built("bsr", texts), texts), first.append)
+    whole = answered(Request("bsr", built("bsr", texts), texts), first.append)
     assert first[0].drawn.thresholds is None
     assert "sgd" in first[0].drawn.refused and "ridge" not in first[0].drawn.refused
     assert whole.drawn.refused == first[0].drawn.refused
@@ -100,14 +100,14 @@ def test_runs_one_after_the_other_are_those_of_one_command(tmp_path):
 
     size = {"d": "12", "instances": "2", "places": "2", "algorithm": "ridge"}
     texts = {**beginning("bsr"), "noise": "0.1", "alpha": "0:1:7", **size}
-    asked = Asked("bsr", built("bsr", texts), texts)
+    asked = Request("bsr", built("bsr", texts), texts)
     seen = []
     answer = Data.compute(Data.__new__(Data), asked, seen.append)
     assert [len(part.frame) for part in seen] == [1, 2]
     path = tmp_path / "runs.csv"
     assert main([*shlex.split(answer.command)[1:], "--csv", str(path)]) == 0
-    told = np.genfromtxt(path, delimiter=",", names=True, usecols=(0, 1))
-    np.testing.assert_array_equal(told["error"], answer.frame["error"])
+    described = np.genfromtxt(path, delimiter=",", names=True, usecols=(0, 1))
+    np.testing.assert_array_equal(described["error"], answer.frame["error"])
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_diagram_is_a_sweep(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = {**beginning("bsr"), "grid": "2", "horizontal": "noise", "alpha": "0:1:3"}
     diagram = Diagram.__new__(Diagram)
-    answer = diagram.compute(Asked("bsr", built("bsr", texts), texts), lambda part: None)
+    answer = diagram.compute(Request("bsr", built("bsr", texts), texts), lambda part: None)
     names = {}
     exec(answer.code, names)
     cells = answer.frame.set_index(["noise", "alpha"])["error"].to_xarray()

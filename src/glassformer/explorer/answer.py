@@ -11,7 +11,7 @@ from glassformer.explorer import words
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """One question: a model, and what is to be shown of it.
 
     Attributes:

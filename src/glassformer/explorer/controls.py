@@ -48,7 +48,7 @@ class Control:
         self.view = pn.Column(*self._parts, sizing_mode="stretch_width", margin=(0, 0, 4, 0))
         self.input.param.watch(lambda event: self._written(event.new), "value")
         if self.slider is not None:
-            self.slider.param.watch(lambda event: self._slid(event.new), "value")
+            self.slider.param.watch(lambda event: self._slider_text(event.new), "value")
 
     @property
     def text(self) -> str:
@@ -56,11 +56,11 @@ class Control:
         value = self.input.value
         return value if isinstance(value, str) else "yes" if value else ""
 
-    def put(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
         """Have it show another text, as if it had been written."""
         self.input.value = bool(text) if isinstance(self.input, pn.widgets.Checkbox) else text
 
-    def beside(self) -> list[str]:
+    def neighbours(self) -> list[str]:
         """The texts that one key leads to from here, down and up, where there is a slider."""
         if self.slider is None:
             return []
@@ -68,7 +68,7 @@ class Control:
         # Keys go along the steps of a slider, whatever number it was put to.
         here = round((self.slider.value - start) / step)
         values = [start + step * (here + way) for way in (-1, 1)]
-        return [_slid(value) for value in values if start <= value <= end + step / 2]
+        return [_slider_text(value) for value in values if start <= value <= end + step / 2]
 
     def offer(self, words: Sequence[str]) -> None:
         """Allow these words alone; the first stands in for one that is among them no more."""
@@ -90,9 +90,9 @@ class Control:
                 self.slider.value = number
         self._changed(self.text)
 
-    def _slid(self, value: float) -> None:
+    def _slider_text(self, value: float) -> None:
         if _number(self.input.value) != value:
-            self.input.value = _slid(value)
+            self.input.value = _slider_text(value)
 
 
 def of_option(option: Option, text: str, changed: Callable[[str], None]) -> Control:
@@ -119,7 +119,7 @@ def _slider(label: str, text: str, usual: tuple[float, float]) -> Slider:
     return Slider(label=f"{label} slider", value=start if value is None else value, start=start, end=end, step=step)
 
 
-def _slid(value: float) -> str:
+def _slider_text(value: float) -> str:
     return f"{value:.6g}"
 
 

@@ -12,18 +12,18 @@ import panel as pn
 
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.explorer import question
-from glassformer.explorer.answer import Asked
-from glassformer.explorer.choice import Choice
+from glassformer.explorer.answer import Request
 from glassformer.explorer.controls import Control, of_option
-from glassformer.explorer.order import in_order
+from glassformer.explorer.learner_choice import LearnerChoice
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.panels.curve import Curve, with_theory
-from glassformer.explorer.prefetch import Ahead
-from glassformer.explorer.work import Later
+from glassformer.explorer.prefetch import Prefetcher
+from glassformer.explorer.updates import on_next_tick
+from glassformer.explorer.work import Scheduler
 from glassformer.models.registry import MODELS
 
 
-class Bench:
+class ModelTab:
     """One tab of a page.
 
     Args:
@@ -40,14 +40,14 @@ class Bench:
         self,
         name: str,
         texts: dict[str, str],
-        later: Later,
+        later: Scheduler,
         moved: Callable[[], None],
         kinds: tuple[type[Panel], ...],
-        ahead: Ahead,
+        prefetcher: Prefetcher,
         link: tuple[Callable[..., Any] | None, str] = (None, ""),
     ) -> None:
         self.name, self.later, self.link, self._moved = name, later, link, moved
-        self.ahead, self._last = ahead, ""
+        self.prefetcher, self._last = prefetcher, ""
         self.start = question.beginning(name)
         self.texts = {**self.start, **{key: text for key, text in texts.items() if key in self.start}}
         offered = [o for o in question.offered(name) if not (link[0] and o.field == "channel")]
@@ -60,10 +60,10 @@ class Bench:
         self._remarks = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self.curve = Curve(self)
         self._unfit: Mapping[str, str] = {}
-        self._refusals = dict[Bench | Panel, Exception | None]()
+        self._refusals = dict[ModelTab | Panel, Exception | None]()
         self._kinds, self._panels = kinds, dict[int, Panel]()
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in kinds]
-        self.learners = Choice(with_theory(), self.texts["learners"], partial(self.change, "learners"))
+        self.learners = LearnerChoice(with_theory(), self.texts["learners"], partial(self.change, "learners"))
         self._tabs = pn.Tabs(
             *((kind.title, place) for kind, place in zip(kinds, self._places, strict=True)),
             active=int(self.texts["panel"]) if self.texts["panel"] in map(str, range(len(kinds))) else 0,
@@ -84,7 +84,7 @@ class Bench:
         rest = [self.controls[o.field].view for o in offered if o not in shown]
         self._hidden = {o.field for o in offered if o not in shown}
         self._more = pn.Card(title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
-        self._more.param.watch(lambda _: in_order(partial(self._more.param.update, objects=rest)), "collapsed")
+        self._more.param.watch(lambda _: on_next_tick(partial(self._more.param.update, objects=rest)), "collapsed")
         left = pn.Column(
             *first,
             self.controls["alpha"].view,
@@ -109,13 +109,13 @@ class Bench:
             self._places[index].append(self._panels[index].view)
         return self._panels[index]
 
-    def put(self, name: str, text: str) -> None:
+    def set_text(self, name: str, text: str) -> None:
         """Change a control from elsewhere on the page."""
-        self.controls[name].put(text)
+        self.controls[name].set_text(text)
 
     def change(self, name: str, text: str) -> None:
         """Another text was written, or chosen."""
-        in_order(self._change, name, text)
+        on_next_tick(self._change, name, text)
 
     def _change(self, name: str, text: str) -> None:
         if self.texts.get(name) == text:
@@ -125,7 +125,7 @@ class Bench:
             self._last = name
         for panel in self._panels.values():
             if name in panel.controls:
-                panel.controls[name].put(text)
+                panel.controls[name].set_text(text)
         self._moved()
         self.refresh(name)
 
@@ -152,7 +152,7 @@ class Bench:
         if waiting is not None:
             waiting.ask()
 
-    def asked(self) -> Asked | None:
+    def asked(self) -> Request | None:
         """The question as it stands, or None with the reason beside the control that is to blame."""
         try:
             asked = self._about(self.texts)
@@ -176,40 +176,40 @@ class Bench:
         for panel in (self.curve, self.active):
             panel.halt()
 
-    def _about(self, texts: dict[str, str]) -> Asked:
+    def _about(self, texts: dict[str, str]) -> Request:
         model = question.built(self.name, texts, self.link[0])
         question.ratios(texts)
-        return Asked(self.name, model, dict(texts), self.link[1], self.link[0])
+        return Request(self.name, model, dict(texts), self.link[1], self.link[0])
 
-    def beside(self) -> list[Asked]:
+    def neighbours(self) -> list[Request]:
         """What is asked after one more key on the slider that was moved last; nothing where answers take no time."""
-        found: list[Asked] = []
+        found: list[Request] = []
         if self.quick or not self._last:
             return found
-        for text in self.controls[self._last].beside():
+        for text in self.controls[self._last].neighbours():
             with contextlib.suppress(GlassformerError):
                 found.append(self._about({**self.texts, self._last: text}))
         return found
 
-    def refuse(self, who: Bench | Panel, error: Exception | None) -> None:
+    def refuse(self, who: ModelTab | Panel, error: Exception | None) -> None:
         """Say what is wrong with what a part of the page asks, beside the control that is to blame, or below all.
 
         None where nothing is; what other parts in view have said stays.
         """
         self._refusals[who] = error
-        beside, alone = dict[Control, str](), dict[str, None]()
+        neighbours, alone = dict[Control, str](), dict[str, None]()
         for part in (self, self.curve, self.active):
             one = self._refusals.get(part)
             controls = {**self.controls, **part.controls}
             blamed = controls.get(one.name) if isinstance(one, ParameterError) else None
             if blamed is not None:
-                beside[blamed] = str(one)
+                neighbours[blamed] = str(one)
                 self._more.collapsed = self._more.collapsed and blamed.name not in self._hidden
             elif one is not None:
                 alone[str(one)] = None
         every = [self.controls, *(panel.controls for panel in self._panels.values())]
         for control in (control for controls in every for control in controls.values()):
-            control.refuse(beside.get(control, ""))
+            control.refuse(neighbours.get(control, ""))
         said = "".join(f'<p role="alert" class="refused">{html.escape(text)}</p>' for text in alone)
         self._refused.object = said
 

@@ -16,11 +16,11 @@ from typing import Any
 import panel as pn
 
 from glassformer.core.errors import GlassformerError, LinkError
-from glassformer.explorer.answer import Asked
-from glassformer.explorer.model_tab import Bench
-from glassformer.explorer.order import in_order
+from glassformer.explorer.answer import Request
+from glassformer.explorer.model_tab import ModelTab
 from glassformer.explorer.question import SHAPE, beginning, built, offered
-from glassformer.explorer.work import Later
+from glassformer.explorer.updates import on_next_tick
+from glassformer.explorer.work import Scheduler
 from glassformer.models.registry import MODELS, function_from, options_of
 
 _EXAMPLE = '''import jax.numpy as jnp
@@ -41,7 +41,7 @@ _MOST = 4
 
 
 @dataclass(frozen=True)
-class Given:
+class LinkSource:
     """What the command line said.
 
     Attributes:
@@ -105,13 +105,13 @@ class OwnLink:
 
     def __init__(
         self,
-        given: Given,
+        given: LinkSource,
         asked: dict[str, str],
-        bench: Callable[[str, dict[str, str], tuple[Any, str]], Bench],
+        model_tab: Callable[[str, dict[str, str], tuple[Any, str]], ModelTab],
         moved: Callable[[], None],
-        later: Later,
+        later: Scheduler,
     ) -> None:
-        self._link, self._make, self._moved, self._later = (given.function, given.name), bench, moved, later
+        self._link, self._make, self._moved, self._later = (given.function, given.name), model_tab, moved, later
         # An address may say what is asked of a link that has yet to be written.
         self._asked = {name: text for name, text in asked.items() if name != "tab"}
         family = asked.get("family") or given.family
@@ -119,17 +119,17 @@ class OwnLink:
         self._family = pn.widgets.Select(
             name="labels of the model", options=known, value=family if family in known else known[-1], width=200
         )
-        self._place, self._told = pn.Column(sizing_mode="stretch_width"), pn.pane.HTML("", margin=(0, 8))
-        self.bench: Bench | None = None
-        self.view = pn.Column(self._family, *self._source(given.code), self._told, self._place)
+        self._place, self._status_html = pn.Column(sizing_mode="stretch_width"), pn.pane.HTML("", margin=(0, 8))
+        self.model_tab: ModelTab | None = None
+        self.view = pn.Column(self._family, *self._source(given.code), self._status_html, self._place)
         self.view.sizing_mode = "stretch_width"
-        self._family.param.watch(lambda _: in_order(self._open, {}), "value")
+        self._family.param.watch(lambda _: on_next_tick(self._open, {}), "value")
         self._open(asked)
 
     @property
     def texts(self) -> dict[str, str]:
         """What is asked, the family included."""
-        asked = self._asked if self.bench is None else self.bench.texts
+        asked = self._asked if self.model_tab is None else self.model_tab.texts
         return {**asked, "family": self._family.value}
 
     def _source(self, allowed: bool) -> list[Any]:
@@ -139,7 +139,7 @@ class OwnLink:
         self._code = pn.widgets.TextAreaInput(name="Python code", value=_EXAMPLE, rows=8, sizing_mode="stretch_width")
         self._function = pn.widgets.TextInput(name="name of the function", value="link", width=200)
         use = pn.widgets.Button(name="Run this code", button_type="primary")
-        use.on_click(lambda _: in_order(self._use))
+        use.on_click(lambda _: on_next_tick(self._use))
         keep = pn.widgets.FileDownload(
             callback=lambda: io.BytesIO(self._code.value.encode()), filename="link.py", label="Download link.py",
             auto=True, embed=False,
@@ -154,38 +154,38 @@ class OwnLink:
             try:
                 self._link = function_from(name, Path(folder)), name
             except GlassformerError as error:
-                self._told.object = f'<p role="alert" class="refused">{html.escape(str(error))}</p>'
+                self._status_html.object = f'<p role="alert" class="refused">{html.escape(str(error))}</p>'
                 return
-        self._told.object = ""
-        self._open(self._asked if self.bench is None else self.bench.texts)
+        self._status_html.object = ""
+        self._open(self._asked if self.model_tab is None else self.model_tab.texts)
 
     def _open(self, asked: dict[str, str]) -> None:
         if self._link[0] is None:
             self._moved()
             return
         # The page is there before the function is called.
-        self._told.object = '<p role="status" class="told">Trying the function on fields of several shapes</p>'
+        self._status_html.object = '<p role="status" class="told">Trying the function on fields of several shapes</p>'
         self._later(partial(self._make_bench, asked))
 
     def _make_bench(self, asked: dict[str, str]) -> None:
-        if self.bench is not None:
-            self.bench.end()
+        if self.model_tab is not None:
+            self.model_tab.end()
         function, family = self._link[0], self._family.value
         assert function is not None
         shape = shape_of(function, family, asked)
-        self._told.object = _shape_text(shape) if shape else ""
-        self.bench = self._make(family, {**asked, **shape}, self._link)
-        self._place[:] = [self.bench.view]
+        self._status_html.object = _shape_text(shape) if shape else ""
+        self.model_tab = self._make(family, {**asked, **shape}, self._link)
+        self._place[:] = [self.model_tab.view]
         self._moved()
 
-    def beside(self) -> list[Asked]:
+    def neighbours(self) -> list[Request]:
         """What may be asked next."""
-        return [] if self.bench is None else self.bench.beside()
+        return [] if self.model_tab is None else self.model_tab.neighbours()
 
     def end(self) -> None:
         """Compute nothing more."""
-        if self.bench is not None:
-            self.bench.end()
+        if self.model_tab is not None:
+            self.model_tab.end()
 
 
 def _shape_text(shape: Mapping[str, str]) -> str:

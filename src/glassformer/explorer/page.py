@@ -12,10 +12,9 @@ import panel as pn
 from panel.io.resources import LOCAL_DIST
 from tornado.ioloop import IOLoop
 
-from glassformer.explorer.answer import Asked
-from glassformer.explorer.model_tab import Bench
-from glassformer.explorer.order import as_one, in_order
-from glassformer.explorer.own_link import Given, OwnLink
+from glassformer.explorer.answer import Request
+from glassformer.explorer.model_tab import ModelTab
+from glassformer.explorer.own_link import LinkSource, OwnLink
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.panels.data import Data
 from glassformer.explorer.panels.diagram import Diagram
@@ -23,8 +22,9 @@ from glassformer.explorer.panels.entropy import Entropy
 from glassformer.explorer.panels.plan import Samples
 from glassformer.explorer.panels.spectrum import Spectrum
 from glassformer.explorer.panels.time import InTime
-from glassformer.explorer.prefetch import Ahead, beginnings
+from glassformer.explorer.prefetch import Prefetcher, first_requests
 from glassformer.explorer.question import address, beginning, from_address
+from glassformer.explorer.updates import as_one_update, on_next_tick
 from glassformer.models.registry import MODELS, options_of
 
 PANELS: tuple[type[Panel], ...] = (Entropy, Spectrum, InTime, Data, Diagram, Samples)
@@ -65,7 +65,7 @@ class Page:
         given: what the command line said of links.
     """
 
-    def __init__(self, first: str, given: Given) -> None:
+    def __init__(self, first: str, given: LinkSource) -> None:
         self._document, self._given, self._loop = pn.state.curdoc, given, IOLoop.current()
         # Style sheets come from here, of parts made later too, and from nowhere else.
         self._document.template_variables["dist_url"] = LOCAL_DIST
@@ -78,12 +78,12 @@ class Page:
         tab = asked.get("tab") or first
         active = self._names.index(tab) if tab in self._names else 0
         self._asked = {tab: asked}
-        self._ahead = Ahead(self._later, self._steps, self._looks)
-        self._open_tabs: dict[str, Bench | OwnLink] = {}
+        self._prefetcher = Prefetcher(self._later, self._next_questions, self._first_questions)
+        self._open_tabs: dict[str, ModelTab | OwnLink] = {}
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
         titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
         self._tabs = pn.Tabs(*zip(titles, self._places, strict=True), active=active, sizing_mode="stretch_width")
-        self._tabs.param.watch(lambda event: in_order(self._open, event.new), "active")
+        self._tabs.param.watch(lambda event: on_next_tick(self._open, event.new), "active")
         head = pn.pane.HTML("<h1>glassformer explorer</h1>", margin=(0, 8))
         self.view = pn.Column(head, self._tabs, sizing_mode="stretch_width")
         self._open(active)
@@ -95,21 +95,21 @@ class Page:
         if name not in self._open_tabs:
             asked = self._asked.get(name, {})
             if name == LINK:
-                made: Bench | OwnLink = OwnLink(self._given, asked, self._bench, self._locate, self._later)
+                made: ModelTab | OwnLink = OwnLink(self._given, asked, self._model_tab, self._locate, self._later)
             else:
-                made = self._bench(name, asked)
+                made = self._model_tab(name, asked)
             self._open_tabs[name] = made
             self._places[index].append(made.view)
         self._locate()
 
-    def _bench(self, name: str, asked: dict[str, str], link: tuple[Any, str] = (None, "")) -> Bench:
-        return Bench(name, asked, self._later, self._locate, PANELS, self._ahead, link)
+    def _model_tab(self, name: str, asked: dict[str, str], link: tuple[Any, str] = (None, "")) -> ModelTab:
+        return ModelTab(name, asked, self._later, self._locate, PANELS, self._prefetcher, link)
 
-    def _steps(self) -> list[Asked]:
-        return self._open_tabs[self._names[self._tabs.active]].beside()
+    def _next_questions(self) -> list[Request]:
+        return self._open_tabs[self._names[self._tabs.active]].neighbours()
 
-    def _looks(self) -> list[Asked]:
-        return beginnings(name for name in self._names if name in MODELS and name not in self._open_tabs)
+    def _first_questions(self) -> list[Request]:
+        return first_requests(name for name in self._names if name in MODELS and name not in self._open_tabs)
 
     def _locate(self) -> None:
         """Put what is asked into the address, soon: a hand that moves would write it over and over."""
@@ -140,9 +140,9 @@ class Page:
         if self._left():
             self.end()
         elif seconds:
-            self._document.add_timeout_callback(partial(as_one, function), round(1000 * seconds))
+            self._document.add_timeout_callback(partial(as_one_update, function), round(1000 * seconds))
         else:
-            self._document.add_next_tick_callback(partial(as_one, function))
+            self._document.add_next_tick_callback(partial(as_one_update, function))
 
     def _left(self) -> bool:
         """Whether nobody looks at the page any more, some time before its session is given up."""
@@ -157,7 +157,7 @@ class Page:
 
     def end(self) -> None:
         """The person has left."""
-        for one in (*self._open_tabs.values(), self._ahead):
+        for one in (*self._open_tabs.values(), self._prefetcher):
             one.end()
 
 
@@ -167,6 +167,6 @@ def end() -> None:
         one.end()
 
 
-def page(first: str, given: Given) -> Any:
+def page(first: str, given: LinkSource) -> Any:
     """The page as Panel has it."""
     return Page(first, given).view

@@ -8,29 +8,31 @@ from functools import partial
 
 from glassformer.core.errors import GlassformerError
 from glassformer.core.hashing import identity_or_none
-from glassformer.explorer.answer import Answer, Asked
+from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.panels.curve import answered
 from glassformer.explorer.question import beginning, built
-from glassformer.explorer.work import Later, Work
+from glassformer.explorer.work import Scheduler, Work
 
 # Seconds without a question until steps are computed, and until other tabs are: that compiles for ten seconds, which
 # cannot be dropped, and answers of whoever moves on take twice as long meanwhile.
 IDLE, AWAY = 1.0, 20.0
 
 
-class Ahead:
+class Prefetcher:
     """What one page has computed before it is asked: it is found where answers are kept, and nothing is shown of it.
 
     It has a thread of its own: what is compiled for one model cannot be dropped half-way, and nobody waits for it here.
 
     Args:
         later: has a function called in the thread of the page.
-        steps: what one more key on a slider asks, if that takes long.
-        looks: what is asked first in tabs that are not open.
+        steps: questions one key away on the slider that was moved last, if answers take long.
+        first_questions: what is asked first in tabs that are not open.
     """
 
-    def __init__(self, later: Later, steps: Callable[[], list[Asked]], looks: Callable[[], list[Asked]]) -> None:
-        self._later, self._steps, self._looks = later, steps, looks
+    def __init__(
+        self, later: Scheduler, steps: Callable[[], list[Request]], first_questions: Callable[[], list[Request]]
+    ) -> None:
+        self._later, self._next_questions, self._first_questions = later, steps, first_questions
         self._work, self._asking, self._rest = Work(later), set[object](), object()
 
     def asked(self, who: object) -> None:
@@ -43,34 +45,34 @@ class Ahead:
         if who in self._asking:
             self._asking.remove(who)
             self._rest = rest = object()
-            self._later(partial(self._begin, rest, self._steps), IDLE)
+            self._later(partial(self._begin, rest, self._next_questions), IDLE)
 
     def end(self) -> None:
         """Compute nothing more."""
         self._work.end()
 
-    def _begin(self, rest: object, guess: Callable[[], list[Asked]]) -> None:
+    def _begin(self, rest: object, guess: Callable[[], list[Request]]) -> None:
         if rest is not self._rest or self._asking:
             return
         guesses = guess()
-        if not guesses and guess == self._steps:
-            self._later(partial(self._begin, rest, self._looks), AWAY - IDLE)
+        if not guesses and guess == self._next_questions:
+            self._later(partial(self._begin, rest, self._first_questions), AWAY - IDLE)
         elif guesses:
             self._work.start(partial(_answer, guesses), _nothing, _nothing, _nothing, _nothing)
 
 
-def beginnings(names: Iterable[str]) -> list[Asked]:
+def first_requests(names: Iterable[str]) -> list[Request]:
     """What is asked at first of models whose answers take long.
 
     Example:
-        >>> [asked.name for asked in beginnings(["bsr", "attention"])]
+        >>> [asked.name for asked in first_requests(["bsr", "attention"])]
         ['attention']
     """
-    asked = [Asked(name, built(name, beginning(name)), beginning(name)) for name in names]
+    asked = [Request(name, built(name, beginning(name)), beginning(name)) for name in names]
     return [one for one in asked if not one.model.has_curve]
 
 
-def _answer(guesses: list[Asked], so_far: Callable[[Answer], None]) -> None:
+def _answer(guesses: list[Request], so_far: Callable[[Answer], None]) -> None:
     del so_far
     for asked in guesses:
         if identity_or_none(asked.model) is None:
@@ -81,5 +83,5 @@ def _answer(guesses: list[Asked], so_far: Callable[[Answer], None]) -> None:
             answered(asked, None)
 
 
-def _nothing(*told: object) -> None:
+def _nothing(*described: object) -> None:
     """Nobody asked."""

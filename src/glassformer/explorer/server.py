@@ -21,14 +21,14 @@ from tornado.websocket import WebSocketClosedError
 
 from glassformer.core.errors import ParameterError
 from glassformer.explorer.access import filter_logs, protect
-from glassformer.explorer.own_link import Given
+from glassformer.explorer.own_link import LinkSource
 from glassformer.explorer.page import STYLE, end, page, tabs
 from glassformer.numerics.memory import limit_malloc_arenas
 
 ADDRESS = "127.0.0.1"
 
 
-def server(port: int = 0, first: str = "bsr", given: Given | None = None) -> tuple[Any, str]:
+def server(port: int = 0, first: str = "bsr", given: LinkSource | None = None) -> tuple[Any, str]:
     """A server that listens on 127.0.0.1, not yet started, and the address of its page, which holds a secret.
 
     Args:
@@ -49,7 +49,7 @@ def server(port: int = 0, first: str = "bsr", given: Given | None = None) -> tup
     loop = IOLoop(make_current=False)
     try:
         made = pn.io.server.get_server(
-            {secret: lambda: page(first, given or Given())},
+            {secret: lambda: page(first, given or LinkSource())},
             port=port,
             address=ADDRESS,
             title="glassformer explorer",
@@ -64,14 +64,14 @@ def server(port: int = 0, first: str = "bsr", given: Given | None = None) -> tup
     return made, f"http://{ADDRESS}:{made.port}/{secret}"
 
 
-def serve(first: str, port: int, show: bool, given: Given) -> None:
+def serve(first: str, port: int, show: bool, given: LinkSource) -> None:
     """Answer until interrupted."""
     _quiet()
     limit_malloc_arenas()
     made, address = server(port, first, given)
     filter_logs(address.rpartition("/")[2])
     made.start()
-    made.io_loop.asyncio_loop.set_exception_handler(_told)
+    made.io_loop.asyncio_loop.set_exception_handler(_status_html)
     print(f"glassformer explorer at {address} (Ctrl-C stops it)")
     print(
         f"The address holds a secret: whoever has it can use the page{' and run code as you' * given.code}. "
@@ -103,7 +103,7 @@ def redirection(target: str) -> Iterator[Path]:
         yield file
 
 
-def check(first: str, port: int, given: Given) -> None:
+def check(first: str, port: int, given: LinkSource) -> None:
     """Start, make one page, and stop."""
     made, address = server(port, first, given)
     made.start()
@@ -121,7 +121,7 @@ def _quiet() -> None:
     logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
 
 
-def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _status_html(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """The log of what goes wrong between two steps; that a page has been left is none of it."""
     if not isinstance(context.get("exception"), WebSocketClosedError):
         loop.default_exception_handler(context)

@@ -11,7 +11,7 @@ from pathlib import Path
 import panel as pn
 
 from glassformer.explorer.answer import Answer
-from glassformer.explorer.folded import Folded
+from glassformer.explorer.collapsible import Collapsible
 
 # Lines of the table beside a figure.
 _LINES = 200
@@ -24,7 +24,7 @@ class Share:
         self._answer: Answer | None = None
         wide = {"sizing_mode": "stretch_width", "margin": (0, 8)}
         self._said = pn.pane.HTML("", **wide)
-        self._table, self._words = Folded("Values as a table"), Folded("Code that gives the same numbers")
+        self._table, self._words = Collapsible("Values as a table"), Collapsible("Code that gives the same numbers")
         # What a button does not have yet it makes when it is pressed.
         ready = {"auto": True, "embed": False, "disabled": True, "width": 210, "margin": (4, 8)}
         self._csv = pn.widgets.FileDownload(
@@ -68,5 +68,5 @@ def _table(answer: Answer) -> str:
 
 
 def _words(answer: Answer) -> str:
-    told = [("Command line", answer.command), ("Python", answer.code)]
-    return "".join(f"<h4>{title}</h4><pre>{html.escape(text)}</pre>" for title, text in told if text)
+    described = [("Command line", answer.command), ("Python", answer.code)]
+    return "".join(f"<h4>{title}</h4><pre>{html.escape(text)}</pre>" for title, text in described if text)

@@ -21,7 +21,7 @@ PATIENCE, _EVERY = 0.6, 0.2
 _BOUND = MemoryBound(limit=550.0, growth=80.0)
 
 
-class Later(Protocol):
+class Scheduler(Protocol):
     """Has a function called in the thread of a page, at once or, asked in that thread, after some seconds."""
 
     def __call__(self, function: Callable[[], None], seconds: float = 0.0) -> None: ...
@@ -38,7 +38,7 @@ class Work:
         later: has a function called in the thread of the page.
     """
 
-    def __init__(self, later: Later) -> None:
+    def __init__(self, later: Scheduler) -> None:
         self._later = later
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="glassformer-explore")
         self._waiting: Future[None] | None = None
@@ -82,7 +82,7 @@ class Work:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, dropped: Event, compute: Any, show: Any, fail: Any, tell: Any, over: Any) -> None:
-        told = time.monotonic() + PATIENCE - _EVERY
+        described = time.monotonic() + PATIENCE - _EVERY
 
         def unless_dropped(function: Callable[..., None], *given: Any) -> None:
             if not dropped.is_set():
@@ -92,11 +92,11 @@ class Work:
             self._later(partial(unless_dropped, function, *given))
 
         def watch(text: str, done: int, total: int | None) -> None:
-            nonlocal told
+            nonlocal described
             if dropped.is_set():
                 raise DroppedError
-            if time.monotonic() - told > _EVERY:
-                told = time.monotonic()
+            if time.monotonic() - described > _EVERY:
+                described = time.monotonic()
                 later(tell, text if total is None else f"{text}: {done} of {total}")
 
         def so_far(answer: Any) -> None:

@@ -7,18 +7,34 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import panel as pn
 
-from glassformer.explorer.answer import Answer, Asked
+from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.controls import Control
-from glassformer.explorer.order import in_order
 from glassformer.explorer.share import Share
-from glassformer.explorer.work import PATIENCE, Work
+from glassformer.explorer.updates import on_next_tick
+from glassformer.explorer.work import PATIENCE, Scheduler, Work
 
-if TYPE_CHECKING:
-    from glassformer.explorer.model_tab import Bench
+
+class Tab(Protocol):
+    """The tab of a model, as its panels use it (:class:`~glassformer.explorer.model_tab.ModelTab`)."""
+
+    name: str
+    texts: dict[str, str]
+    quick: bool
+    later: Scheduler
+    prefetcher: Any
+    curve: Any
+
+    def change(self, name: str, text: str) -> None: ...
+    def set_text(self, name: str, text: str) -> None: ...
+    def asked(self) -> Request | None: ...
+    def refuse(self, who: Any, error: Exception | None) -> None: ...
+    def offer(self, unfit: Mapping[str, str]) -> None: ...
+    def remark(self, missing: dict[str, str]) -> None: ...
+    def go_on(self) -> None: ...
 
 
 class Panel(ABC):
@@ -33,22 +49,22 @@ class Panel(ABC):
     by_itself: ClassVar[bool] = True
     """Whether it is computed whenever something changes, where that takes no time; otherwise when asked to."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.work, self._busy = Work(bench.later), False
+    def __init__(self, model_tab: Tab) -> None:
+        self.model_tab = model_tab
+        self.work, self._busy = Work(model_tab.later), False
         self._awaited: object | None = None
         self.controls = {name: self._control(name, label) for name, label in self.fields.items()}
         self.share = Share(self.title.lower().replace(" ", "-"))
         self.run = pn.widgets.Button(name=f"Compute: {self.title.lower()}", button_type="primary", margin=(4, 8))
         self.cancel = pn.widgets.Button(name="Cancel", margin=(4, 8))
-        self.progress = pn.pane.HTML(_told(""), sizing_mode="stretch_width", margin=(0, 8))
+        self.progress = pn.pane.HTML(_status_html(""), sizing_mode="stretch_width", margin=(0, 8))
         # An empty figure costs the browser time: a sentence stands in its place until there is something to draw.
         self._empty = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self._place = pn.Column(self._empty, sizing_mode="stretch_width")
         self._drawn = False
         self.cancel.visible = False
-        self.run.on_click(lambda _: in_order(self.ask))
-        self.cancel.on_click(lambda _: in_order(self._stop))
+        self.run.on_click(lambda _: on_next_tick(self.ask))
+        self.cancel.on_click(lambda _: on_next_tick(self._stop))
         fields = [pn.Column(control.view, width=170) for control in self.controls.values()]
         self.view = pn.Column(
             *([pn.FlexBox(*fields)] if fields else []),
@@ -65,15 +81,15 @@ class Panel(ABC):
     @busy.setter
     def busy(self, busy: bool) -> None:
         self._busy = busy
-        (self.bench.ahead.asked if busy else self.bench.ahead.answered)(self)
+        (self.model_tab.prefetcher.asked if busy else self.model_tab.prefetcher.answered)(self)
 
     @property
     def alone(self) -> bool:
         """Whether it follows every change."""
-        return self.by_itself and self.bench.quick
+        return self.by_itself and self.model_tab.quick
 
     def _control(self, name: str, label: str) -> Control:
-        text, change = self.bench.texts.get(name, ""), partial(self.bench.change, name)
+        text, change = self.model_tab.texts.get(name, ""), partial(self.model_tab.change, name)
         return Control(name, label, text, change, among=self.among(name))
 
     def among(self, name: str) -> tuple[str, ...]:
@@ -102,7 +118,7 @@ class Panel(ABC):
         """The empty figure."""
 
     @abstractmethod
-    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+    def compute(self, asked: Request, so_far: Callable[[Answer], None]) -> Answer:
         """Answer, in a thread of its own; ``so_far`` shows what there is before the end."""
 
     @abstractmethod
@@ -110,12 +126,12 @@ class Panel(ABC):
         """Put an answer into the figure."""
 
     @abstractmethod
-    def grey(self, stale: bool) -> None:
+    def fade(self, stale: bool) -> None:
         """Show that what is drawn is not what is asked for, or that it is."""
 
     def ask(self) -> None:
         """Compute what the page asks for now."""
-        asked = self.bench.asked()
+        asked = self.model_tab.asked()
         if asked is None:
             return
         self.stale()
@@ -130,7 +146,7 @@ class Panel(ABC):
         self.run.visible = not self.alone
         self.work.drop()
         self.busy = False
-        self.bench.refuse(self, None)
+        self.model_tab.refuse(self, None)
         if self.alone:
             self._expect()
         else:
@@ -149,7 +165,7 @@ class Panel(ABC):
 
     def tell(self, text: str) -> None:
         """How far it is."""
-        self.progress.object = _told(text)
+        self.progress.object = _status_html(text)
         self.cancel.visible = self.busy and bool(text)
 
     def _expect(self) -> None:
@@ -160,7 +176,7 @@ class Panel(ABC):
         """
         if self._awaited is None:
             self._awaited = awaited = object()
-            self.bench.later(partial(self._wait, awaited), PATIENCE)
+            self.model_tab.later(partial(self._wait, awaited), PATIENCE)
 
     def _wait(self, awaited: object) -> None:
         if awaited is self._awaited:
@@ -174,7 +190,7 @@ class Panel(ABC):
 
     def _grey(self) -> None:
         if self.drawn:
-            self.grey(True)
+            self.fade(True)
 
     def _stop(self) -> None:
         self.work.drop()
@@ -185,23 +201,23 @@ class Panel(ABC):
     def _show(self, answer: Answer) -> None:
         self._awaited, figure = None, self.figure
         self.draw(answer)
-        self.grey(answer.first_look)
+        self.fade(answer.first_look)
         if not self.drawn:
             self._drawn = True
             self._place.objects = [pn.pane.Bokeh(figure, sizing_mode="stretch_width"), self.share.view]
         self.share.show(answer)
-        self.bench.refuse(self, None)
+        self.model_tab.refuse(self, None)
 
     def _fail(self, error: Exception) -> None:
         self.busy, self._awaited = False, None
         self._grey()
         self.tell(str(error))
         self._stand_in("")
-        self.bench.refuse(self, error)
+        self.model_tab.refuse(self, error)
 
     def _over(self) -> None:
         self.busy = self.cancel.visible = False
 
 
-def _told(text: str) -> str:
+def _status_html(text: str) -> str:
     return f'<p role="status" class="told">{html.escape(text) or "&nbsp;"}</p>'

@@ -18,10 +18,10 @@ from glassformer.core.errors import GlassformerError
 from glassformer.core.parsing import parse_grid
 from glassformer.core.results import Table
 from glassformer.explorer import words
-from glassformer.explorer.answer import Answer, Asked
+from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, mark, source
-from glassformer.explorer.first_look import looked, looks
 from glassformer.explorer.panels.base import Panel
+from glassformer.explorer.preview import preview_answer, previews
 from glassformer.explorer.question import positive, ratios
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import compatible_learner, learners_with_limits, names, refusal
@@ -66,7 +66,7 @@ class Curve(Panel):
     _where: float | None = None
 
     def drawing(self) -> Any:
-        made = canvas(f"sample ratio {MODELS[self.bench.name].ratio}", "estimation error")
+        made = canvas(f"sample ratio {MODELS[self.model_tab.name].ratio}", "estimation error")
         self._lines = {name: source(*_COLUMNS) for name in (_OPTIMAL, _REACHED, *with_theory())}
         self._renderers: dict[str, list[Any]] = {}
         for k, (name, held) in enumerate(self._lines.items()):
@@ -89,21 +89,21 @@ class Curve(Panel):
         )
         made.segment("alpha", "low", "alpha", "high", source=self._whiskers, color=COLORS[0], line_width=1.5)
         runs = made.scatter("alpha", "error", source=self._points, color="#000000", marker="diamond", size=10)
-        told = [("alpha", "@alpha{0.0000}"), ("error", "@error{0.000000}"), ("status", "@status")]
+        described = [("alpha", "@alpha{0.0000}"), ("error", "@error{0.000000}"), ("status", "@status")]
         curves = [glance, *(one for pair in self._renderers.values() for one in pair[1:])]
-        hover(made, curves, *told, ("error estimate", "@estimate{0.0e+0}"))
-        hover(made, [runs], *told, ("standard error", "@estimate"), ("theory", "@theory"))
+        hover(made, curves, *described, ("error estimate", "@estimate{0.0e+0}"))
+        hover(made, [runs], *described, ("standard error", "@estimate"), ("theory", "@theory"))
         hover(made, [upright], ("threshold", "@name"), ("alpha", "@alpha{0.000000}"))
         pairs = [(name, one[0]) for name, one in self._renderers.items()]
         pairs += [("runs on data", runs), ("first look at message passing", glance)]
         self._items = [LegendItem(label=name, renderers=[one], visible=False) for name, one in pairs]
         made.add_layout(Legend(items=self._items, orientation="horizontal", ncols=3), "above")
         self._at = mark(made, self._where)
-        made.on_event(Tap, lambda event: self.bench.put("at", f"{max(event.x, 0.0):.4g}"))
+        made.on_event(Tap, lambda event: self.model_tab.set_text("at", f"{max(event.x, 0.0):.4g}"))
         made.y_range.start = 0
         return made
 
-    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+    def compute(self, asked: Request, so_far: Callable[[Answer], None]) -> Answer:
         return answered(asked, so_far)
 
     def draw(self, answer: Answer) -> None:
@@ -111,7 +111,7 @@ class Curve(Panel):
         self._glance(found.look)
         if found.look is not None:
             self._update_legend()
-            self.bench.offer(found.refused)
+            self.model_tab.offer(found.refused)
             return
         table = found.tables[_OPTIMAL]
         fill(self._lines[_OPTIMAL], _columns(table, "error"))
@@ -126,10 +126,10 @@ class Curve(Panel):
         drawn = np.concatenate([np.asarray(held.data["error"], dtype=float) for held in self._lines.values()])
         fill(self._names, _labels(places, least, largest, float(np.max(drawn[np.isfinite(drawn)], initial=0.0))))
         self.points(None)
-        self.bench.remark(found.missing)
-        self.bench.offer(found.refused)
+        self.model_tab.remark(found.missing)
+        self.model_tab.offer(found.refused)
         # The curve goes out first.
-        self.bench.later(self.bench.go_on)
+        self.model_tab.later(self.model_tab.go_on)
 
     def _glance(self, look: Table | None) -> None:
         """A first look, or none."""
@@ -170,14 +170,14 @@ class Curve(Panel):
         if self.drawn:
             self._at.location = alpha
 
-    def grey(self, stale: bool) -> None:
+    def fade(self, stale: bool) -> None:
         for pair in self._renderers.values():
             for one in pair:
                 one.glyph.line_alpha = GREYED if stale else CLEAR
             pair[1].glyph.fill_alpha = GREYED if stale else CLEAR
 
 
-def answered(asked: Asked, so_far: Callable[[Answer], None] | None) -> Answer:
+def answered(asked: Request, so_far: Callable[[Answer], None] | None) -> Answer:
     """The answer to a question about a curve; ``so_far`` is given what there is before the end, if anybody looks."""
     alpha, tell = ratios(asked.texts), so_far or _unseen
     # What may be asked beside it does not wait for numbers.
@@ -186,8 +186,8 @@ def answered(asked: Asked, so_far: Callable[[Answer], None] | None) -> Answer:
 
     def compute() -> Table:
         if so_far is not None:
-            for look in looks(asked.model, alpha):
-                so_far(looked(replace(found, look=look), look, len(alpha)))
+            for look in previews(asked.model, alpha):
+                so_far(preview_answer(replace(found, look=look), look, len(alpha)))
         return limits(asked.model, alpha, throw=False)
 
     found = replace(found, tables={_OPTIMAL: cached_table(compute, "limits", asked.model, alpha)})
@@ -208,7 +208,7 @@ def _unseen(answer: Answer) -> None:
     """Nobody looks."""
 
 
-def _of_learner(asked: Asked, name: str, alpha: list[float]) -> Table:
+def _of_learner(asked: Request, name: str, alpha: list[float]) -> Table:
     one = compatible_learner(name, asked.model)
     return cached_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
 
@@ -287,7 +287,7 @@ def _empty() -> dict[str, Any]:
     return {name: [] for name in _COLUMNS}
 
 
-def _answer(asked: Asked, found: Curves) -> Answer:
+def _answer(asked: Request, found: Curves) -> Answer:
     from glassformer.plotting.plots import plot_limits
 
     optimum, spec = found.tables[_OPTIMAL], asked.texts["alpha"]

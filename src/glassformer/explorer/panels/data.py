@@ -13,7 +13,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
 from glassformer.explorer import words
-from glassformer.explorer.answer import Answer, Asked
+from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import ratios, whole
@@ -47,12 +47,12 @@ class Data(Panel):
         self._dashes = made.scatter("alpha", "error", source=self._theory, **dash)
         diamond = {"color": "#000000", "marker": "diamond", "size": 9, "legend_label": "one run"}
         self._dots = made.scatter("alpha", "error", source=self._runs, **diamond)
-        told = [("alpha", "@alpha{0.0000}"), ("error", "@error{0.000000}"), ("seed", "@seed")]
-        hover(made, [self._dots], *told, ("status", "@status"), ("iterations", "@iterations"))
+        described = [("alpha", "@alpha{0.0000}"), ("error", "@error{0.000000}"), ("seed", "@seed")]
+        hover(made, [self._dots], *described, ("status", "@status"), ("iterations", "@iterations"))
         made.y_range.start = 0
         return made
 
-    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+    def compute(self, asked: Request, so_far: Callable[[Answer], None]) -> Answer:
         alpha, parts = _spread(asked), []
         sizes = {name: whole(asked.texts, name) for name in ("d", "instances", "seed")}
         chosen = compatible_learner(asked.texts["algorithm"], asked.model)
@@ -73,18 +73,18 @@ class Data(Panel):
         }
         fill(self._runs, columns)
         fill(self._theory, {"alpha": found["alpha_realised"], "error": found["theory"]})
-        self.bench.curve.points(found)
+        self.model_tab.curve.points(found)
 
     def stale(self) -> None:
         super().stale()
-        self.bench.curve.points(None)
+        self.model_tab.curve.points(None)
 
-    def grey(self, stale: bool) -> None:
+    def fade(self, stale: bool) -> None:
         for one in (self._dots, self._dashes):
             one.glyph.update(line_alpha=GREYED if stale else CLEAR, fill_alpha=GREYED if stale else CLEAR)
 
 
-def _spread(asked: Asked) -> list[float]:
+def _spread(asked: Request) -> list[float]:
     """Sample ratios of runs, spread over those of the curve."""
     count, along = whole(asked.texts, "places"), [a for a in ratios(asked.texts) if a > 0]
     if not 1 <= count <= _MOST:
@@ -104,7 +104,7 @@ def _joined(parts: list[Simulation]) -> Simulation:
     )
 
 
-def _answer(asked: Asked, found: Simulation, sizes: dict[str, int], chosen: Learner) -> Answer:
+def _answer(asked: Request, found: Simulation, sizes: dict[str, int], chosen: Learner) -> Answer:
     from glassformer.plotting.plots import plot_simulation
 
     alpha = [float(a) for a in found["alpha"]]

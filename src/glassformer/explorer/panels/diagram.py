@@ -17,7 +17,7 @@ from glassformer.core.display import heading, readable_name
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.progress import track
 from glassformer.explorer import words
-from glassformer.explorer.answer import Answer, Asked
+from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.drawing import CLEAR, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import built, chosen_ratio, given, offered, ratios, whole
@@ -49,7 +49,7 @@ class Diagram(Panel):
     by_itself = False
 
     def among(self, name: str) -> tuple[str, ...]:
-        usual = tuple(option.field for option in offered(self.bench.name) if option.usual)
+        usual = tuple(option.field for option in offered(self.model_tab.name) if option.usual)
         return {"horizontal": usual, "vertical": (_ALPHA, *usual)}.get(name, ())
 
     def drawing(self) -> Any:
@@ -65,13 +65,13 @@ class Diagram(Panel):
             "x", "y", source=self._marks, color="#ffffff", line_color="#000000", marker="circle", size=8
         )
         made.add_layout(ColorBar(color_mapper=colors, ticker=BasicTicker(), title="error"), "right")
-        told = [("error", "@error{0.0000}"), ("status", "@status")]
-        hover(made, [self._rects], ("horizontal", "@x{0.0000}"), ("vertical", "@y{0.0000}"), *told)
+        described = [("error", "@error{0.0000}"), ("status", "@status")]
+        hover(made, [self._rects], ("horizontal", "@x{0.0000}"), ("vertical", "@y{0.0000}"), *described)
         hover(made, [marks], ("threshold", "@name"), ("alpha", "@y{0.0000}"))
         made.grid.visible = False
         return made
 
-    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+    def compute(self, asked: Request, so_far: Callable[[Answer], None]) -> Answer:
         across, up = self._axes(asked)
         cells: list[dict[str, Any]] = []
         marks: list[dict[str, Any]] = []
@@ -86,7 +86,7 @@ class Diagram(Panel):
         assert answer is not None
         return answer
 
-    def _axes(self, asked: Asked) -> tuple[tuple[str, list[float]], tuple[str, list[float]]]:
+    def _axes(self, asked: Request) -> tuple[tuple[str, list[float]], tuple[str, list[float]]]:
         usual = {option.field: option.usual for option in offered(asked.name) if option.usual}
         horizontal, vertical, count = asked.texts["horizontal"], asked.texts["vertical"], whole(asked.texts, "grid")
         if not 2 <= count <= _MOST:
@@ -116,7 +116,7 @@ class Diagram(Panel):
         x, y, names = zip(*_places(found), strict=True) if found.thresholds else ((), (), ())
         fill(self._marks, {"x": x, "y": y, "name": names})
 
-    def grey(self, stale: bool) -> None:
+    def fade(self, stale: bool) -> None:
         self._rects.glyph.fill_alpha = GREYED if stale else CLEAR
 
 
@@ -124,24 +124,24 @@ def _spread(low: float, high: float, count: int) -> list[float]:
     return [float(f"{value:.6g}") for value in np.linspace(low, high, count)]
 
 
-def _model(asked: Asked, changed: dict[str, float]) -> Any:
+def _model(asked: Request, changed: dict[str, float]) -> Any:
     return built(asked.name, {**asked.texts, **{name: str(value) for name, value in changed.items()}}, asked.function)
 
 
-def _alphas(asked: Asked, column: dict[str, float], alpha: list[float]) -> list[dict[str, Any]]:
+def _alphas(asked: Request, column: dict[str, float], alpha: list[float]) -> list[dict[str, Any]]:
     model = _model(asked, column)
     table = cached_table(lambda: limits(model, alpha, throw=False), "limits", model, alpha)
     rows = table.to_pandas()[["alpha", "error", "error_estimate", "status"]].to_dict("records")
     return [{**column, **row, "status": str(row["status"])} for row in rows]
 
 
-def _others(asked: Asked, column: dict[str, float], up: tuple[str, list[float]]) -> list[dict[str, Any]]:
+def _others(asked: Request, column: dict[str, float], up: tuple[str, list[float]]) -> list[dict[str, Any]]:
     alpha = chosen_ratio(asked.texts)
     places = [{**column, up[0]: y} for y in up[1]]
     return [{**place, **_alphas(asked, place, [alpha])[0]} for place in places]
 
 
-def _thresholds(asked: Asked, column: dict[str, float], top: float) -> list[dict[str, Any]]:
+def _thresholds(asked: Request, column: dict[str, float], top: float) -> list[dict[str, Any]]:
     model = _model(asked, column)
     try:
         found = memoize(lambda: thresholds(model), "thresholds", model)
@@ -164,7 +164,7 @@ def _errors(found: Found) -> Any:
     return errors.reshape(len(wide), len(high)).T
 
 
-def _answer(asked: Asked, found: Found) -> Answer:
+def _answer(asked: Request, found: Found) -> Answer:
     from glassformer.plotting.spectra import plot_grid
 
     (across, wide), (up, high) = found.axes
@@ -186,13 +186,13 @@ def _answer(asked: Asked, found: Found) -> Answer:
         "result = collect('results')"
     )
     command = "# with what is below as sweep.toml\nglassformer sweep run sweep.toml --store results\n\n"
-    told = {name: value for name, value in asked.model.parameters.items() if name not in grid}
-    title = heading(asked.name, {**told, **{name: value for name, (value,) in at.items()}})
+    described = {name: value for name, value in asked.model.parameters.items() if name not in grid}
+    title = heading(asked.name, {**described, **{name: value for name, (value,) in at.items()}})
     plot = partial(plot_grid, found.axes, _errors(found), _places(found), title)
     return Answer(found, pandas.DataFrame(found.cells), said, command + _toml(asked, fixed, grid), code, plot)
 
 
-def _toml(asked: Asked, fixed: dict[str, Any], grid: dict[str, Any]) -> str:
+def _toml(asked: Request, fixed: dict[str, Any], grid: dict[str, Any]) -> str:
     """The sweep as a file."""
     lines = ["[sweep]", f'model = "{asked.name}"', 'compute = "limits"', "[parameters]"]
     lines += [f"{name} = {_toml_value(value)}" for name, value in fixed.items()]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.cache import memoize
-from glassformer.explorer.answer import Answer, Asked
+from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import chosen_ratio
@@ -30,13 +30,13 @@ class Entropy(Panel):
         self._curve, self._maxima = source("overlap", "height", "estimate", "status"), source("overlap", "height")
         self._line = made.line("overlap", "height", source=self._curve, color=COLORS[0], line_width=2.5)
         tops = made.scatter("overlap", "height", source=self._maxima, color=COLORS[4], size=10, legend_label="maximum")
-        told = [("overlap", "@overlap{0.000000}"), ("free entropy", "@height{0.000000}")]
-        hover(made, [self._line], *told, ("error estimate", "@estimate{0.0e+0}"), ("status", "@status"))
-        hover(made, [tops], *told)
+        described = [("overlap", "@overlap{0.000000}"), ("free entropy", "@height{0.000000}")]
+        hover(made, [self._line], *described, ("error estimate", "@estimate{0.0e+0}"), ("status", "@status"))
+        hover(made, [tops], *described)
         made.legend.location = "bottom_left"
         return made
 
-    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+    def compute(self, asked: Request, so_far: Callable[[Answer], None]) -> Answer:
         from glassformer.plotting.plots import plot_landscapes
 
         del so_far
@@ -64,5 +64,5 @@ class Entropy(Panel):
         self.figure.legend.visible = len(found.maxima) > 0
         fill(self._maxima, {"overlap": found.maxima, "height": tops})
 
-    def grey(self, stale: bool) -> None:
+    def fade(self, stale: bool) -> None:
         self._line.glyph.line_alpha = GREYED if stale else CLEAR

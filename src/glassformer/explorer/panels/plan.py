@@ -13,7 +13,7 @@ from glassformer.core.cache import memoize
 from glassformer.core.display import readable_name
 from glassformer.core.parsing import parse_number
 from glassformer.explorer import words
-from glassformer.explorer.answer import Answer, Asked
+from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.panels.curve import with_theory
@@ -50,7 +50,7 @@ class Samples(Panel):
         hover(made, [places], ("who", "@who"), ("alpha", "@alpha{0.000000}"), ("samples", "@samples"))
         return made
 
-    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+    def compute(self, asked: Request, so_far: Callable[[Answer], None]) -> Answer:
         from glassformer.plotting.plots import plot_plan
 
         del so_far
@@ -59,7 +59,7 @@ class Samples(Panel):
         compute = partial(plan, asked.model, target, chosen, "error", d)
         found = memoize(compute, "plan", asked.model, target, chosen, d)
         call, imports = words.learner_argument(chosen)
-        told = [
+        described = [
             f"{readable_name(one.name)}: alpha = {one.alpha:.6g}, {one.samples} samples"
             if np.isfinite(one.alpha)
             else f"{readable_name(one.name)}: {one.note}"
@@ -68,7 +68,7 @@ class Samples(Panel):
         return Answer(
             drawn=found,
             frame=found.to_pandas(),
-            said=f"Error at or below {target:g} with d = {d}. " + "; ".join(told) + ". " + " ".join(found.notes),
+            said=f"Error at or below {target:g} with d = {d}. " + "; ".join(described) + ". " + " ".join(found.notes),
             command=asked.command(
                 "plan", target_error=target, d=d, learner=chosen.name, **words.learner_options(chosen)
             ),
@@ -95,6 +95,6 @@ class Samples(Panel):
         columns = {"alpha": [one.alpha for one in there], "error": [found.target] * len(there)}
         fill(self._reached, {**columns, "who": [o.name for o in there], "samples": [str(o.samples) for o in there]})
 
-    def grey(self, stale: bool) -> None:
+    def fade(self, stale: bool) -> None:
         for line in self._lines:
             line.glyph.line_alpha = GREYED if stale else CLEAR

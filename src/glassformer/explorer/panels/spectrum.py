@@ -15,7 +15,7 @@ from glassformer.core.display import heading
 from glassformer.core.errors import IncompatibleError
 from glassformer.experiments.simulation import experiment_of
 from glassformer.explorer import words
-from glassformer.explorer.answer import Answer, Asked
+from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import chosen_ratio, whole
@@ -60,7 +60,7 @@ class Spectrum(Panel):
         hover(made, self._lines, ("value", "@value{0.0000}"), ("density", "@density{0.0000}"))
         return made
 
-    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+    def compute(self, asked: Request, so_far: Callable[[Answer], None]) -> Answer:
         alpha = chosen_ratio(asked.texts)
         if asked.model.overlap_shape:
             raise IncompatibleError(f"the weights of model {asked.name} are a few rows, not a matrix with a spectrum")
@@ -91,7 +91,7 @@ class Spectrum(Panel):
             item.visible = len(held.data["value"]) > 0
         self.figure.y_range.end = spectra_top(laws, matrices)
 
-    def grey(self, stale: bool) -> None:
+    def fade(self, stale: bool) -> None:
         for line in self._lines:
             line.glyph.line_alpha = GREYED if stale else CLEAR
 
@@ -132,7 +132,7 @@ def _matrices_of(found: Spectra) -> dict[str, tuple[Any, Any]]:
     return {name: (edges, density) for name, density in zip(_MATRICES, densities, strict=True)}
 
 
-def _answer(asked: Asked, alpha: float, q_hat: float, found: Spectra) -> Answer:
+def _answer(asked: Request, alpha: float, q_hat: float, found: Spectra) -> Answer:
     from glassformer.plotting.spectra import plot_spectra
 
     kinds = {"signal": found.signal, "noisy": found.noisy}

@@ -10,7 +10,7 @@ from glassformer.core.cache import cached_table
 from glassformer.core.errors import IncompatibleError
 from glassformer.experiments.trajectories import follow
 from glassformer.explorer import words
-from glassformer.explorer.answer import Answer, Asked
+from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import chosen_ratio, whole
@@ -30,12 +30,12 @@ class InTime(Panel):
         self._way = source("iteration", "error", "estimate", "status")
         self._line = made.line("iteration", "error", source=self._way, color=COLORS[0], line_width=2)
         dots = made.scatter("iteration", "error", source=self._way, color=COLORS[0], size=6)
-        told = [("step", "@iteration"), ("error", "@error{0.000000}"), ("status", "@status")]
-        hover(made, [dots], *told, ("error estimate", "@estimate{0.0e+0}"))
+        described = [("step", "@iteration"), ("error", "@error{0.000000}"), ("status", "@status")]
+        hover(made, [dots], *described, ("error estimate", "@estimate{0.0e+0}"))
         made.y_range.start = 0
         return made
 
-    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+    def compute(self, asked: Request, so_far: Callable[[Answer], None]) -> Answer:
         from glassformer.plotting.plots import plot_trajectory
 
         del so_far
@@ -60,5 +60,5 @@ class InTime(Panel):
         columns = {"iteration": table["iteration"], "error": table["error"], "estimate": table["error_estimate"]}
         fill(self._way, {**columns, "status": status})
 
-    def grey(self, stale: bool) -> None:
+    def fade(self, stale: bool) -> None:
         self._line.glyph.line_alpha = GREYED if stale else CLEAR

@@ -6,8 +6,8 @@ import pytest
 
 from glassformer.core.cache import cached_table
 from glassformer.core.progress import note
-from glassformer.explorer import ahead as here
-from glassformer.explorer.answer import Asked
+from glassformer.explorer import prefetch as here
+from glassformer.explorer.answer import Request
 from glassformer.explorer.page import PANELS
 from glassformer.explorer.question import beginning, built
 
@@ -19,20 +19,20 @@ TEXTS = {"depth": "1", "points": "32", "alpha": "0.5"}
 @pytest.fixture
 def opened(monkeypatch, tmp_path, thread):
     pytest.importorskip("panel")
-    from glassformer.explorer.model_tab import Bench
+    from glassformer.explorer.model_tab import ModelTab
 
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
     ended = []
 
     def made(name, texts, slider, number):
         """A page whose slider is moved before there is any answer: computing one takes long."""
-        ahead = here.Ahead(thread.later, lambda: bench.beside(), list)
-        bench = Bench(name, texts, thread.later, lambda: None, PANELS, ahead)
-        ended.extend([ahead, bench])
-        assert not bench.beside(), "no slider was moved"
-        bench.controls[slider].slider.value = number
-        thread.until(lambda: bench.curve.drawn and not bench.curve.busy and not bench.active.busy)
-        return bench
+        prefetcher = here.Prefetcher(thread.later, lambda: model_tab.neighbours(), list)
+        model_tab = ModelTab(name, texts, thread.later, lambda: None, PANELS, prefetcher)
+        ended.extend([prefetcher, model_tab])
+        assert not model_tab.neighbours(), "no slider was moved"
+        model_tab.controls[slider].slider.value = number
+        thread.until(lambda: model_tab.curve.drawn and not model_tab.curve.busy and not model_tab.active.busy)
+        return model_tab
 
     yield made
     for one in ended:
@@ -54,25 +54,25 @@ def kept(texts):
 
 @pytest.mark.slow
 def test_after_an_answer_the_step_of_the_slider_beside_it_is_kept(opened, thread):
-    bench = opened("attention", TEXTS, "skip", 4.0)
-    beside = {**TEXTS, "skip": "3.99"}
-    assert [asked.texts["skip"] for asked in bench.beside()] == ["3.99"], "the slider ends at 4"
+    model_tab = opened("attention", TEXTS, "skip", 4.0)
+    neighbours = {**TEXTS, "skip": "3.99"}
+    assert [asked.texts["skip"] for asked in model_tab.neighbours()] == ["3.99"], "the slider ends at 4"
     assert kept({**TEXTS, "skip": "4"})
-    assert not kept(beside)
-    seen = bench.curve.progress.object, bench.curve.share.view[0].object
+    assert not kept(neighbours)
+    seen = model_tab.curve.progress.object, model_tab.curve.share.view[0].object
     thread.idle()
-    thread.until(lambda: kept(beside))
-    assert (bench.curve.progress.object, bench.curve.share.view[0].object) == seen
-    assert not bench.curve.busy
-    assert not bench.curve.cancel.visible
+    thread.until(lambda: kept(neighbours))
+    assert (model_tab.curve.progress.object, model_tab.curve.share.view[0].object) == seen
+    assert not model_tab.curve.busy
+    assert not model_tab.curve.cancel.visible
 
 
 def test_models_whose_answers_take_no_time_have_nothing_computed_ahead(opened, thread, monkeypatch):
     monkeypatch.setattr(here, "answered", lambda *given: pytest.fail("computed"))
-    bench = opened("bsr", {"alpha": "0.5"}, "noise", 0.1)
-    assert bench.controls["noise"].beside() == ["0.09", "0.11"]
+    model_tab = opened("bsr", {"alpha": "0.5"}, "noise", 0.1)
+    assert model_tab.controls["noise"].neighbours() == ["0.09", "0.11"]
     assert thread.resting
-    assert not bench.beside()
+    assert not model_tab.neighbours()
 
 
 def test_a_question_drops_what_nobody_has_asked(monkeypatch, thread):
@@ -88,43 +88,43 @@ def test_a_question_drops_what_nobody_has_asked(monkeypatch, thread):
             raise
 
     monkeypatch.setattr(here, "answered", endless)
-    asked = here.beginnings(["bsr", "attention"])
-    ahead = here.Ahead(thread.later, lambda: asked, list)
-    ahead.answered("nobody")
+    asked = here.first_requests(["bsr", "attention"])
+    prefetcher = here.Prefetcher(thread.later, lambda: asked, list)
+    prefetcher.answered("nobody")
     assert not thread.resting
-    ahead.asked("curve")
-    ahead.asked("panel")
-    ahead.answered("curve")
+    prefetcher.asked("curve")
+    prefetcher.asked("panel")
+    prefetcher.answered("curve")
     thread.idle()
     assert not begun, "the panel waits still"
-    ahead.answered("panel")
+    prefetcher.answered("panel")
     first = thread.resting.pop()
-    ahead.asked("curve")
-    ahead.answered("curve")
+    prefetcher.asked("curve")
+    prefetcher.answered("curve")
     first()
     assert not begun, "something was asked in between"
     thread.idle()
     thread.until(lambda: begun)
-    ahead.asked("panel")
+    prefetcher.asked("panel")
     thread.until(lambda: dropped)
-    ahead.answered("panel")
+    prefetcher.answered("panel")
     thread.idle()
     thread.until(lambda: len(begun) == 2)
-    ahead.end()
+    prefetcher.end()
     thread.until(lambda: len(dropped) == 2)
 
 
 def test_where_steps_take_no_time_other_tabs_are_computed_ahead(monkeypatch, thread):
     seen = []
     monkeypatch.setattr(here, "answered", lambda asked, so_far: seen.append(asked.name))
-    ahead = here.Ahead(thread.later, list, lambda: here.beginnings(["aim", "attention"]))
-    ahead.asked("curve")
-    ahead.answered("curve")
+    prefetcher = here.Prefetcher(thread.later, list, lambda: here.first_requests(["aim", "attention"]))
+    prefetcher.asked("curve")
+    prefetcher.answered("curve")
     thread.idle()
     assert not seen, "whoever moves on is not slowed"
     thread.idle()
     thread.until(lambda: seen == ["attention"])
-    ahead.end()
+    prefetcher.end()
 
 
 def test_mistakes_and_what_nobody_could_find_again_are_passed_over(monkeypatch):
@@ -139,5 +139,5 @@ def test_mistakes_and_what_nobody_could_find_again_are_passed_over(monkeypatch):
         raise IncompatibleError("no")
 
     monkeypatch.setattr(here, "answered", refusing)
-    here._answer([Asked("bsr", one, texts) for one in (unknown, model, model)], seen.append)
+    here._answer([Request("bsr", one, texts) for one in (unknown, model, model)], seen.append)
     assert seen == [model, model]

@@ -9,16 +9,16 @@ from typing import Any
 import panel as pn
 
 
-def in_order(change: Callable[..., None], *given: Any) -> None:
+def on_next_tick(change: Callable[..., None], *given: Any) -> None:
     """Change a page as soon as nobody else does, or now as part of the change that is being made."""
     document = pn.state.curdoc
     if document is None or document.callbacks.hold_value or not pn.state.loaded:
         change(*given)
     else:
-        document.add_next_tick_callback(partial(as_one, change, *given))
+        document.add_next_tick_callback(partial(as_one_update, change, *given))
 
 
-def as_one(change: Callable[..., None], *given: Any) -> None:
+def as_one_update(change: Callable[..., None], *given: Any) -> None:
     """Change a page in a callback of its document, which is locked then, and send all of it at the end.
 
     Panel sends what it changes at once, Bokeh what is changed in its models at the end: a figure that is new would be

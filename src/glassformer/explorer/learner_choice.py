@@ -8,12 +8,12 @@ from functools import partial
 
 import panel as pn
 
-from glassformer.explorer.folded import Folded
+from glassformer.explorer.collapsible import Collapsible
 
 _TITLE = "Learners with a theory, beside the Bayes-optimal one"
 
 
-class Choice:
+class LearnerChoice:
     """Boxes to tick, and why some are not there.
 
     Args:
@@ -31,7 +31,7 @@ class Choice:
             margin=(0, 8),
         )
         self._boxes.param.watch(lambda event: changed(",".join(event.new)), "value")
-        self._refused = Folded("Learners that are not for this model", visible=False)
+        self._refused = Collapsible("Learners that are not for this model", visible=False)
         self._title = pn.pane.HTML(_TITLE, margin=(0, 8))
         self.view = pn.Column(self._title, self._boxes, self._refused.view, sizing_mode="stretch_width")
 

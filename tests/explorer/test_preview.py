@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from glassformer import limits
-from glassformer.explorer import cache as shelf
-from glassformer.explorer.answer import Asked
+from glassformer.core import cache
+from glassformer.explorer.answer import Request
 from glassformer.explorer.panels.curve import answered
-from glassformer.explorer.prefetch import Ahead
+from glassformer.explorer.prefetch import Prefetcher
 from glassformer.explorer.question import beginning, built, ratios
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -17,13 +17,13 @@ TEXTS = {**beginning("attention"), "depth": "1", "points": "128", "alpha": "0.4,
 @pytest.fixture(autouse=True)
 def empty(monkeypatch, tmp_path):
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
-    monkeypatch.setattr(shelf, "memoize", lambda compute, *parts: compute())
-    monkeypatch.setattr(shelf, "_LONG", 0.0)
+    monkeypatch.setattr(cache, "memoize", lambda compute, *parts: compute())
+    monkeypatch.setattr(cache, "_SLOW", 0.0)
 
 
 @pytest.fixture
 def asked():
-    return Asked("attention", built("attention", TEXTS), TEXTS)
+    return Request("attention", built("attention", TEXTS), TEXTS)
 
 
 @pytest.mark.slow
@@ -51,7 +51,7 @@ def test_the_numbers_are_those_of_the_command_line_digit_by_digit(asked):
 def test_there_is_none_of_what_is_kept_and_none_where_nobody_looks(asked, monkeypatch):
     from glassformer.explorer.panels import curve
 
-    monkeypatch.setattr(curve, "looks", lambda *given: pytest.fail("looked"))
+    monkeypatch.setattr(curve, "previews", lambda *given: pytest.fail("looked"))
     first = answered(asked, None)
     seen = []
     again = answered(asked, seen.append)
@@ -62,13 +62,13 @@ def test_there_is_none_of_what_is_kept_and_none_where_nobody_looks(asked, monkey
 @pytest.mark.slow
 def test_it_is_drawn_over_the_last_curve_and_cannot_be_taken_along(thread):
     pytest.importorskip("panel")
-    from glassformer.explorer.model_tab import Bench
+    from glassformer.explorer.model_tab import ModelTab
     from glassformer.explorer.page import PANELS
 
-    ahead = Ahead(thread.later, list, list)
-    bench = Bench("attention", TEXTS, thread.later, lambda: None, PANELS, ahead)
+    prefetcher = Prefetcher(thread.later, list, list)
+    model_tab = ModelTab("attention", TEXTS, thread.later, lambda: None, PANELS, prefetcher)
     try:
-        curve = bench.curve
+        curve = model_tab.curve
         thread.until(lambda: curve.drawn)
         assert curve._look.data["alpha"] == [0.4]
         shown = [item.label.value for item in curve._items if item.visible]
@@ -81,5 +81,5 @@ def test_it_is_drawn_over_the_last_curve_and_cannot_be_taken_along(thread):
         assert not curve.share._csv.disabled and not curve.share._png.disabled
         assert curve._renderers["Bayes-optimal"][0].glyph.line_alpha == 1
     finally:
-        ahead.end()
-        bench.end()
+        prefetcher.end()
+        model_tab.end()

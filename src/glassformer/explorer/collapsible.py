@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import panel as pn
 
-from glassformer.explorer.order import in_order
+from glassformer.explorer.updates import on_next_tick
 
 
-class Folded:
+class Collapsible:
     """A button with a title, and below it what it unfolds.
 
     Args:
@@ -22,7 +22,7 @@ class Folded:
         self._make: Callable[[], str] = _nothing
         self._button = pn.widgets.Toggle(name=f"{title}: show", margin=(4, 8))
         self.view = pn.Column(self._button, visible=visible, sizing_mode="stretch_width")
-        self._button.param.watch(lambda _: in_order(self._turn), "value")
+        self._button.param.watch(lambda _: on_next_tick(self._turn), "value")
 
     def show(self, make: Callable[[], str]) -> None:
         """Have HTML made, at once if it is unfolded."""

@@ -17,12 +17,12 @@ from glassformer.state_evolution.limits import mean_error
 from glassformer.state_evolution.solve import first_look
 
 
-def looks(model: Any, alpha: list[float]) -> Iterator[Table]:
+def previews(model: Any, alpha: list[float]) -> Iterator[Table]:
     """Ever more points; none where a first look is no shorter.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
-        >>> list(looks(BilinearSequenceRegression(rho=0.5), [0.5]))
+        >>> list(previews(BilinearSequenceRegression(rho=0.5), [0.5]))
         []
     """
     rows, status = list[tuple[float, float, float]](), list[Status]()
@@ -33,7 +33,7 @@ def looks(model: Any, alpha: list[float]) -> Iterator[Table]:
         yield Table(model.name, model.parameters, columns, list(status))
 
 
-def looked(drawn: Any, look: Table, count: int) -> Answer:
+def preview_answer(drawn: Any, look: Table, count: int) -> Answer:
     """What a page says of it, and nothing to take along."""
     said = f"A first look at {len(look['alpha'])} of {count} sample ratios, with few sampled data points: what message "
     said += "passing reaches, within the bars. The curve follows, and with it what can be taken along."
