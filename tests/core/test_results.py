@@ -6,12 +6,22 @@ import json
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import glassformer
-from glassformer import BilinearSequenceRegression, Status, Table, landscape, limits, simulate, thresholds
-from glassformer.core.results import to_json_types
+from glassformer import (
+    BilinearSequenceRegression,
+    SequenceMultiIndex,
+    Status,
+    Table,
+    landscape,
+    limits,
+    simulate,
+    thresholds,
+)
+from glassformer.core.results import to_json_types, wide_error_bars
 
 MODEL = BilinearSequenceRegression(beta=2, rho=0.5, noise=0.1)
 ALPHAS = [0.0, 0.3, 0.8]
@@ -145,6 +155,24 @@ def test_a_table_tells_which_row_failed():
     assert bad.to_dict()["points"][1]["status"] == "oscillating"
 
 
+@pytest.mark.parametrize(("error", "estimate"), [(0.5, 0.05), (1e-8, 1e-6), (np.nan, 0.1), (0.5, np.nan), (0.0, 0.0)])
+def test_narrow_error_bars_and_errors_that_vanish_have_no_note(error, estimate):
+    assert not wide_error_bars(np.ones(1), np.array([error]), np.array([estimate]), {})
+
+
+def test_the_widest_error_bar_is_named_with_its_remedy():
+    (note,) = wide_error_bars(np.array([1.0, 2.0]), np.array([0.143, 0.2]), np.array([0.125, 0.1]), {"points": 64})
+    assert "0.125 at alpha = 1 is 87 % of the error 0.143. Raise points = 64 (--data-points); 1 more" in note
+
+
+@pytest.mark.slow
+def test_limits_with_few_points_have_a_note_on_their_error_bars():
+    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1, points=32)
+    table = limits(model, [6.0], throw=False)
+    assert table.converged and table["error_estimate"][0] > 0.2 * table["error"][0]
+    assert ["wide error bar" in note for note in table.notes] == [True]
+
+
 def test_every_status_has_a_remedy():
     assert all(status.remedy and str(status) == status.label for status in Status)
 
@@ -173,14 +201,11 @@ def test_remedies_name_what_a_result_has(parameters, named, unnamed):
         assert {name for name in named | unnamed if name in words} == named
 
 
-@pytest.mark.parametrize("name", glassformer.__all__)
-def test_public_names_exist(name):
-    assert getattr(glassformer, name) is not None
-    assert name in dir(glassformer)
-
-
-def test_the_issues_names_are_public():
+def test_public_names_exist():
     assert {"BilinearSequenceRegression", "limits", "thresholds", "simulate"} <= set(glassformer.__all__)
+    assert set(glassformer.__all__) <= set(dir(glassformer))
+    for name in glassformer.__all__:
+        assert getattr(glassformer, name) is not None, name
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -1,14 +1,15 @@
-"""What is kept between processes."""
+"""The cache folder: tables and compiled programs that processes share."""
 
 import os
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
 from glassformer.cli.doctor import CHECKS
-from glassformer.core.cache import VARIABLE, cache_folder, cached_array
+from glassformer.core.cache import VARIABLE, cache_folder, cached_array, keep_compiled
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_a_file_that_is_no_table_is_computed_again(folder):
     np.testing.assert_array_equal(cached_array(lambda: np.zeros(2), "broken"), np.zeros(2))
 
 
-@pytest.mark.parametrize("word", ["off", "0", ""])
+@pytest.mark.parametrize("word", ["off", ""])
 def test_nothing_is_kept_where_that_is_asked_for(word, monkeypatch):
     monkeypatch.setenv(VARIABLE, word)
     assert cache_folder() is None
@@ -57,7 +58,7 @@ def test_the_folder_respects_the_users_cache_home(tmp_path, monkeypatch):
     assert cache_folder() == tmp_path / "glassformer"
 
 
-@pytest.mark.parametrize("place", ["relative", "./relative", "", None])
+@pytest.mark.parametrize("place", ["relative", "", None])
 def test_a_relative_cache_home_is_ignored(place, tmp_path, monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -83,7 +84,6 @@ def test_doctor_tells_whether_the_cache_can_be_used(tmp_path, monkeypatch):
 
 _COMMAND = """
 import sys, os
-{before}
 from glassformer.cli import main
 sys.argv = ["glassformer", "--version"]
 try:
@@ -95,22 +95,25 @@ print(os.environ.get("JAX_COMPILATION_CACHE_DIR"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "arguments", "given", "expected"),
-    [
-        ("", "", None, "compiled"),
-        ("", "['--version']", None, "None"),
-        ("import jax", "", None, "None"),
-        ("", "", "elsewhere", "elsewhere"),
-    ],
-)
-def test_only_the_command_line_keeps_programs_and_only_where_nobody_else_says(
-    folder, before, arguments, given, expected
-):
+@pytest.mark.parametrize(("arguments", "kept"), [("", True), ("['--version']", False)])
+def test_the_command_line_keeps_compiled_programs_and_a_call_of_main_does_not(folder, arguments, kept):
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
-    if given:
-        environment["JAX_COMPILATION_CACHE_DIR"] = given
-    code = _COMMAND.format(before=before, arguments=arguments)
+    code = _COMMAND.format(arguments=arguments)
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    last = found.stdout.split()[-1]
-    assert last == (str(folder / expected) if expected == "compiled" else expected)
+    assert found.stdout.split()[-1] == (str(folder / "compiled") if kept else "None")
+
+
+@pytest.mark.parametrize(("given", "runs", "expected"), [("elsewhere", False, "elsewhere"), (None, True, None)])
+def test_programs_are_kept_only_where_nobody_else_decides_and_before_jax_runs(
+    folder, given, runs, expected, monkeypatch
+):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", given or "removed below")
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    if given is None:
+        monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
+    if runs:
+        monkeypatch.setitem(sys.modules, "jax", types.ModuleType("jax"))
+    else:
+        monkeypatch.delitem(sys.modules, "jax", raising=False)
+    keep_compiled()
+    assert os.environ.get("JAX_COMPILATION_CACHE_DIR") == expected
