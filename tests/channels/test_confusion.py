@@ -1,4 +1,4 @@
-"""Discrete labels with noise: closed forms, quadrature, sampled labels, both families, refusals."""
+"""Discrete labels with noise: closed forms, quadrature, sampled labels, bsr and smi, refusals."""
 
 from itertools import pairwise
 
@@ -62,7 +62,7 @@ def test_flipped_signs_agree_with_plain_quadrature(epsilon, v):
         Confusion([[1, 0, 0], [0.5, 0.5, 0], [0, 0.1, 0.9]]),
     ],
 )
-def test_what_labels_say_is_what_they_are_drawn_from(law):
+def test_averages_agree_with_sampled_labels(law):
     channel, v, rng = LabelNoiseChannel(ordinal, law), 0.3, np.random.default_rng(0)
     omega = np.sqrt(1 - v) * rng.standard_normal(200_000)
     h = omega + np.sqrt(v) * rng.standard_normal(len(omega))
@@ -88,8 +88,8 @@ def test_without_noise_it_is_the_link():
 
 
 @pytest.mark.slow
-def test_both_families_say_the_same():
-    """Signs that are flipped with probability 0.1 tell 0.64 of what they told at first."""
+def test_bsr_and_smi_agree():
+    """Flips with probability 0.1 leave 0.64 of the information of signs at zero overlap."""
     alpha = np.array([0.5, 2.0])
     one = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), 1, 1, noise_law="flip:0.1")
     other = BilinearSequenceRegression(beta=1, rho=np.inf, channel="sign", noise_law=Flip(0.1))
@@ -99,7 +99,7 @@ def test_both_families_say_the_same():
 
 
 @pytest.mark.slow
-def test_even_labels_become_learnable_later():
+def test_label_noise_raises_the_weak_recovery_threshold():
     """Information at vanishing overlap goes like the square of 1 - 2 epsilon, for both labels alike."""
     quiet, loud = (
         thresholds(SequenceMultiIndex(lambda z: jnp.sign(abs(z[0, 0]) - 0.67448975), 1, 1, noise_law=law))[
@@ -115,7 +115,7 @@ def test_even_labels_become_learnable_later():
     ("cut", "epsilon"),
     [(0.7, 0.1), *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(0.7, 0.3), (1.3, 0.1)])],
 )
-def test_weak_recovery_of_even_labels_has_the_digits_it_claims(cut, epsilon):
+def test_weak_recovery_of_even_labels_is_within_its_error(cut, epsilon):
     """Their slope at vanishing overlap is a closed form: next to V = 1 averages over the mean field keep theirs."""
     inside = epsilon + (1 - 2 * epsilon) * 2 * ndtr(-cut)
     slope = (1 - 2 * epsilon) * 2 * cut * norm.pdf(cut)
@@ -165,18 +165,18 @@ def test_parts_agree(model):
     assert report.ok, str(report)
 
 
-def test_what_cannot_be():
+def test_refusals():
     for given in ("flip:1", "flip:-0.1", "neighbour:nan", "flip"):
         with pytest.raises(ParameterError, match="noise_law"):
             BilinearSequenceRegression(rho=0.5, channel="sign", noise_law=given)
     with pytest.raises(ParameterError, match="2 labels"):
         BilinearSequenceRegression(rho=0.5, channel="sign", noise_law=Confusion(np.eye(3)))
-    for told in (
+    for use in (
         lambda law: SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), 1, 1, noise_law=law).channel.even,
         lambda law: limits(BilinearSequenceRegression(rho=0.5, channel="sign", noise_law=law), [1.0]),
     ):
-        with pytest.raises(ParameterError, match=r"noise_law = 'flip:0.5'.*say nothing"):
-            told("flip:0.5")
+        with pytest.raises(ParameterError, match=r"noise_law = 'flip:0.5'.*no information"):
+            use("flip:0.5")
     with pytest.raises(IncompatibleError, match="exclude"):
         BilinearSequenceRegression(rho=0.5, channel="sign", noise=0.1, noise_law="flip:0.1")
     for channel in ("gaussian", "absolute", np.tanh):
@@ -192,11 +192,11 @@ def test_the_command_line(capsys):
     assert "sign, flip:0.1" in capsys.readouterr().out
 
 
-def test_tables_name_the_law_and_no_variance_beside_it():
+def test_tables_name_the_law_instead_of_a_variance():
     model = BilinearSequenceRegression(rho=0.5, channel="sign", noise_law="flip:0.1")
-    told = heading(model.name, model.parameters)
-    assert "noise_law = flip:0.1" in told
-    assert "noise = " not in told
+    text = heading(model.name, model.parameters)
+    assert "noise_law = flip:0.1" in text
+    assert "noise = " not in text
 
 
 def test_tables_name_the_link_whose_labels_are_exchanged():

@@ -35,7 +35,7 @@ def window(z):
     return np.where(np.abs(z) < 1, 1.0, 0.0)
 
 
-def doors(function, noise=0.0, label_type="auto"):
+def models_of(function, noise=0.0, label_type="auto"):
     return (
         BilinearSequenceRegression(rho=np.inf, link=function, noise=noise),
         SequenceMultiIndex(lambda z: function(z[0, 0]), noise=noise, label_type=label_type),
@@ -76,7 +76,7 @@ def test_small_noise_tends_to_none(function, limit, noise):
 
 
 @pytest.mark.slow
-def test_curves_are_what_single_averages_are():
+def test_interpolated_averages_agree_with_single_ones():
     v = np.concatenate([1 - np.geomspace(1e-5, 0.01, 9), np.linspace(0.5, 0.7, 9)])
     channel, single = (LinkChannel(relu, 0.1) for _ in range(2))
     for name in ("information", "expected_log_partition"):
@@ -111,24 +111,24 @@ def test_a_jump_with_a_value_of_its_own_is_located_to_rounding():
 )
 def test_weak_recovery_of_noisy_even_links(plain, function, noise, expected):
     assert plain.weak_recovery(function, noise, (0.0,)) == pytest.approx(expected, abs=6e-6)
-    for model in doors(function, noise):
+    for model in models_of(function, noise):
         assert equation_of_state(model, np.array([1e-6])).alpha[0] == pytest.approx(expected, abs=2e-5)
 
 
 @pytest.mark.slow
-def test_labels_of_many_levels_are_told_from_continuous_ones():
+def test_quantised_labels_of_many_levels_are_discrete():
     """Quantised labels have probabilities, not densities: more than 32 of them are as discrete as few."""
 
     def quantised(z):
         return 0.1 * np.round(10 * z)
 
-    first, second = (limits(model, [0.5, 2.0])["overlap"].ravel() for model in doors(quantised))
+    first, second = (limits(model, [0.5, 2.0])["overlap"].ravel() for model in models_of(quantised))
     np.testing.assert_allclose(first, second, rtol=1e-12)
     # The width of a level acts as noise of its variance.
     as_noise = limits(BilinearSequenceRegression(rho=np.inf, noise=0.1**2 / 12), [0.5])["overlap"]
     assert first[0] == pytest.approx(as_noise[0], rel=2e-3)
     assert first[1] < 1
-    for model in doors(quantised, 0.1, "continuous"):
+    for model in models_of(quantised, 0.1, "continuous"):
         noisy = limits(model, [0.5])["overlap"].item()
         wider = limits(BilinearSequenceRegression(rho=np.inf, noise=0.1 + 0.1**2 / 12), [0.5])["overlap"].item()
         assert noisy == pytest.approx(wider, rel=1e-5)
@@ -136,7 +136,7 @@ def test_labels_of_many_levels_are_told_from_continuous_ones():
 
 @pytest.mark.slow
 def test_labels_that_fix_some_of_the_fields_count_as_that_many():
-    for model in doors(relu):
+    for model in models_of(relu):
         found = thresholds(model)
         assert found["perfect_recovery"].alpha == found["algorithmic_perfect_recovery"].alpha == pytest.approx(2.0)
         assert limits(model, [2.01])["error"][0] == pytest.approx(0.0, abs=1e-9)
@@ -188,7 +188,7 @@ def ring():
     return lambda z: np.where((np.abs(z) > a) & (np.abs(z) < b), 1.0, 0.0)
 
 
-def test_nothing_is_found_above_generative_exponent_two():
+def test_no_weak_recovery_above_generative_exponent_two():
     model = BilinearSequenceRegression(rho=np.inf, link=ring())
     found = thresholds(model)
     assert found.exponents == (4, 4)
@@ -258,7 +258,7 @@ def test_affine_links_are_the_gaussian_channel(noise):
 
 
 @pytest.mark.slow
-def test_seventy_pieces_take_no_minutes():
+def test_averages_of_seventy_pieces_use_few_nodes():
     """Half the information is the slope of the expected log partition, at few nodes for many breaks."""
     law, v, step = LinkChannel(lambda h: np.sin(10 * h))._analysis.law, 0.05, 1e-4
     (below, above) = (law.averages(v + side * step, 0)[1] for side in (1, -1))
@@ -335,7 +335,7 @@ def test_classes_have_no_squared_errors(noise_law):
     assert not squares & set(measured) and "label_error" in measured
 
 
-def test_limits_of_classes_have_the_share_of_wrong_ones():
+def test_limits_of_classes_count_wrong_labels():
     table = limits(
         SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), indices=2, tokens=1, points=32), [0.1], throw=False
     )

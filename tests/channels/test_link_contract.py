@@ -1,4 +1,4 @@
-"""Links of the user's own: one contract in every family, and what cannot be used is named."""
+"""Links of the user's own: one contract for all models, and errors that name what is wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from glassformer.cli import main
 from glassformer.core.errors import GlassformerError, IncompatibleError, LinkError, ParameterError
 from glassformer.models.registry import build, function_from
 
-DOORS = {
+MODELS = {
     "bsr": lambda link: BilinearSequenceRegression(rho=np.inf, link=link),
     "bsr channel": lambda link: BilinearSequenceRegression(rho=np.inf, channel=link),
     "aim": lambda link: AttentionIndexed(0.5, 2, link=link, noise=0.1),
@@ -26,7 +26,7 @@ DOORS = {
     "smi": lambda link: SequenceMultiIndex(link),
     "smi of many": lambda link: SequenceMultiIndex(link, 2, 2),
 }
-every_door = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
+every_model = pytest.mark.parametrize("build_model", MODELS.values(), ids=MODELS.keys())
 
 
 def counting():
@@ -43,37 +43,37 @@ def counting():
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
-@every_door
+@every_model
 @pytest.mark.parametrize("scale", [1e200, 1e-200])
-def test_labels_that_cannot_be_squared_are_refused(door, scale):
+def test_labels_that_cannot_be_squared_are_refused(build_model, scale):
     with pytest.raises(LinkError, match=r"size between 1e-100 and 1e\+100.*rescale"):
-        door(lambda h: scale * h)
+        build_model(lambda h: scale * h)
 
 
-@every_door
+@every_model
 @pytest.mark.parametrize(
     ("link", "cause"),
     [(lambda h: h * (1 // 0), ZeroDivisionError), (lambda h: {}["a"] * h, KeyError)],
     ids=["division", "key"],
 )
-def test_an_exception_in_a_link_is_chained_and_placed(door, link, cause):
+def test_an_exception_in_a_link_is_chained_and_placed(build_model, link, cause):
     with pytest.raises(LinkError, match="field") as caught:
-        door(link)
+        build_model(link)
     assert isinstance(caught.value.__cause__, cause)
     assert cause.__name__ in str(caught.value)
     assert "<lambda>" in str(caught.value)
     assert isinstance(caught.value, ParameterError | GlassformerError)
 
 
-@every_door
-def test_an_exception_at_some_fields_is_placed_there(door):
+@every_model
+def test_an_exception_at_some_fields_is_placed_there(build_model):
     def link(h):
         if np.max(h) > 1.2:
             raise RuntimeError("too large")
         return np.max(h)
 
     with pytest.raises(LinkError):
-        door(link)
+        build_model(link)
 
 
 def test_the_field_at_which_a_link_fails_is_named():
@@ -85,29 +85,29 @@ def test_the_field_at_which_a_link_fails_is_named():
         link_of_one(np.array([0.3, 1.5, 2.0]))
 
 
-@every_door
+@every_model
 @pytest.mark.parametrize("make", [lambda: lambda h: h + np.random.default_rng().normal(), counting])
-def test_two_labels_for_one_field_are_refused_as_random(door, make):
+def test_two_labels_for_one_field_are_refused_as_random(build_model, make):
     with pytest.raises(LinkError, match="one label for one field"):
-        door(make())
+        build_model(make())
 
 
-@every_door
+@every_model
 @pytest.mark.parametrize(
     "link",
     [lambda h: None, lambda h: "label", lambda h: 1j * h, lambda h: h * np.nan, lambda h: {"y": h}],
     ids=["none", "text", "complex", "not finite", "dictionary"],
 )
-def test_labels_that_are_no_real_numbers_are_refused_in_one_line(door, link):
+def test_labels_that_are_no_real_numbers_are_refused_in_one_line(build_model, link):
     with pytest.raises(LinkError, match=r"(link|channel) = ") as caught:
-        door(link)
+        build_model(link)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["bsr", "aim", "smi", "smi of many"])
 def test_labels_of_several_shapes_are_refused(name):
     with pytest.raises(LinkError, match="one shape"):
-        DOORS[name](lambda h: [1.0, 2.0] if np.max(h) > 0 else [1.0])
+        MODELS[name](lambda h: [1.0, 2.0] if np.max(h) > 0 else [1.0])
 
 
 def test_a_vector_is_no_label_of_a_number():
@@ -115,7 +115,7 @@ def test_a_vector_is_no_label_of_a_number():
         BilinearSequenceRegression(rho=0.5, link=lambda h: [h, h])
 
 
-def test_links_that_would_take_for_ever_or_cannot_be_compiled_are_refused_with_the_remedy():
+def test_links_that_cannot_be_vectorised_or_traced_are_refused_with_the_remedy():
     with pytest.raises(LinkError, match=r"many samples at once.*jax.numpy"):
         AttentionIndexed(0.5, 2, noise=0.1, link=lambda h: 1.0 if h[0, 0] > 0 else -1.0)
     with pytest.raises(LinkError, match=r"JAX can trace.*jax.numpy") as caught:
@@ -176,13 +176,13 @@ def test_links_in_jax_have_double_precision():
         (lambda z: z @ z, (2, 2)),
     ],
 )
-def test_what_a_link_means_is_what_it_does_to_one_sample(function, shape):
+def test_a_link_is_defined_by_its_labels_of_one_sample(function, shape):
     link, fields = Link(function, (2, 2)), np.random.default_rng(0).standard_normal((6, 2, 2))
     assert link.label_shape == shape
     np.testing.assert_allclose(link(fields), [function(sample) for sample in fields], rtol=1e-6)
 
 
-def test_functions_of_whole_arrays_alone_are_taken_as_that():
+def test_functions_of_whole_arrays_are_accepted():
     def link(h):
         out = np.zeros(len(h))
         out[h > 0] = 1.0
@@ -202,7 +202,7 @@ def test_a_link_may_write_into_its_field():
 
 
 @pytest.mark.slow
-def test_doors_agree_on_one_link():
+def test_all_models_agree_on_one_link():
     v = np.array([0.4])
     exact = AbsoluteChannel().information(v).value[0]
     for function in (abs, np.abs, jnp.abs):
@@ -219,7 +219,7 @@ def test_doors_agree_on_one_link():
 @pytest.mark.parametrize(
     "function", [jnp.sign, jnp.abs, lambda h: (h**3 - 3 * h) / 6**0.5, lambda h: jnp.maximum(h, 0)]
 )
-def test_errors_on_labels_are_the_same_integrals_through_all_doors(function):
+def test_one_index_has_the_prediction_errors_of_a_scalar_link(function):
     """Not sampled ones: rows of one index have the errors of a scalar link, each with the error of its quadrature."""
     v = np.array([1e-6, 0.1, 0.9])
     scalar = LinkChannel(function).label_error(v)
@@ -232,7 +232,7 @@ def test_errors_on_labels_are_the_same_integrals_through_all_doors(function):
         assert np.all(rows[name.replace("error", "standard_error")] <= 1e-6 * rows[name])
 
 
-def test_errors_on_labels_of_signs_have_true_bars():
+def test_label_errors_of_signs_are_within_their_standard_errors():
     v = np.array([1e-6, 0.1, 0.9])
     rows = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])).channel.label_errors(v[:, None, None])
     gap = np.abs(rows["label_error"] - np.arccos(np.sqrt(1 - v)) / np.pi)
@@ -306,7 +306,7 @@ def test_a_link_that_fails_ends_the_command_in_one_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("function", "exact"), [(np.abs, AbsoluteChannel()), (np.sign, SignChannel())], ids=["absolute", "sign"]
 )
-def test_many_variances_at_once_are_read_off_curves(function, exact):
+def test_averages_at_many_variances_are_interpolated(function, exact):
     v = np.concatenate([1 - np.geomspace(1e-6, 0.5, 20), np.geomspace(0.5, 1e-2, 40)])
     channel = LinkChannel(function)
     for name in ("information", "expected_log_partition"):
@@ -340,7 +340,7 @@ def test_a_global_that_a_link_reads_may_change_under_a_channel():
     assert abs(after - before) > 0.05
 
 
-def test_fields_that_are_not_there_are_not_made_up():
+def test_an_index_out_of_bounds_is_an_error():
     """JAX takes the last one for them: a forgotten number of tokens is an error, not another model."""
     for link in (lambda z: z[0, 0] * jnp.tanh(z[1, 0]), lambda z: jnp.tanh(z[0, 0] + z[0, 1])):
         with pytest.raises(LinkError, match="out of bounds"):

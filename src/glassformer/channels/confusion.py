@@ -183,8 +183,8 @@ class NoisyAlphabet:
         """
         confusion = law.matrix(len(values))
         if np.max(np.ptp(confusion, axis=0)) <= _ROUNDING:
-            allowed = f"a law that tells the {len(values)} labels of the link apart"
-            raise ParameterError("noise_law", law.label, allowed, "labels would say nothing of the signal")
+            allowed = f"a law that distinguishes the {len(values)} labels of the link"
+            raise ParameterError("noise_law", law.label, allowed, "labels would carry no information on the signal")
         return cls(values, confusion)
 
     def index(self, y: ArrayLike) -> NDArray[np.intp]:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.channels.base import Exponents
 from glassformer.channels.link.chebyshev import FLOOR, ChebyshevAverages, Row, small_overlap_behaviour
-from glassformer.channels.link.contract import Function, array_link, differentiable_link
+from glassformer.channels.link.contract import Function, array_link
 from glassformer.channels.link.exponents import exponents_of, second_moments
 from glassformer.channels.link.level_set import LevelSetPosterior, flat_posteriors
 from glassformer.channels.link.noisy import NoisyPosterior
@@ -91,7 +91,7 @@ class LinkChannel(ScalarChannel):
             raise ParameterError("noise", self.noise, "a finite number >= 0")
         if 0 < self.noise < _LEAST_NOISE:
             allowed = f"0, or at least {_LEAST_NOISE:g} for a link that is integrated over labels"
-            raise ParameterError("noise", self.noise, allowed, "0 is the limit")
+            raise ParameterError("noise", self.noise, allowed, "use 0 for smaller noise")
         if self.nodes < 4:
             raise ParameterError("nodes", self.nodes, "an integer >= 4")
         _ = self._link
@@ -106,6 +106,9 @@ class LinkChannel(ScalarChannel):
 
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:
+        # JAX takes a second to import, which limits of a link do not need.
+        from glassformer.channels.link.tracing import differentiable_link
+
         return differentiable_link(self.function)
 
     @property

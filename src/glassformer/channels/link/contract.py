@@ -28,10 +28,6 @@ _SMALLEST_LABEL, _LARGEST_LABEL = 1e-100, 1e100
 CHECKED = 8.0  # a link of one field must be finite for |h| up to this; a normal field exceeds it with probability 1e-15
 OVERFLOW = 1e150  # replaces values that are not finite at larger fields
 _FINE = np.linspace(-CHECKED, CHECKED, 8001)
-_SLOPE_SAMPLES = 512  # random samples at which a slope is looked for
-# Primitives of a jaxpr that pass a value on unchanged, and those that return a position.
-_PASSING = ("convert_element_type", "reshape", "squeeze", "broadcast_in_dim", "concatenate", "copy")
-_POSITIONS = ("argmax", "argmin")
 
 
 class _Evaluation(NamedTuple):
@@ -126,7 +122,7 @@ class Link:
             raise self.error("finite labels for normal fields", remedy)
         # A value that is rare among normal fields is frequent among wider ones.
         if np.all(labels == labels[0]) and np.all(self(_WIDER * fields) == labels[0]):
-            raise self.error("a link that depends on its fields", "the labels of a constant one say nothing")
+            raise self.error("a link that depends on its fields", "constant labels carry no information")
 
     def _random_fields(self, samples: int) -> Array:
         fields = np.random.default_rng(5).standard_normal((samples, *self.shape))
@@ -231,7 +227,7 @@ def label_size_problem(labels: Array) -> tuple[str, ...]:
     size = float(np.median(sizes)) if sizes.size else 1.0
     if _SMALLEST_LABEL < size < _LARGEST_LABEL:
         return ()
-    remedy = f"theirs is about {size:.0e}: rescale them, and their noise with them"
+    remedy = f"a typical one is {size:.0e}: rescale labels and noise"
     return f"labels of a size between {_SMALLEST_LABEL:g} and {_LARGEST_LABEL:g}", remedy
 
 
@@ -270,7 +266,7 @@ def array_link(function: Callable[..., object], slot: str = "channel") -> Functi
     if np.any(bad):
         raise safe.error(f"a link function finite for |h| <= {CHECKED:g}", f"it is not at h = {probe[bad][0]:g}")
     if np.ptp(safe(probe.reshape(-1, *safe.shape))) == 0 and np.ptp(safe(_FINE.reshape(-1, *safe.shape))) == 0:
-        raise safe.error("a link function that depends on its field", "the labels of a constant one say nothing")
+        raise safe.error("a link function that depends on its field", "constant labels carry no information")
 
     def link(h: Array) -> Array:
         h = np.asarray(h, dtype=float)
@@ -279,108 +275,6 @@ def array_link(function: Callable[..., object], slot: str = "channel") -> Functi
         return np.asarray(np.nan_to_num(values, nan=OVERFLOW, posinf=OVERFLOW, neginf=-OVERFLOW))
 
     return link
-
-
-def differentiable_link(function: Callable[..., object]) -> Callable[[Any], Any] | None:
-    """Return a link of one field as a function of JAX arrays; None if JAX cannot differentiate it or all slopes vanish.
-
-    Example:
-        >>> differentiable_link(lambda h: h**2) is None, differentiable_link(lambda h: 1 if h > 0 else -1) is None
-        (False, True)
-    """
-    import jax
-    import jax.numpy as jnp
-
-    from glassformer.numerics.jax_settings import jax_settings, require_backend
-
-    require_backend()
-    plain = function.function if isinstance(function, Link) else function
-
-    def scalar(h: Any) -> Any:
-        return jnp.asarray(plain(h)).reshape(())
-
-    with jax_settings():
-        try:
-            slopes = np.asarray(jax.vmap(jax.grad(scalar))(jnp.linspace(-2.0, 2.0, 64)))
-        except Exception:
-            # Any exception of the user's function under JAX means that it cannot be differentiated.
-            return None
-    return (lambda h: jnp.vectorize(scalar)(h)) if np.any(slopes != 0) else None
-
-
-def trace_error(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Exception | None:
-    """Return what JAX raises when it traces a function of the fields of one sample; None where it can.
-
-    Example:
-        >>> trace_error(lambda z: z[0] ** 2, (2,)) is None, trace_error(lambda z: 1 if z[0] > 0 else -1, (2,)) is None
-        (True, False)
-    """
-    import jax
-    import jax.numpy as jnp
-
-    from glassformer.numerics.jax_settings import jax_settings
-
-    with jax_settings():
-        try:
-            jax.eval_shape(lambda fields: jnp.asarray(function(fields)), jnp.zeros(shape))
-        except Exception as error:
-            # Whatever a user's function raises, the remedy is the same, and its own words say where.
-            return error
-    return None
-
-
-def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
-    """Return whether a traceable function of the fields of one sample has a slope at any of some random fields.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> has_slope(lambda z: jnp.sign(z[0]), (2,)), has_slope(lambda z: jnp.tanh(z[0]), (2,))
-        (False, True)
-    """
-    from glassformer.numerics.cached_jit import CachedJit
-    from glassformer.numerics.jax_settings import jax_settings
-
-    with jax_settings():
-        fields = np.random.default_rng(3).standard_normal((_SLOPE_SAMPLES, *shape))
-        return bool(np.any(np.asarray(CachedJit(_slopes, link=function)(fields)) != 0))
-
-
-def _slopes(fields: Any, link: Callable[[Any], Any]) -> Any:
-    import jax
-    import jax.numpy as jnp
-
-    return jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link(z), dtype=float))))(fields)
-
-
-def returns_positions(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
-    """Return whether the labels of a traceable function are positions of a largest or smallest number.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> returns_positions(lambda z: jnp.argmax(z), (3,)), returns_positions(lambda z: jnp.sum(z > 0), (3,))
-        (True, False)
-    """
-    import jax
-
-    from glassformer.numerics.jax_settings import jax_settings
-
-    with jax_settings():
-        closed = jax.make_jaxpr(function)(np.zeros(shape))
-    return all(_is_position(closed.jaxpr, value) for value in closed.jaxpr.outvars)
-
-
-def _is_position(jaxpr: Any, value: Any) -> bool:
-    """Return whether a variable of a jaxpr is the result of argmax or argmin."""
-    step = next((step for step in jaxpr.eqns if any(value is output for output in step.outvars)), None)
-    if step is None:
-        return False
-    if step.primitive.name in _PASSING:
-        return all(_is_position(jaxpr, given) for given in step.invars)
-    inner = step.params.get("jaxpr")
-    if inner is not None:
-        own = getattr(inner, "jaxpr", inner)
-        return _is_position(own, own.outvars[[value is output for output in step.outvars].index(True)])
-    return step.primitive.name in _POSITIONS
 
 
 def _batch_evaluations(function: Callable[..., Any], uses_jax: bool) -> Iterator[Function]:

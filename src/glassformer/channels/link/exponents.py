@@ -128,8 +128,8 @@ def second_moments(pieces: PiecewiseLink) -> tuple[float, float]:
         if extension <= _SETTLED:
             break
     if not change <= _UNSETTLED:
-        allowed = "a link whose labels have a second moment that quadratures agree on"
-        remedy = f"they differ by {change:.1g} of it: it grows or wiggles too fast"
+        allowed = "a link whose labels have a second moment that can be integrated"
+        remedy = f"quadratures differ by {change:.1g} of it: the link grows or oscillates too fast"
         raise LinkError("link", pieces.link, allowed, remedy)
     return float(moments[0]), float(moments[1])
 

@@ -38,8 +38,8 @@ _IRRATIONAL = 0.7548776662466927  # the inverse of the plastic number
 _MEANS, _COLUMNS = 64, 512  # of a step function, means and labels treated at once
 
 
-class _Behind(NamedTuple):
-    """Fields behind labels, in the order of the labels.
+class _WeightedFields(NamedTuple):
+    """Fields that may have given each label, in the order of the labels, with the weights of their integral.
 
     Attributes:
         owner: number of the label, shape (n,).
@@ -51,10 +51,10 @@ class _Behind(NamedTuple):
     place: Array
     weight: Array
 
-    def near(self, centre: float, reach: float) -> _Behind:
+    def near(self, centre: float, reach: float) -> _WeightedFields:
         """Return those within reach of a mean."""
         at = (self.place[:, -1] > centre - reach) & (self.place[:, 0] < centre + reach)
-        return _Behind(self.owner[at], self.place[at], self.weight[at])
+        return _WeightedFields(self.owner[at], self.place[at], self.weight[at])
 
     def of(self, labels: slice) -> tuple[csr_array, NDArray[np.intp], Array]:
         """Return weights by label, owners counted from the first of these labels, and places."""
@@ -92,8 +92,8 @@ class LabelIntegrals:
         information = expected = 0.0
         for start in range(0, y.size, rows):
             part = slice(start, start + rows)
-            behind = self._fields(y[part], v, rule), self._flats(y[part])
-            square, log_z = _integrals(behind, weight[part], phase[part], v, spacing, even)
+            candidates = self._fields(y[part], v, rule), self._flats(y[part])
+            square, log_z = _integrals(candidates, weight[part], phase[part], v, spacing, even)
             information, expected = information + square, expected + log_z
         both = (1 + even) * (1 + odd)
         return both * information, both * expected - float(np.log(self._sigma))
@@ -128,7 +128,7 @@ class LabelIntegrals:
         edges = np.unique(np.concatenate([[least - far], edges[first], [most + far]]))
         return np.append(0.0, edges[edges > 0]) if self.pieces.parity.odd else edges
 
-    def _fields(self, y: Array, v: float, rule: Rule) -> _Behind:
+    def _fields(self, y: Array, v: float, rule: Rule) -> _WeightedFields:
         sigma = self._sigma
         window = np.full(y.size, -_FIELD_RANGE), np.full(y.size, _FIELD_RANGE)
         size = _LINK_SIZE * sigma, _FIELD_SIZE * np.sqrt(v)
@@ -136,18 +136,23 @@ class LabelIntegrals:
         order = rule.panel_order(self.nodes)
         h, w = (part.reshape(-1, order) for part in gauss_panels(np.stack([low, high], axis=-1), order))
         weight = w * normal_density(y[owner, None] - self.pieces.link(h) / sigma) / np.sqrt(2 * np.pi * v)
-        return _Behind(np.repeat(owner, order), h.reshape(-1, 1), weight.ravel())
+        return _WeightedFields(np.repeat(owner, order), h.reshape(-1, 1), weight.ravel())
 
-    def _flats(self, y: Array) -> _Behind:
+    def _flats(self, y: Array) -> _WeightedFields:
         sigma = self._sigma
         window = np.full(y.size, -np.inf), np.full(y.size, np.inf)
         owner, low, high = flat_panels(self.pieces, sigma * y, _NOISE_RANGE * sigma, window)
         value = self.pieces.link(np.clip(0.5 * (np.maximum(low, -20) + np.minimum(high, 20)), -12, 12))
-        return _Behind(owner, np.stack([low, high], axis=-1), normal_density(y[owner] - value / sigma))
+        return _WeightedFields(owner, np.stack([low, high], axis=-1), normal_density(y[owner] - value / sigma))
 
 
 def _integrals(
-    behind: tuple[_Behind, _Behind], weight: Array, phase: Array, v: float, spacing: float, half: bool
+    candidates: tuple[_WeightedFields, _WeightedFields],
+    weight: Array,
+    phase: Array,
+    v: float,
+    spacing: float,
+    half: bool,
 ) -> tuple[float, float]:
     """Return the integrals over some labels with weights, and over lattices of means, shifted by a phase.
 
@@ -162,7 +167,7 @@ def _integrals(
     reach = _PRIOR_RANGE * np.sqrt(v) + spacing * scale * (0.5 * size + 1)
     information = expected = 0.0
     for block in np.arange(blocks) + (0.5 if half else 0.5 * (1 - blocks)):
-        fields, flats = (part.near(spacing * scale * size * block, reach) for part in behind)
+        fields, flats = (part.near(spacing * scale * size * block, reach) for part in candidates)
         for part in _label_groups((fields, flats), weight.size, size):
             middle = spacing * (size * block + phase[part])
             z, slope = _partitions((fields, flats), part, middle * scale, step * scale, v)
@@ -174,8 +179,8 @@ def _integrals(
     return information, expected
 
 
-def _label_groups(near: tuple[_Behind, ...], labels: int, size: int) -> Iterator[slice]:
-    """Yield runs of labels with about as many fields behind them."""
+def _label_groups(near: tuple[_WeightedFields, ...], labels: int, size: int) -> Iterator[slice]:
+    """Yield runs of labels with about equally many fields in all."""
     count = np.cumsum(sum(np.bincount(part.owner, minlength=labels) for part in near))
     start = 0
     while start < labels:
@@ -187,7 +192,7 @@ def _label_groups(near: tuple[_Behind, ...], labels: int, size: int) -> Iterator
 
 
 def _partitions(
-    near: tuple[_Behind, _Behind], labels: slice, middle: Array, step: Array, v: float
+    near: tuple[_WeightedFields, _WeightedFields], labels: slice, middle: Array, step: Array, v: float
 ) -> tuple[Array, Array]:
     r"""Return the partition and its slope times sqrt(V), shape (labels, means), at means ``middle + step``."""
     fields, flats = near

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from glassformer.channels.link.contract import returns_positions
+from glassformer.channels.link.tracing import returns_positions
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.line_crossings import GRADIENT_STEP, HALVINGS_AT_KINKS, intervals, points

@@ -12,7 +12,8 @@ import numpy as np
 from glassformer.channels.base import Channel
 from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet, confusion_law
 from glassformer.channels.label_laws import label_law
-from glassformer.channels.link.contract import Link, trace_error
+from glassformer.channels.link.contract import Link
+from glassformer.channels.link.tracing import trace_error
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.line_channel import LineChannel
 from glassformer.channels.multi_index.link_rows import LikelihoodRowsChannel, NoisyLinkRowsChannel, shell_effort

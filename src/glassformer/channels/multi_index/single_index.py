@@ -9,9 +9,9 @@ import numpy as np
 
 from glassformer.channels.label_errors import sampled_label_errors
 from glassformer.channels.link.channel import LinkChannel
-from glassformer.channels.link.contract import has_slope, trace_error
 from glassformer.channels.link.label_law import LabelLawChannel
 from glassformer.channels.link.label_noise import LabelNoiseChannel
+from glassformer.channels.link.tracing import has_slope, trace_error
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.core.estimate import Array
 

@@ -1,0 +1,99 @@
+"""Properties of a link under JAX: whether it can be traced and differentiated, and whether labels are positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.channels.link.contract import Link
+from glassformer.numerics.cached_jit import CachedJit
+from glassformer.numerics.jax_settings import jax_settings, require_backend
+
+_SLOPE_SAMPLES = 512  # random samples at which a slope is looked for
+# Primitives of a jaxpr that pass a value on unchanged, and those that return a position.
+_PASSING = ("convert_element_type", "reshape", "squeeze", "broadcast_in_dim", "concatenate", "copy")
+_POSITIONS = ("argmax", "argmin")
+
+
+def differentiable_link(function: Callable[..., object]) -> Callable[[Any], Any] | None:
+    """Return a link of one field as a function of JAX arrays; None if JAX cannot differentiate it or all slopes vanish.
+
+    Example:
+        >>> differentiable_link(lambda h: h**2) is None, differentiable_link(lambda h: 1 if h > 0 else -1) is None
+        (False, True)
+    """
+    require_backend()
+    plain = function.function if isinstance(function, Link) else function
+
+    def scalar(h: Any) -> Any:
+        return jnp.asarray(plain(h)).reshape(())
+
+    with jax_settings():
+        try:
+            slopes = np.asarray(jax.vmap(jax.grad(scalar))(jnp.linspace(-2.0, 2.0, 64)))
+        except Exception:
+            # Any exception of the user's function under JAX means that it cannot be differentiated.
+            return None
+    return (lambda h: jnp.vectorize(scalar)(h)) if np.any(slopes != 0) else None
+
+
+def trace_error(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Exception | None:
+    """Return the exception that JAX raises when it traces a function of the fields of one sample; None without one.
+
+    Example:
+        >>> trace_error(lambda z: z[0] ** 2, (2,)) is None, trace_error(lambda z: 1 if z[0] > 0 else -1, (2,)) is None
+        (True, False)
+    """
+    with jax_settings():
+        try:
+            jax.eval_shape(lambda fields: jnp.asarray(function(fields)), jnp.zeros(shape))
+        except Exception as error:
+            # The remedy is the same for any exception of the user's function, and its text says where.
+            return error
+    return None
+
+
+def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
+    """Return whether a traceable function of the fields of one sample has a slope at any of some random fields.
+
+    Example:
+        >>> has_slope(lambda z: jnp.sign(z[0]), (2,)), has_slope(lambda z: jnp.tanh(z[0]), (2,))
+        (False, True)
+    """
+    with jax_settings():
+        fields = np.random.default_rng(3).standard_normal((_SLOPE_SAMPLES, *shape))
+        return bool(np.any(np.asarray(CachedJit(_slopes, link=function)(fields)) != 0))
+
+
+def _slopes(fields: Any, link: Callable[[Any], Any]) -> Any:
+    return jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link(z), dtype=float))))(fields)
+
+
+def returns_positions(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
+    """Return whether the labels of a traceable function are positions of a largest or smallest number.
+
+    Example:
+        >>> returns_positions(lambda z: jnp.argmax(z), (3,)), returns_positions(lambda z: jnp.sum(z > 0), (3,))
+        (True, False)
+    """
+    with jax_settings():
+        closed = jax.make_jaxpr(function)(np.zeros(shape))
+    return all(_is_position(closed.jaxpr, value) for value in closed.jaxpr.outvars)
+
+
+def _is_position(jaxpr: Any, value: Any) -> bool:
+    """Return whether a variable of a jaxpr is the result of argmax or argmin."""
+    step = next((step for step in jaxpr.eqns if any(value is output for output in step.outvars)), None)
+    if step is None:
+        return False
+    if step.primitive.name in _PASSING:
+        return all(_is_position(jaxpr, given) for given in step.invars)
+    inner = step.params.get("jaxpr")
+    if inner is not None:
+        own = getattr(inner, "jaxpr", inner)
+        return _is_position(own, own.outvars[[value is output for output in step.outvars].index(True)])
+    return step.primitive.name in _POSITIONS
