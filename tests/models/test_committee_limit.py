@@ -32,7 +32,7 @@ def test_labels_are_linear_attention_behind_a_committee_of_softmax_layers():
     labels = _labels(model, fields)
     np.testing.assert_allclose(labels, 3 * vectors[:, :, None] * vectors[:, None], atol=1e-12)
     # Labels show the vector up to its sign.
-    shown = model.channel.observed(labels)
+    shown = model.channel.observation(labels)
     np.testing.assert_allclose(shown * np.sign(np.sum(shown * vectors, axis=1, keepdims=True)), vectors, atol=1e-9)
 
 

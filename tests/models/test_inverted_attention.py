@@ -90,7 +90,7 @@ def test_one_layer_says_as_a_sequence_what_it_says_as_attention():
     found = instability(model, np.eye(1), np.eye(1))
     assert 1 / found.rate == pytest.approx(1 / 6, rel=1e-9)
     fields = np.random.default_rng(0).standard_normal((5, 1, 2))
-    shown = model.channel.observed(model.channel.label_from(fields, np.zeros((5, 0))))
+    shown = model.channel.observation(model.channel.label_from(fields, np.zeros((5, 0))))
     np.testing.assert_allclose(np.abs(shown), np.abs(fields[:, 0]), atol=1e-9)
 
 

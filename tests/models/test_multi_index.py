@@ -266,7 +266,7 @@ def test_untied_labels_show_the_vectors_they_are_made_of(options):
     channel, rng = DeepAttention(tied=False, **options).channel, np.random.default_rng(1)
     fields = rng.standard_normal((50, *channel.field_components))
     silent = np.empty((50, 0))
-    shown, known = channel.observed(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
+    shown, known = channel.observation(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
     signs = np.sign(np.sum(shown * known, axis=1, keepdims=True))
     np.testing.assert_allclose(signs * shown, known, atol=1e-6)
 
@@ -331,7 +331,7 @@ def test_message_passing_of_two_heads_follows_theory():
 def test_labels_of_weighted_heads_are_understood(tied):
     channel = DeepAttention(depth=1, activation="linear", tied=tied, head_weights=[[4.0]]).channel
     fields, silent = np.random.default_rng(2).standard_normal((20, *channel.field_components)), np.empty((20, 0))
-    shown, known = channel.observed(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
+    shown, known = channel.observation(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
     signs = np.sign(np.sum(shown * known, axis=1, keepdims=True))
     np.testing.assert_allclose(signs * shown, known, atol=1e-8)
 

@@ -108,13 +108,13 @@ class DeepAttentionIndexedChannel(LatentChannel):
         return (self.rows - 1) * self.columns
 
     @property
-    def seen(self) -> Array:
+    def visible_columns(self) -> Array:
         return np.append(np.full(self.rows - 1, float(self.columns)), self.rank)
 
     def log_constant(self, root: Array) -> Array:
         return np.asarray(-0.5 * self.rank * np.log(2 * np.pi * root[:, -1, -1] ** 2))
 
-    def observed(self, y: Array) -> Array:
+    def observation(self, y: Array) -> Array:
         """Return symmetric matrices whose activation is the label."""
         y = np.asarray(y, dtype=float)
         if self.last == "softmax":

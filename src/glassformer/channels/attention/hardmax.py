@@ -83,7 +83,7 @@ class HardmaxPairChannel(ScalarChannel):
         return largest_entries(to_matrices(omega, 2), variance)
 
     def shares_of(self, labels: Array) -> Array:
-        return np.eye(2)[_checked(labels).astype(np.intp)]
+        return np.eye(2)[_validated(labels).astype(np.intp)]
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
@@ -122,7 +122,7 @@ class HardmaxPairChannel(ScalarChannel):
         return {"label_error": overlap_angle / np.pi, "label_brier": angle / np.pi}
 
 
-def _checked(y: Array) -> Array:
+def _validated(y: Array) -> Array:
     labels = np.asarray(y, dtype=float)
     bad = (labels != 0) & (labels != 1)
     if np.any(bad):
@@ -132,7 +132,7 @@ def _checked(y: Array) -> Array:
 
 def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array, Array]:
     """Score, minus its divergence, and log partition: in closed form unless the label is very unlikely."""
-    sign = np.where(_checked(y) == np.array([0, 1]), 1.0, -1.0)
+    sign = np.where(_validated(y) == np.array([0, 1]), 1.0, -1.0)
     score, curvature, log_z, likely = _closed_form(sign, omega, np.asarray(variance, dtype=float))
     if not likely.all():
         rare = np.logical_not(likely)

@@ -83,14 +83,14 @@ class HardmaxChannel(SampledChannel):
         return largest_entries(to_matrices(omega, self.tokens), variance)
 
     def shares_of(self, labels: Array) -> Array:
-        return np.eye(self.tokens)[self._checked(labels)]
+        return np.eye(self.tokens)[self._validated(labels)]
 
     def label_from(self, field: Array, source: Array) -> Array:
         del source
         return self.true_label(field)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
-        labels = self._checked(y)
+        labels = self._validated(y)
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         size = max(1, _NUMBERS_AT_ONCE // (2 * self.fields * self.tokens**2))
 
@@ -103,7 +103,7 @@ class HardmaxChannel(SampledChannel):
         r"""``label_error``: wrong rows; ``label_brier``: :math:`1 - E\sum_b p_{ab}^2` per row; standard errors."""
         return row_errors(self.tokens, self.power, variance)
 
-    def _checked(self, y: Array) -> NDArray[np.intp]:
+    def _validated(self, y: Array) -> NDArray[np.intp]:
         labels = np.asarray(y, dtype=float)
         bad = ~np.isin(labels, np.arange(self.tokens))
         if np.any(bad):

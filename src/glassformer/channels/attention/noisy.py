@@ -77,7 +77,7 @@ class NoisyAttentionChannel(SampledChannel):
         require_integer("tokens", self.tokens)
         if not 0 < self.noise <= MOST_NOISE:
             allowed = f"> 0 and at most {MOST_NOISE:g} for labels whose posterior is sampled"
-            raise ParameterError("noise", self.noise, allowed, "beyond, data tell nothing")
+            raise ParameterError("noise", self.noise, allowed, "labels with more noise carry no information")
         if self.fields < 32 or self.fields & (self.fields - 1):
             raise ParameterError("fields", self.fields, "a power of two >= 32")
         fields, entries = self.components, self.tokens**2

@@ -75,7 +75,6 @@ class PosteriorMoments(NamedTuple):
         first, second: two independent estimates of the mean, shape (n, f).
         covariance: shape (n, f, f).
         first_square, second_square: independent estimates of the second moments, shape (n, f, f).
-        effective: effective number of samples, shape (n,).
         fewer: the same moments with less work, most work first: from a fourth and a sixteenth of the latents, or from
             longer cells of lines.
         silent: means of each half, shape (n, f), and second moments minus one, (n, f, f), of the same latents without
@@ -88,13 +87,12 @@ class PosteriorMoments(NamedTuple):
     covariance: Array
     first_square: Array
     second_square: Array
-    effective: Array
     fewer: tuple[PosteriorMoments, ...] = ()
     silent: tuple[Array, Array, Array] | None = None
 
     @classmethod
     def of_levels(cls, columns: Sequence[Any]) -> tuple[PosteriorMoments, tuple[Any, ...]]:
-        """Return the moments of several levels of work, seven arrays each, and the arrays that are left."""
+        """Return the moments of several levels of work, six arrays each, and the arrays that are left."""
         size = len(cls._fields) - 2
         whole, *fewer = (cls(*columns[k : k + size]) for k in range(0, len(columns) - size + 1, size))
         return whole._replace(fewer=tuple(fewer)), tuple(columns[size * (1 + len(fewer)) :])

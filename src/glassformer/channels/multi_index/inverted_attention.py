@@ -30,7 +30,7 @@ _WIDENING = 2.0
 # Deviation of labels that counts as one standard deviation on the way to a possible start, and steps of that way.
 _START_DEVIATION, _START_STEPS = 1e-4, 20
 # Squared standard deviations beyond which no fields are (probability below 1e-10 for four of them). Without this limit
-# such a point alone would speak for its label if nothing else were found.
+# such a point would carry all the weight of its label if no other mode were found.
 _FARTHEST = 60.0
 
 
@@ -86,7 +86,7 @@ class InvertedAttentionChannel(AttentionChannel):
     def log_constant(self, root: Array) -> Array:
         return np.full(len(root), -0.5 * self.columns * np.log(2 * np.pi))
 
-    def observed(self, y: Array) -> Array:
+    def observation(self, y: Array) -> Array:
         return np.asarray(y, dtype=float)
 
 

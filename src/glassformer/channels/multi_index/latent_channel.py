@@ -56,12 +56,12 @@ class LatentChannel(SampledRowsChannel):
         return replace(self, effort=more)  # type: ignore[type-var]
 
     @property
-    def seen(self) -> Array:
+    def visible_columns(self) -> Array:
         """Columns of each row that labels can depend on, shape (P,)."""
         return np.full(self.rows, float(self.columns))
 
     @abstractmethod
-    def observed(self, y: Array) -> Array:
+    def observation(self, y: Array) -> Array:
         """Return the labels in the form that the target takes, one entry a data point."""
 
     def log_constant(self, root: Array) -> Array:
@@ -74,7 +74,7 @@ class LatentChannel(SampledRowsChannel):
 
     def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
         """Return the moments of the whitened deviations."""
-        data = (self.observed(y), np.asarray(omega, dtype=float), root)
+        data = (self.observation(y), np.asarray(omega, dtype=float), root)
         return posterior_moments(self.family, self.latents, data, self.effort, self.points)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
@@ -110,7 +110,7 @@ class LatentChannel(SampledRowsChannel):
 
     def _posterior(self, moments: PosteriorMoments, root: Array, inverse: Array) -> FieldPosterior:
         log_partition = np.asarray(moments.log_partition + self.log_constant(root))
-        scores = self._scores(moments.first, moments.second, moments.covariance, inverse, np.diag(self.seen))
+        scores = self._scores(moments.first, moments.second, moments.covariance, inverse, np.diag(self.visible_columns))
         if moments.silent is None:
             return FieldPosterior(*scores, log_partition)
         return FieldPosterior(*scores, log_partition, self._scores(*moments.silent, inverse))

@@ -27,7 +27,7 @@ def prior_start(x: Any, datum: Any) -> Any:
 class LatentPosterior(NamedTuple):
     r"""Likelihood of latent variables ``x`` of shape (m,), prior standard normal, as traceable functions.
 
-    The second argument of all functions but ``label`` is the datum: what is observed, the mean fields of shape (P, K)
+    The second argument of all functions but ``label`` is the datum: the observation, the mean fields of shape (P, K)
     and the lower triangular root of their posterior covariance, shape (P, P).
 
     Attributes:

@@ -159,7 +159,7 @@ class LineChannel(LinkRowsChannel):
             ]
             return [np.concatenate(columns) for columns in zip(*moments, strict=True)]
 
-        columns = map_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root))
+        columns = map_chunks(work, (self.observation(y), np.asarray(omega, dtype=float), root))
         return PosteriorMoments.of_levels(columns)[0]
 
     def _moments(self, data: Data, lines: Array, pilot: Array) -> list[Array]:
@@ -229,7 +229,7 @@ def _moments_from(integrals: list[Array]) -> tuple[Array, ...]:
     covariance = 2 * (square - _outer(mean)) - within
     log_partition = np.log(0.5 * np.maximum(whole[0], _TINY))
     pairs = [part[:, half] for part in (means, squares) for half in (0, 1)]
-    return log_partition, *pairs[:2], covariance, *pairs[2:], np.ones_like(log_partition)
+    return log_partition, *pairs[:2], covariance, *pairs[2:]
 
 
 def _outer(a: Array) -> Array:
@@ -249,7 +249,8 @@ def cells_for(link: Callable[[Any], Any], indices: int, tokens: int) -> int:
     """Return the number of cells whose crossings hold all but a negligible share of the level sets of a link.
 
     Two crossings in one cell are missed. Lines next to them cross the level set along other axes, with the rest of the
-    weight, so the weight of what is missed counts. Fields have the covariance of the prior, where waves are shortest.
+    weight, so only the weight of missed crossings counts. Fields have the covariance of the prior, where waves are
+    shortest.
 
     Args:
         link: flat continuous label of fields of shape (P, L).
@@ -286,7 +287,7 @@ def _hidden_share(weight: Array, cell: NDArray[np.intp], line: NDArray[np.intp],
     total = weight.sum()
     if total == 0:
         return 0.0
-    # Of an odd number of crossings of one cell one is found, of an even number none.
+    # One crossing is found in a cell with an odd number of them, none in a cell with an even number.
     place = line * factor * CELLS + cell * factor // _REFINEMENTS[-1]
     _, own, count = np.unique(place, return_inverse=True, return_counts=True)
     seen = np.sum(np.where(count % 2 == 1, np.bincount(own, weight) / count, 0.0))

@@ -80,7 +80,7 @@ def link_channel(
         noise_law: law of labels around the link, instead of Gaussian noise: a
             :class:`~glassformer.channels.label_laws.LabelLaw` or, for discrete labels, a
             :class:`~glassformer.channels.confusion.ConfusionLaw`, or the name of one.
-        symmetries: of the link, if it has others than signed permutations of the rows, which are found by trial.
+        symmetries: symmetries of the link; by default, signed permutations of the rows are tried.
 
     Raises:
         LinkError: the link fails, is random, not finite, or not traceable.

@@ -81,7 +81,7 @@ class LinkRowsChannel(LatentChannel):
     def label_from(self, fields: Array, source: Array) -> Array:
         return super().label_from(fields, source).reshape(len(fields), *self.shape)
 
-    def observed(self, y: Array) -> Array:
+    def observation(self, y: Array) -> Array:
         return np.asarray(y, dtype=float).reshape(len(y), -1)
 
 

@@ -70,7 +70,6 @@ class MislabelledRowsChannel(LineChannel):
             covariance=square - _symmetric_product(first, second),
             first_square=mean([part.first_square for part in parts]),
             second_square=mean([part.second_square for part in parts]),
-            effective=mean([part.effective for part in parts]),
         )
 
 

@@ -101,7 +101,7 @@ class TiedAttentionChannel(AttentionChannel):
             directions[:, _visible_rank(rank, self.columns, hidden) :] = 0.0
         return np.asarray(directions.reshape(len(directions), -1))
 
-    def observed(self, y: Array) -> Array:
+    def observation(self, y: Array) -> Array:
         """Return directions of each label, flattened: one choice of all that have it. Directions stay as they are.
 
         Raises:

@@ -92,7 +92,7 @@ class UntiedAttentionChannel(AttentionChannel):
         del source
         return self._normalised(self.of_network(_last_vectors).evaluate(fields))
 
-    def observed(self, y: Array) -> Array:
+    def observation(self, y: Array) -> Array:
         """Return the two vectors of each label, shape (n, 2 L), one after the other. Vectors stay as they are.
 
         Raises:

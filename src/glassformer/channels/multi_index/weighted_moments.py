@@ -14,13 +14,12 @@ class _Sums(NamedTuple):
     """Sums over sets of weighted samples; the first axes run over sets, the last one over data points.
 
     Attributes:
-        weight, square: sums of the weights and of their squares.
+        weight: sum of the weights.
         first: sum of weighted deviations from a centre, shape (..., f, data points).
         second: sum of their weighted products, shape (..., f, f, data points).
     """
 
     weight: Any
-    square: Any
     first: Any
     second: Any
 
@@ -94,7 +93,7 @@ def _moments_of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ..
     of_prior = (zero, zero, identity, identity, identity)
     chosen = [jnp.where(_expanded(known, part), part, other) for part, other in zip(moments, of_prior, strict=True)]
     log_partition = jnp.where(known, log_unit + jnp.log(jnp.where(known, total, 1.0)), 0.0)
-    return log_partition, *chosen, total**2 / (own.square[0] + own.square[1])
+    return log_partition, *chosen
 
 
 def _unbiased_ratio(whole: Any, halves: Any, weight: Any, weights: Any) -> Any:
@@ -133,4 +132,4 @@ def _sums_of_sets(log_weight: Sequence[Any], values: Sequence[Sequence[Any]], co
         for b in range(a + 1)
     }
     rows = [jnp.stack([second[max(a, b), min(a, b)] for b in range(len(centre))], axis=1) for a in range(len(centre))]
-    return top, jnp.stack(centre), _Sums(sums(whole), sums(whole**2), jnp.stack(first, axis=1), jnp.stack(rows, axis=1))
+    return top, jnp.stack(centre), _Sums(sums(whole), jnp.stack(first, axis=1), jnp.stack(rows, axis=1))
