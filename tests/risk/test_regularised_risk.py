@@ -458,7 +458,7 @@ def test_losses_and_their_conjugates(loss):
     np.testing.assert_allclose(loss.value(y, p) + loss.conjugate(y, -g), -g * p, atol=1e-9)
     step = 1e-6
     slope = (loss.score(y, omega - step, v)[0] - loss.score(y, omega + step, v)[0]) / (2 * step)
-    smooth = np.min([np.abs(omega - place) for place in loss.bends(y, v)] or [np.ones(200)], axis=0) > 1e-3
+    smooth = np.min([np.abs(omega - place) for place in loss.breakpoints(y, v)] or [np.ones(200)], axis=0) > 1e-3
     np.testing.assert_allclose(curvature[smooth], slope[smooth], atol=1e-6)
 
 

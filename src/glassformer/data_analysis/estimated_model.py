@@ -159,9 +159,9 @@ def estimate_signal(
     for _ in range(_ROUNDS):
         model = signal.model(rho, targets.channel)
         observed = _observe(model, signal.design, targets.scaled, settings, seed, step)
-        if not observed.sight.finite:
+        if not observed.pseudo_data.finite:
             return _diverged(model, observed, targets)
-        power = max(model.matrix_prior.power(observed.sight.matrix) - observed.sight.noise, FAINTEST)
+        power = max(model.matrix_prior.power(observed.pseudo_data.matrix) - observed.pseudo_data.noise, FAINTEST)
         width = _estimate_width(signal, observed, power, samples, rng)
         if not np.isfinite(width.value):
             return _diverged(model, observed, targets)
@@ -180,18 +180,18 @@ def estimate_signal(
     noise_errors = (
         targets.noise_error(observed),
         targets.noise * share * _power_error(signal, samples, observed, power),
-        share * _denoiser_error(signal, targets, rho_interval, observed.sight.noise / share),
+        share * _denoiser_error(signal, targets, rho_interval, observed.pseudo_data.noise / share),
         _claim_error(model, observed),
     )
     final = observed
     if failures < _FAILURES:
         final = _observe(model, signal.design, targets.scaled, settings, seed, step)
-    if not final.sight.finite:
+    if not final.pseudo_data.finite:
         return _diverged(model, final, targets)
     status = final.solution.status[0]
     if status.ok and width.misfit > _MISFIT:
         status = Status.CONTRADICTED
-    noise = final.sight.noise
+    noise = final.pseudo_data.noise
     largest = max(np.abs(signal.values(signal.sample(1, 0.0, noise, rng))).max() for _ in range(NOISE_MATRICES))
     return EstimatedModel(
         model=model,
@@ -204,7 +204,7 @@ def estimate_signal(
         solution=final.solution,
         status=status,
         settled=targets.calibrated(final),
-        rank=int(np.sum(np.abs(signal.values(final.sight.matrix)) > largest)),
+        rank=int(np.sum(np.abs(signal.values(final.pseudo_data.matrix)) > largest)),
     )
 
 
@@ -228,22 +228,22 @@ def _estimate_width(
     signal: UnknownSignal, observed: Observation, power: float, samples: int, rng: np.random.Generator
 ) -> Width:
     """Compare with random signals of every width and the same power, seen through the same noise."""
-    sight, power_error = observed.sight, _power_error(signal, samples, observed, power) / CONFIDENCE
+    pseudo_data, power_error = observed.pseudo_data, _power_error(signal, samples, observed, power) / CONFIDENCE
 
     def sample(width: int) -> Array:
         # Noise and power vary within their errors. The noise is log-normal with the mean and variance of a mean of
         # squares, and so positive for few samples too.
-        noise = sight.noise * np.exp(np.sqrt(2 / samples) * rng.standard_normal() - 1 / samples)
-        varied = max((power + sight.noise - noise) * (1 + power_error * rng.standard_normal()), 0.0)
+        noise = pseudo_data.noise * np.exp(np.sqrt(2 / samples) * rng.standard_normal() - 1 / samples)
+        varied = max((power + pseudo_data.noise - noise) * (1 + power_error * rng.standard_normal()), 0.0)
         return signal.moments(signal.values(signal.sample(width, varied, noise, rng)))
 
-    largest = max(2.0, _WIDEST * min(sight.matrix.shape))
-    return estimate_width(signal.moments(signal.values(sight.matrix)), largest, sample)
+    largest = max(2.0, _WIDEST * min(pseudo_data.matrix.shape))
+    return estimate_width(signal.moments(signal.values(pseudo_data.matrix)), largest, sample)
 
 
 def _power_error(signal: UnknownSignal, samples: int, observed: Observation, power: float) -> float:
     """Return the relative 95 % error of the power, the difference of two measured powers that both fluctuate."""
-    noise = observed.sight.noise
+    noise = observed.pseudo_data.noise
     variance = 2 * noise * (noise + 2 * power) / signal.entries + 2 * noise**2 / samples
     return float(CONFIDENCE * np.sqrt(variance) / power)
 
@@ -260,7 +260,7 @@ def _claim_error(model: Model, observed: Observation) -> float:
 
     The few singular values of a small matrix differ from the law that the denoiser assumes.
     """
-    matrix, noise = observed.sight.matrix, observed.sight.noise
+    matrix, noise = observed.pseudo_data.matrix, observed.pseudo_data.noise
     denoised = model.matrix_prior.denoise(matrix / noise, 1 / noise)
     measured = model.matrix_prior.power(denoised.signal - matrix) - noise + 2 * float(denoised.onsager)
     return abs(measured - float(denoised.variance))

@@ -37,12 +37,12 @@ class Observation(NamedTuple):
     """State of message passing as an observation of the signal.
 
     Attributes:
-        sight: the signal seen through noise, and fields of samples that do not depend on their own labels.
+        pseudo_data: the signal seen through noise, and fields of samples that do not depend on their own labels.
         error: claimed error of the estimate.
         solution: of message passing.
     """
 
-    sight: PseudoData
+    pseudo_data: PseudoData
     error: float
     solution: Solution
 
@@ -96,20 +96,20 @@ class NumberTargets:
     def updated(self, observed: Observation, share: float) -> NumberTargets:
         """Return targets with parameters updated for a signal of ``share`` times the power assumed so far."""
         # The error of the estimate is at most the power of the signal.
-        rest = max(observed.sight.label_noise + observed.error - min(observed.error, share), 0.0)
+        rest = max(observed.pseudo_data.label_noise + observed.error - min(observed.error, share), 0.0)
         return replace(self, power=self.power * share, noise=rest / share, offset=self._offset(observed))
 
     def calibrated(self, observed: Observation) -> NumberTargets:
         """Return targets with noise and offset fitted to the final fields, at the claimed power of the signal."""
-        return replace(self, noise=observed.sight.label_noise, offset=self._offset(observed))
+        return replace(self, noise=observed.pseudo_data.label_noise, offset=self._offset(observed))
 
     def _offset(self, observed: Observation) -> float:
         """The mean of the fields of these inputs is no part of the offset."""
-        return self.offset + float(np.sqrt(self.power) * np.mean(self.scaled - observed.sight.fields))
+        return self.offset + float(np.sqrt(self.power) * np.mean(self.scaled - observed.pseudo_data.fields))
 
     def noise_error(self, observed: Observation) -> float:
         """Return the 95 % error of the noise."""
-        return CONFIDENCE * (observed.sight.label_noise + observed.error) * float(np.sqrt(2 / len(self.labels)))
+        return CONFIDENCE * (observed.pseudo_data.label_noise + observed.error) * float(np.sqrt(2 / len(self.labels)))
 
     def noise_interval(self, noise: float, error: float) -> tuple[float, float]:
         """Return the ends of the interval of a noise with this error."""
@@ -204,7 +204,7 @@ class ClassTargets:
     def _cost(self, place: Array, observed: Observation) -> float:
         """Minus the logarithm of likelihood and prior, at an offset and the logarithm of a noise."""
         deviation = np.sqrt(np.exp(place[1]) + observed.error)
-        log_likelihood = float(np.sum(log_ndtr(self.scaled * (observed.sight.fields + place[0]) / deviation)))
+        log_likelihood = float(np.sum(log_ndtr(self.scaled * (observed.pseudo_data.fields + place[0]) / deviation)))
         return 0.5 * float((place[1] - np.log(_PRIOR_NOISE)) / _PRIOR_DEVIATION) ** 2 - log_likelihood
 
 

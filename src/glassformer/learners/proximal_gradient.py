@@ -121,7 +121,7 @@ def least_risk(
     largest, unit = input_scale(risk) if scale is None else scale
     kinks = bool(np.isinf(risk.loss.sharpness))
     # Half a square has the same curvature everywhere, and envelopes have their largest one at the solution.
-    growth = 1.0 if kinks or risk.loss.steady else _STEP_GROWTH
+    growth = 1.0 if kinks or risk.loss.constant_curvature else _STEP_GROWTH
     width = _FIRST_WIDTH if kinks else 0.0
     around, last_gap = np.zeros(1), np.inf
     step_size = _StepSize(1 / (_curvature(risk, width) * largest), unit, growth)

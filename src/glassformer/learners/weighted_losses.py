@@ -39,8 +39,8 @@ class _DerivedLoss(Loss):
         return float(self.loss.sharpness)
 
     @property
-    def steady(self) -> bool:
-        return bool(self.loss.steady)
+    def constant_curvature(self) -> bool:
+        return bool(self.loss.constant_curvature)
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class WeightedLoss(_DerivedLoss):
     def slope(self, y: Array, h: Array) -> Array:
         return self.times * self.loss.slope(y, h + self.shift)
 
-    def bend(self, slopes: Array) -> Array | None:
-        own = self.loss.bend(slopes / self.times)
+    def curvature(self, slopes: Array) -> Array | None:
+        own = self.loss.curvature(slopes / self.times)
         return None if own is None else self.times * own
 
     def value(self, y: Array, h: Array) -> Array:
@@ -82,8 +82,8 @@ class WeightedLoss(_DerivedLoss):
         g, slope = self.loss.score(y, omega + self.shift, variance * self.times)
         return self.times * g, self.times * slope
 
-    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
-        return tuple(place - self.shift for place in self.loss.bends(y, variance * self.times))
+    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
+        return tuple(place - self.shift for place in self.loss.breakpoints(y, variance * self.times))
 
     def conjugate(self, y: Array, u: Array) -> Array:
         return self.times * self.loss.conjugate(y, u / self.times) - u * self.shift
@@ -121,7 +121,7 @@ class BestIntercept(_DerivedLoss):
     def slope(self, y: Array, h: Array) -> Array:
         def slopes_at(shift: float) -> tuple[Array, Array | None]:
             slopes = self.loss.slope(y, h + shift)
-            return slopes, self.loss.bend(slopes)
+            return slopes, self.loss.curvature(slopes)
 
         return self._at_best(slopes_at, y)[0]
 

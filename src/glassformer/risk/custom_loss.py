@@ -59,8 +59,8 @@ class CustomLoss(Loss):
             except Exception as error:
                 allowed = "a function of a label and a field that JAX can trace"
                 raise ParameterError("loss", self.name, allowed, str(error).splitlines()[0]) from error
-            bend = np.diff(values, 2)
-            if not np.all(np.isfinite(values)) or np.min(bend) < -1e-9 * max(1.0, float(np.max(np.abs(values)))):
+            curvature = np.diff(values, 2)
+            if not np.all(np.isfinite(values)) or np.min(curvature) < -1e-9 * max(1.0, float(np.max(np.abs(values)))):
                 raise ParameterError("loss", self.name, "finite and convex in the field, for labels -1 and 1")
 
     @property
@@ -90,13 +90,13 @@ class CustomLoss(Loss):
         return self._of_arrays(_minimise, y, omega, variance)[0]
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        p, slope, bend = self._of_arrays(_minimise, y, omega, variance)
+        p, slope, curvature = self._of_arrays(_minimise, y, omega, variance)
         g = (p - omega) / variance
         # At a kink the proximal map stands still while the slope jumps.
         kink = np.abs(g + slope) > _KINK_MISMATCH * (1 + np.abs(g))
-        return g, np.where(kink, 1 / np.asarray(variance), bend / (1 + variance * bend))
+        return g, np.where(kink, 1 / np.asarray(variance), curvature / (1 + variance * curvature))
 
-    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
         """Return both ends of the interval of fields for which the minimiser is at a kink, and the label."""
         places = [y + 0 * variance]
         for kink in memoize(lambda: self._kinks(np.ravel(y)), "kinks", self.function, y):
@@ -106,8 +106,8 @@ class CustomLoss(Loss):
 
     def _kinks(self, y: Array) -> list[Array]:
         """Return fields at which the slope jumps more than its derivative explains; the label where there are fewer."""
-        slope, bend = (self._evaluated(order, y[:, None], _SCANNED) for order in (1, 2))
-        jump = np.diff(slope) - 0.5 * (bend[:, 1:] + bend[:, :-1]) * np.diff(_SCANNED)
+        slope, curvature = (self._evaluated(order, y[:, None], _SCANNED) for order in (1, 2))
+        jump = np.diff(slope) - 0.5 * (curvature[:, 1:] + curvature[:, :-1]) * np.diff(_SCANNED)
         cells = np.argsort(-jump, axis=1)[:, :_KINKS].T
         has_jump = _SMALLEST_JUMP * (1 + np.max(np.abs(slope))) < np.take_along_axis(jump, cells.T, axis=1).T
         return [np.where(own, self._jump(y, cell), y) for cell, own in zip(cells, has_jump, strict=True) if own.any()]

@@ -162,8 +162,8 @@ class LabelAverages:
     def _discrete(self, order: OrderParameters) -> SampleAverages:
         """Sum over the values of the label; panels of the fitted field end where score or label law change fast."""
         y, root = np.array(self.channel.values)[:, None], np.sqrt(_column(order.power))
-        bends = self.loss.bends(y, _column(order.susceptibility))
-        y, t, density, label_score = self._label_law(order, [part / root for part in bends])
+        breakpoints = self.loss.breakpoints(y, _column(order.susceptibility))
+        y, t, density, label_score = self._label_law(order, [part / root for part in breakpoints])
         return self._sum(order, y, root * t, density, label_score)
 
     def _label_law(self, order: OrderParameters, cuts: list[Array]) -> tuple[Array, Array, Array, Array]:
@@ -184,7 +184,7 @@ class LabelAverages:
         y, probability, mean, spread = (part[:, None] for part in self._nodes)
         slope, variance = m / self.power, np.maximum(self.power - m**2 / q, EMPTY)
         centre, width = slope * mean, np.sqrt(np.maximum(q - m * slope + slope**2 * spread, EMPTY**2))
-        cuts = [(place - centre) / width for place in self.loss.bends(y, _column(order.susceptibility))]
+        cuts = [(place - centre) / width for place in self.loss.breakpoints(y, _column(order.susceptibility))]
         edges = [np.broadcast_to(part, (len(q), len(y), part.shape[-1])) for part in cuts]
         t, weight = _normal_panels(edges, self.nodes)
         omega, field = centre + width * t, mean + slope * spread / width * t

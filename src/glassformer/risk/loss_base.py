@@ -32,7 +32,7 @@ class Loss(ABC):
     weights = default_property(1.0, "Weights > 0 of the samples, which multiply their losses.")
 
     @property
-    def steady(self) -> bool:
+    def constant_curvature(self) -> bool:
         """True when the second derivative is the same everywhere."""
         return bool(self.quadratic)
 
@@ -45,7 +45,7 @@ class Loss(ABC):
         """Return the derivative in the field, of losses that have one everywhere."""
         raise NotImplementedError
 
-    def bend(self, slopes: Array) -> Array | None:
+    def curvature(self, slopes: Array) -> Array | None:
         """Return the second derivative as a function of the first, or None where it is no function of it."""
         del slopes
         return None
@@ -67,7 +67,7 @@ class Loss(ABC):
         p = self.proximal(y, omega, variance)
         return np.asarray(self.value(y, p) + (p - omega) ** 2 / (2 * variance))
 
-    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
         """Return values of ``omega`` at which the score has a kink or changes fast, of losses of one field."""
         raise NotImplementedError
 

@@ -32,7 +32,7 @@ class Square(Loss):
     def slope(self, y: Array, h: Array) -> Array:
         return h - y
 
-    def bend(self, slopes: Array) -> Array:
+    def curvature(self, slopes: Array) -> Array:
         return np.ones_like(slopes)
 
     def value(self, y: Array, h: Array) -> Array:
@@ -45,7 +45,7 @@ class Square(Loss):
         g = (y - omega) / (1 + variance)
         return g, np.broadcast_to(1 / (1 + np.asarray(variance)), g.shape)
 
-    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
         return ()
 
     def conjugate(self, y: Array, u: Array) -> Array:
@@ -69,7 +69,7 @@ class Logistic(Loss):
     def slope(self, y: Array, h: Array) -> Array:
         return -y * expit(-y * h)
 
-    def bend(self, slopes: Array) -> Array:
+    def curvature(self, slopes: Array) -> Array:
         miss = np.abs(slopes)
         return miss * (1 - miss)
 
@@ -93,10 +93,10 @@ class Logistic(Loss):
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         z = y * self.proximal(y, omega, variance)
         miss = expit(-z)
-        bend = miss * expit(z)
-        return y * miss, bend / (1 + variance * bend)
+        curvature = miss * expit(z)
+        return y * miss, curvature / (1 + variance * curvature)
 
-    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
         return 0 * y, -y * variance
 
     def conjugate(self, y: Array, u: Array) -> Array:
@@ -128,7 +128,7 @@ class Hinge(Loss):
         bent = (missing > 0) & (missing < variance)
         return y * np.clip(missing / variance, 0.0, 1.0), np.where(bent, 1 / np.asarray(variance), 0.0)
 
-    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
         return y + 0 * variance, y * (1 - variance)
 
     def conjugate(self, y: Array, u: Array) -> Array:
@@ -172,7 +172,7 @@ class Huber(Loss):
         g = (y - omega) / (1 + variance)
         return np.clip(g, -self.knee, self.knee), np.where(np.abs(g) < self.knee, 1 / (1 + np.asarray(variance)), 0.0)
 
-    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
         reach = self.knee * (1 + variance)
         return y - reach, y + reach
 
