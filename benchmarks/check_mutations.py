@@ -21,21 +21,71 @@ THEORY = "bayes_optimal"
 MUTATIONS = (
     ("random_matrices/rectangular.py", "R * (1 - deficit), 1", "R * (1 - 1.001 * deficit), 1", "random_matrices"),
     ("random_matrices/symmetric.py", "4 / 3 * noise", "4 / 3.01 * noise", "random_matrices"),
-    ("random_matrices/nuclear_norm.py", "cost = rho * level**2", "cost = 1.001 * rho * level**2", "learners/test_baselines.py"),
+    (
+        "random_matrices/nuclear_norm.py",
+        "cost = rho * level**2",
+        "cost = 1.001 * rho * level**2",
+        "learners/test_baselines.py",
+    ),
     ("priors/wishart.py", "self.rho * (2 - self.rho)", "self.rho * (2 - 1.01 * self.rho)", "priors"),
-    ("channels/scalar/sign.py", "y * omega / scale) / scale)", "y * omega / scale) / scale**2)", "channels/test_channels.py"),
-    ("channels/scalar/gaussian.py", "(y - omega) / (self.noise", "(y - omega) / (1.01 * self.noise", "channels/test_channels.py"),
+    (
+        "channels/scalar/sign.py",
+        "y * omega / scale) / scale)",
+        "y * omega / scale) / scale**2)",
+        "channels/test_channels.py",
+    ),
+    (
+        "channels/scalar/gaussian.py",
+        "(y - omega) / (self.noise",
+        "(y - omega) / (1.01 * self.noise",
+        "channels/test_channels.py",
+    ),
     ("channels/scalar/absolute.py", "+ a * erf(a", "- a * erf(a", "channels conformance"),
     ("channels/attention/hardmax.py", "np.sqrt(3 * variance)", "np.sqrt(3.01 * variance)", "channels conformance"),
-    ("channels/attention/softmax.py", "self.temperature * h))", "1.01 * self.temperature * h))", "channels models/test_attention_indexed.py"),
+    (
+        "channels/attention/softmax.py",
+        "self.temperature * h))",
+        "1.01 * self.temperature * h))",
+        "channels models/test_attention_indexed.py",
+    ),
     ("channels/link/level_set.py", "-((h - omega) ** 2) / (2 * v)", "-((h - omega) ** 2) / (2.01 * v)", "channels"),
-    ("channels/multi_index/importance_sampling.py", "log_prior = -0.5", "log_prior = -0.49", "channels models/test_multi_index.py"),
-    ("channels/label_errors.py", "0.5 * differences", "0.51 * differences", "conformance/test_label_errors.py experiments"),
-    (f"{THEORY}/evolution_map.py", "None, None] / self.prior.degrees", "None, None] / self.prior.degrees * 1.001", f"{THEORY}/test_limits.py"),
-    ("learners/gamp_step.py", "onsager=new.onsager * gain", "onsager=0.7 * new.onsager * gain", "learners/test_message_passing.py conformance/test_algorithm.py"),
+    (
+        "channels/multi_index/importance_sampling.py",
+        "log_prior = -0.5",
+        "log_prior = -0.49",
+        "channels models/test_multi_index.py",
+    ),
+    (
+        "channels/label_errors.py",
+        "0.5 * differences",
+        "0.51 * differences",
+        "conformance/test_label_errors.py experiments",
+    ),
+    (
+        f"{THEORY}/evolution_map.py",
+        "None, None] / self.prior.degrees",
+        "None, None] / self.prior.degrees * 1.001",
+        f"{THEORY}/test_limits.py",
+    ),
+    (
+        "learners/gamp_step.py",
+        "onsager=new.onsager * gain",
+        "onsager=0.7 * new.onsager * gain",
+        "learners/test_message_passing.py conformance/test_algorithm.py",
+    ),
     ("learners/vamp.py", "(old.signal - eta * state", "(old.signal - 0.8 * eta * state", "learners/test_vamp.py"),
-    ("learners/ridge.py", "(strength + v) / (strength + v**2)", "(strength + v) / (strength + 1.01 * v**2)", "learners/test_baselines.py"),
-    ("learners/leave_one_out.py", "np.maximum(1 - leverage", "np.maximum(1 - 0.9 * leverage", "learners/test_risk_path.py sklearn"),
+    (
+        "learners/ridge.py",
+        "(strength + v) / (strength + v**2)",
+        "(strength + v) / (strength + 1.01 * v**2)",
+        "learners/test_baselines.py",
+    ),
+    (
+        "learners/leave_one_out.py",
+        "np.maximum(1 - leverage",
+        "np.maximum(1 - 0.9 * leverage",
+        "learners/test_risk_path.py sklearn",
+    ),
     ("risk/losses.py", "variance * (y - omega) / (1 + variance)", "variance * (y - omega) / (1.01 + variance)", "risk"),
     ("risk/penalties.py", "np.maximum(s - threshold[:, None]", "np.maximum(s - 1.01 * threshold[:, None]", "risk"),
     ("dynamics/online_sgd.py", "eta**2 / batch *", "eta**2 *", "dynamics"),
@@ -82,7 +132,9 @@ def main():
         for one in chosen:
             start = time.monotonic()
             found = caught(folder, *one)
-            print(f"{'caught' if found else 'MISSED'}  {time.monotonic() - start:4.0f} s  {one[0]}: {one[2]}", flush=True)
+            print(
+                f"{'caught' if found else 'MISSED'}  {time.monotonic() - start:4.0f} s  {one[0]}: {one[2]}", flush=True
+            )
             if not found:
                 missed.append(one[0])
     print(f"{len(chosen) - len(missed)} of {len(chosen)} mistakes are caught")
