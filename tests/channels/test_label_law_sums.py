@@ -121,9 +121,9 @@ def test_posteriors_agree_with_the_trapezoid_rule(name, v):
 
 @pytest.mark.slow
 def test_errors_cover_labels_outside_the_support():
-    """Rates of exp(2 z) have more labels than are summed over: the bound covers what fewer of them leave out."""
+    """Rates of exp(2 z) have too many labels to sum over: the error bounds the contribution of the others."""
     law, link = Poisson(), lambda h: 2 * h
-    v = np.array([0.6, 0.05])
+    v = np.array([0.6])
     most = LabelLawChannel.of(link, law)
     few = LabelLawChannel(link, law, most.support[:500])
     (value, error), (exact, rest) = few.information(v), most.information(v)
