@@ -1,4 +1,4 @@
-"""Level sets integrated along lines, against integrals that are one-dimensional."""
+"""Level sets integrated along lines, against one-dimensional integrals."""
 
 import jax
 import jax.numpy as jnp
@@ -77,8 +77,8 @@ def test_scores_in_quadrants():
 
 
 @pytest.mark.slow
-def test_points_next_to_nodes_of_a_grid_are_no_atoms():
-    """Where fields are known, both rows share what labels tell in one of four quadrants, and one has it in two."""
+def test_points_close_to_grid_nodes_are_not_atoms():
+    """As V vanishes, V times the information is 11^T/8 (both fields positive) plus I/4 (one of them)."""
     channel = SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2, points=256).channel
     value, error = channel.information_matrix(1e-8 * np.eye(2)[None])
     exact = np.array([[0.375, 0.125], [0.125, 0.375]])
@@ -87,8 +87,8 @@ def test_points_next_to_nodes_of_a_grid_are_no_atoms():
     assert 1e-8 * error[0, 0, 1] < 5e-4
 
 
-def test_log_partitions_of_atoms_are_probabilities():
-    """They came out larger by the logarithm of the number of axes."""
+def test_log_partitions_of_atoms_are_log_probabilities():
+    """They must not contain a factor of the number of axes."""
     channel = SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2).channel
     omega = np.random.default_rng(0).standard_normal((64, 2, 1)) * 0.6
     found = channel.log_partitions(np.zeros(64), omega, 0.64 * np.eye(2))
@@ -125,8 +125,8 @@ def _density_of_jump(y, omega):
         pytest.param(lambda z: z[0, 0] + jnp.sign(z[1, 0]), _density_of_jump, marks=pytest.mark.slow),
     ],
 )
-def test_kinks_and_jumps_hide_nothing_from_correlated_fields(link, density):
-    """Two points in one cell were not seen: log partitions came out 0.01 and 0.02 too small, fifty standard errors."""
+def test_points_at_kinks_and_jumps_are_found_for_correlated_fields(link, density):
+    """Two points in one cell count: without them log partitions are 0.01 and 0.02 too small, fifty standard errors."""
     rng, count = np.random.default_rng(0), 2048
     omega = np.sqrt(0.3) * rng.standard_normal((count, 1)) * np.ones(2)
     z = omega + rng.standard_normal((count, 2)) @ np.linalg.cholesky(CORRELATED).T
@@ -147,8 +147,8 @@ def _scores_on_a_cusp(y, omega):
 
 
 @pytest.mark.slow
-def test_errors_count_what_cells_hide():
-    """Next to a cusp crossings are as near to each other as one likes: .1148 +- .0006 for .1243."""
+def test_errors_contain_the_points_that_cells_hide():
+    """Crossings next to a cusp are arbitrarily close to each other: a grid of fixed cells misses some of them."""
     rng, count = np.random.default_rng(0), 2048
     omega = np.sqrt(0.3) * rng.standard_normal((count, 1)) * np.ones(2)
     z = omega + rng.standard_normal((count, 2)) @ np.linalg.cholesky(CORRELATED).T
@@ -162,8 +162,8 @@ def test_errors_count_what_cells_hide():
 
 
 @pytest.mark.statistics
-def test_jumps_are_found_where_cells_are_shortest():
-    """They were judged by themselves, and seemed to hide nothing: .0047 +- .0003 for what vanishes."""
+def test_jumps_are_found_with_the_shortest_cells():
+    """The information vanishes; the shortest cells must be judged by still shorter ones."""
     channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2, points=32).channel
     value, error = channel.information_matrix(np.diag([1, 0.35])[None])
     assert channel.sharp
@@ -172,11 +172,8 @@ def test_jumps_are_found_where_cells_are_shortest():
 
 
 @pytest.mark.slow
-def test_a_row_known_nearly_perfectly_hides_nothing_of_the_other():
-    """Places next to jumps, where labels are all but right for all of them are near, were taken for points of the set.
-
-    In units of the covariance .3514 +- .0003 and .9784 +- .0002 for .3627 and 1.
-    """
+def test_information_on_one_row_if_the_other_is_known_almost_perfectly():
+    """Places next to a jump have nearly the right label, but are no points of the level set."""
     channel, found = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]) + z[1, 0], 2, points=256).channel, []
     for known in (1e-4, 1e-12):
         scale = np.sqrt([0.27, known])
@@ -186,8 +183,8 @@ def test_a_row_known_nearly_perfectly_hides_nothing_of_the_other():
 
 
 @pytest.mark.slow
-def test_points_next_to_kinks_are_found_from_where_labels_are_level():
-    """They took more steps than there were: four in a thousand were missed, and a threshold came out lower by two."""
+def test_points_next_to_kinks_of_level_links_are_found():
+    """A link that is level on one side of a kink needs more halvings before the secants converge."""
     count, y = 8192, 0.7
     channel = SequenceMultiIndex(lambda z: jnp.min(z), 2).channel
     found = channel.log_partitions(np.full(count, y), np.zeros((count, 2, 1)), np.eye(2))
@@ -196,7 +193,7 @@ def test_points_next_to_kinks_are_found_from_where_labels_are_level():
 
 
 def test_labels_far_from_zero():
-    """In single precision they have no digits left: 0.407 +- 0.006 for what is 0.484."""
+    """Single precision does not resolve their changes."""
     near, far = (
         SequenceMultiIndex(lambda z, own=own: own + z[0, 0] * z[1, 0], 2, points=256).channel for own in (0.0, 1e4)
     )
@@ -208,8 +205,8 @@ def _fast(z):
     return z[0, 0] + jnp.sin(6 * z[1, 0]) + 0.2 * z[1, 0]
 
 
-def test_cells_are_as_short_as_waves():
-    """Two crossings in one cell hide each other; cells that are short enough for twice the frequency do here."""
+def test_cells_are_shorter_for_shorter_waves():
+    """Two crossings in one cell cancel."""
     smooth, waves, fast = (
         cells_for(lambda z, f=f: jnp.ravel(f(z)), 2, 1)
         for f in (lambda z: z[0, 0] * z[1, 0], lambda z: z[0, 0] + jnp.sin(3 * z[1, 0]), _fast)
@@ -218,8 +215,8 @@ def test_cells_are_as_short_as_waves():
 
 
 @pytest.mark.statistics
-def test_waves_are_integrated_to_their_error():
-    """With 96 cells for all links .6688 +- .0007, since crossings next to each other were not seen."""
+def test_information_of_waves_within_its_error():
+    """Crossings next to each other need cells shorter than those of smooth links."""
     value, error = SequenceMultiIndex(_fast, 2, points=1024).channel.information_matrix(np.eye(2)[None])
     z2, y = np.linspace(-8, 8, 20001), np.linspace(-9, 9, 361)[:, None]
     z1 = y - (np.sin(6 * z2) + 0.2 * z2)
@@ -231,7 +228,7 @@ def test_waves_are_integrated_to_their_error():
 
 
 @pytest.mark.slow
-def test_functions_written_out_are_the_same():
+def test_scalarized_functions_return_the_same_values():
     x = np.random.default_rng(0).standard_normal((3, 2))
 
     def link(z):

@@ -1,4 +1,4 @@
-"""Labels of several entries without noise, against what is known of them in closed form."""
+"""Labels of several entries without noise, against closed forms."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ VARIANCE = np.array([[0.7, -0.3], [-0.3, 0.7]])
 
 
 def information(link, variance, tokens=1, noise=0.0, points=256):
-    """Information, and errors of 95 % confidence with what four times the noise that stands for none changes."""
+    """Information and its error at 95 % confidence, including the change at four times the small noise."""
     channel = SequenceMultiIndex(link, len(variance), tokens, noise=noise, points=points).channel
     (value,), (error,) = channel.information_matrix(variance[None])
     with_more_noise = (
@@ -35,8 +35,8 @@ def information(link, variance, tokens=1, noise=0.0, points=256):
     ],
     ids=["of two sizes", "of two sizes that vary", "that saturate"],
 )
-def test_labels_that_tell_all_fields_say_so_in_any_units(link):
-    """The noise that stands for none hid the second field (.008 +- .002 for 1.75), or a third of both."""
+def test_information_of_invertible_labels_does_not_depend_on_units(link):
+    """A small noise on the scale of the labels would hide the second field, or saturated labels."""
     value, error = information(link, VARIANCE)
     exact = np.linalg.inv(VARIANCE)
     assert np.all(np.abs(value - exact) < error)
@@ -45,22 +45,22 @@ def test_labels_that_tell_all_fields_say_so_in_any_units(link):
 
 @pytest.mark.statistics
 def test_limits_of_labels_in_different_units():
-    """The second row was never learned, with an error of .001."""
+    """Both rows are known up to the same error, 1 - alpha."""
     found = limits(SequenceMultiIndex(lambda z: jnp.stack([1000 * z[0, 0], z[1, 0]]), 2, points=512), [0.3])
     assert found["error"][0] == pytest.approx(0.7, abs=0.01)
     assert abs(found["error"][0] - 0.7) < found["error_estimate"][0]
 
 
 @pytest.mark.slow
-def test_waves_whose_modes_are_not_found_are_no_certain_information():
-    """Labels modulo one tell nothing of wide fields: .26 +- .01 came out, and all of the sample agreed."""
+def test_waves_give_no_information():
+    """Labels modulo one are independent of wide fields; modes of the posterior are too many to be found."""
     value, error = information(lambda z: z[:, 0] - jnp.floor(z[:, 0]), np.diag([0.9, 0.6]))
     assert np.all(np.abs(np.diag(value)) < np.diag(error))
 
 
 @pytest.mark.slow
-def test_sheets_of_labels_per_token_are_twice_those_of_one():
-    """A product for each of two tokens: 1.44 +- .03 for what is twice .475."""
+def test_information_of_two_tokens_is_twice_that_of_one():
+    """The label is the product of the rows, for each of two tokens: its posterior is a sheet."""
 
     def product(z):
         return z[0] * z[1]
@@ -73,8 +73,8 @@ def test_sheets_of_labels_per_token_are_twice_those_of_one():
 
 
 @pytest.mark.statistics
-def test_labels_that_leave_a_circle_say_as_much_as_its_radius():
-    """No search for modes covers a circle: 1.36 +- .13 for 1.20."""
+def test_information_of_the_radius_of_a_circle():
+    """The posterior is a circle, which no search for modes covers."""
     variance = np.diag([0.3, 0.3, 0.3])
     value, error = information(lambda z: jnp.stack([z[0, 0] ** 2 + z[1, 0] ** 2, z[2, 0]]), variance)
     radius, _ = information(lambda z: jnp.sum(z**2), variance[:2, :2])
@@ -84,7 +84,7 @@ def test_labels_that_leave_a_circle_say_as_much_as_its_radius():
 
 
 @pytest.mark.statistics
-def test_limits_of_labels_that_no_posterior_covers():
+def test_limits_from_nearest_labels():
     """The product of each of two tokens is learned as one product of twice as many samples."""
 
     def each(z):
@@ -95,7 +95,7 @@ def test_limits_of_labels_that_no_posterior_covers():
     assert found["error"][0] == pytest.approx(alone["error"][0], abs=found["error_estimate"][0] + 0.01)
 
 
-def test_thresholds_of_labels_that_no_posterior_covers_are_refused_with_the_remedy():
+def test_thresholds_without_noise_are_refused_with_the_remedy():
     channel = SequenceMultiIndex(lambda z: z[0] * z[1], 2, 2, points=32).channel
     channel.__dict__["covered"] = False
     assert channel.with_more_noise is None
@@ -103,7 +103,7 @@ def test_thresholds_of_labels_that_no_posterior_covers_are_refused_with_the_reme
         channel._slopes(None, None)
 
 
-def test_scores_are_normal_whatever_the_labels_are():
+def test_scores_of_any_labels_are_normal():
     fields = np.random.default_rng(0).standard_normal((4096, 1))
     labels = np.concatenate([fields, np.exp(20 * fields), np.sign(fields), 0 * fields], axis=1)
     scores = NormalScores.of(labels)

@@ -38,7 +38,7 @@ def log_slope(vectors):
 
 
 def heads_given(first, label):
-    """Shared out between the two heads, for the weight of either diverges where the other saturates."""
+    """Divided between the two heads, as the weight of either diverges where the other saturates."""
     second, log_weight = inverted(label - attention(first))
     shared = -np.logaddexp(log_slope(first), -log_weight)
     return np.stack([first, second], axis=1), np.where(np.isfinite(log_weight), shared, -np.inf)
@@ -85,7 +85,7 @@ def test_posterior_is_that_of_a_plain_integral(options, given, charts):
 
 
 @pytest.mark.slow
-def test_one_layer_says_as_a_sequence_what_it_says_as_attention():
+def test_one_layer_has_the_same_information_as_sequence_and_as_attention():
     model = DeepAttention(depth=1, output="sequence", skip=0.7, points=32)
     found = instability(model, np.eye(1), np.eye(1))
     assert 1 / found.rate == pytest.approx(1 / 6, rel=1e-9)
@@ -102,7 +102,7 @@ def test_one_layer_says_as_a_sequence_what_it_says_as_attention():
         pytest.param({"output": "sequence"}, marks=pytest.mark.statistics),
     ],
 )
-def test_every_possible_latent_stands_for_fields_that_have_the_label(options):
+def test_every_possible_latent_gives_fields_with_the_label(options):
     channel = DeepAttention(**options).channel
     functions, rng = channel.functions, np.random.default_rng(0)
     mean, root = 0.3 * rng.standard_normal((2, 2)), np.array([[0.9, 0.0], [0.2, 0.7]])
@@ -157,7 +157,7 @@ def test_thresholds_respect_the_bounds_of_histograms(options, layer, bound):
         assert found.matrix[layer, layer] == pytest.approx(1, abs=0.02)
 
 
-def test_what_does_not_invert_is_refused():
+def test_networks_that_do_not_invert_are_refused():
     three = Architecture(1, 3, (1.0,), "softmax", True, 2, "attention", ((1.0, 1.0),))
     with pytest.raises(IncompatibleError, match="two tokens"):
         InvertedAttentionChannel(three)

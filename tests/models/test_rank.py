@@ -40,7 +40,7 @@ def test_rows_go_by_layer_direction_and_head():
 
 
 def _turned(directions, hidden):
-    """All directions with the same label on a grid: of both orientations, and of what softmax hides."""
+    """All directions with the same label on a grid: both orientations, and for softmax the hidden mean."""
     angle = np.linspace(0, 2 * np.pi, 400, endpoint=False)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     turns = np.concatenate([turn, turn * np.array([1, -1])[None, :, None]], axis=2)
@@ -54,8 +54,8 @@ def _turned(directions, hidden):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("activation", ["linear", pytest.param("softmax", marks=pytest.mark.statistics)])
-def test_posterior_agrees_with_a_grid_over_all_that_labels_leave_open(activation):
-    """Two directions and tokens: an angle and an orientation, and for softmax the mean beside the one that is seen."""
+def test_posterior_agrees_with_a_grid_over_rotations(activation):
+    """Two directions and tokens: an angle and an orientation, and for softmax the hidden component of the mean."""
     model = DeepAttention(depth=1, rank=2, activation=activation)
     channel = replace(model.channel, effort=Effort(1024, 8, 12))
     rng, variance = np.random.default_rng(1), np.array([[0.5, 0.1], [0.1, 0.3]])
@@ -80,7 +80,7 @@ def test_posterior_agrees_with_a_grid_over_all_that_labels_leave_open(activation
     [(2, "softmax"), (3, "softmax"), (2, "linear")],
 )
 @pytest.mark.statistics
-def test_as_many_fields_are_fixed_as_labels_have_dimensions(tokens, activation):
+def test_labels_fix_as_many_fields_as_they_have_dimensions(tokens, activation):
     model = DeepAttention(depth=1, tokens=tokens, rank=2, activation=activation, points=64)
     variance = 1e-4 * np.eye(2)
     found = model.channel.information_matrix(variance[None])
@@ -130,7 +130,7 @@ def test_linear_layer_becomes_learnable_where_its_gram_matrix_says():
 
 
 @pytest.mark.slow
-def test_what_ranks_cannot_be_had():
+def test_ranks_that_are_refused():
     for rank in (0, 1.5, (1, 2, 3), "2", (1, 0)):
         with pytest.raises(ParameterError, match="rank"):
             DeepAttention(depth=2, rank=rank)

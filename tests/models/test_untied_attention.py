@@ -24,7 +24,7 @@ MODELS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax", pytest.param("linear", marks=pytest.mark.statistics)])
-def test_its_parts_agree(name):
+def test_channel_and_design_agree(name):
     report = check_model(MODELS[name], d=24)
     assert report.ok, str(report)
     assert sum(check.made for check in report.checks) >= 4
@@ -70,7 +70,7 @@ def test_forward_and_adjoint_are_transposes():
         {"channel": "linear", "temperature": 2.0},
     ],
 )
-def test_what_does_not_exist_is_refused(given):
+def test_impossible_combinations_are_refused(given):
     with pytest.raises(IncompatibleError):
         AttentionIndexed(0.3, untied=True, **given)
 
