@@ -7,15 +7,18 @@ import pytest
 
 from glassformer import (
     AttentionIndexed,
+    AveragedGradientDescent,
     BilinearSequenceRegression,
     DeepAttention,
+    GradientDescent,
     IncompatibleError,
     ParameterError,
+    Ridge,
     simulate,
 )
 from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.options import options_in
-from glassformer.learners.registry import LEARNERS, learner, learner_type, names, refusal
+from glassformer.learners.registry import LEARNERS, learner, learner_type, names, refusal, resolve_learner
 
 LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 NETWORK = DeepAttention(depth=1, points=64)
@@ -89,15 +92,27 @@ def test_settings_of_another_learner_are_refused(name):
         simulate(FOR[name][0], [0.5], d=10, algorithm=name, settings=learner(other))
 
 
-@pytest.mark.slow
-def test_one_seed_gives_identical_bits(name, result):
-    assert simulate(**ask(name)).to_dict() == result.to_dict()
+def test_a_name_with_settings_is_the_learner(name):
+    own = learner(name, **FOR[name][2])
+    assert resolve_learner(name, own) is own
+    assert type(resolve_learner(name)) is learner_type(name)
 
 
-@pytest.mark.slow
-def test_a_name_with_settings_is_the_learner(name, result):
-    given = {**ask(name), "algorithm": name, "settings": learner(name, **FOR[name][2])}
-    np.testing.assert_array_equal(simulate(**given)["error"], result["error"])
+def test_settings_of_the_class_it_derives_from_are_taken():
+    assert resolve_learner("averaged-gd", GradientDescent(starts=2)) == AveragedGradientDescent(starts=2)
+    with pytest.raises(ParameterError, match="settings"):
+        resolve_learner("gd", Ridge())
+
+
+def test_limits_are_known_where_it_says_so(name):
+    model = FOR[name][0]
+    if learner_type(name).info.limit_settings is None:
+        with pytest.raises(IncompatibleError, match="no theory is known"):
+            learner(name).limits(model, [0.6])
+    else:
+        found = learner(name, **FOR[name][2]).limits(model, [0.6])
+        assert np.isfinite(found["error"]).all()
+        assert name == "gamp" or found.parameters["learner"] == name
 
 
 @pytest.mark.slow
@@ -128,7 +143,7 @@ def test_inputs_it_cannot_learn_from_are_refused(name):
 
 
 @pytest.mark.slow
-def test_states_and_finished_runs_are_kept(name, result, tmp_path, monkeypatch):
+def test_states_and_finished_runs_are_kept_and_one_seed_gives_identical_bits(name, result, tmp_path, monkeypatch):
     """Interruptions themselves: tests/core/test_checkpoints.py."""
     kept = []
     monkeypatch.setattr(Checkpoint, "offer", lambda self, state: kept.append(state()))
