@@ -113,7 +113,7 @@ def test_message_passing_on_linear_labels_has_runs_beside_its_equations(learner)
 
 def test_a_wrong_width_is_followed_to_its_limit():
     learner = BlindMessagePassing(assumed_rho=1.5)
-    path = follow(NOISY, [0.0, 0.9], steps=30, algorithm=learner)["error"].reshape(2, -1)
+    path = follow(NOISY, [0.0, 0.9], steps=26, algorithm=learner)["error"].reshape(2, -1)
     np.testing.assert_array_equal(path[0], 1.0)
     assert path[1, -1] == pytest.approx(learner.limits(NOISY, 0.9)["error"][0], rel=1e-6)
 
