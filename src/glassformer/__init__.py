@@ -45,7 +45,7 @@ _HOME = {
     "SymmetricLaw": "random_matrices.symmetric",
     "SequenceMultiIndex": "models.smi",
     "Solution": "core.solution",
-    "Status": "core.solution",
+    "Status": "core.status",
     "Sweep": "experiments.sweeps.sweep",
     "Table": "core.results",
     "collect": "experiments.sweeps.collect",

@@ -113,12 +113,12 @@ def require_arguments(function: Callable[..., Any], given: dict[str, Any], but: 
         glassformer.core.errors.ParameterError: share = 'half' is not allowed: expected None, or a number
     """
     for name, value in given.items():
-        kinds = [] if name in but else _kinds_of(function, name)
+        kinds = [] if name in but else kinds_of(function, name)
         if kinds and not any(fits(value) for _, fits in kinds):
             raise ParameterError(name, value, ", or ".join(text for text, _ in kinds))
 
 
-def _kinds_of(function: Callable[..., Any], name: str) -> list[_Kind]:
+def kinds_of(function: Callable[..., Any], name: str) -> list[_Kind]:
     """Return what the annotation of an argument allows, None first; empty if it allows anything."""
     annotation = function.__annotations__.get(name, "Any")
     parts = sorted(annotation.split(" | "), key=lambda part: part != "None")
