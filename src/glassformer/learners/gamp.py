@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.settings import damping_setting, max_iterations_setting, non_negative, open_unit_interval, setting
+from glassformer.designs.base import Design
 from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
 from glassformer.learners.registry import require_compatible
 from glassformer.models.base import Model
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
-    from glassformer.designs.base import Design
     from glassformer.learners.data_set import DataSet
     from glassformer.learners.gamp_state import GampState
     from glassformer.learners.gamp_step import GampStep

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from glassformer.core.checks import require_arguments
 from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.models.base import Model
 from glassformer.testing import channels, data, theory
@@ -59,6 +60,9 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
         d: token dimension of the last two checks.
         seed: seed of all random numbers.
 
+    Raises:
+        ParameterError: an argument has another type.
+
     Returns:
         :class:`Report`; ``ok`` if no check failed; its text explains each failure.
 
@@ -74,6 +78,7 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
           ok    denoiser: ...
           ok    size: ...
     """
+    require_arguments(check_model, locals())
     case, results = Case(model, alpha, d, seed), []
     for name, (measure, explanation) in CHECKS.items():
         try:
