@@ -120,29 +120,22 @@ class BilinearClassifier(BilinearEstimator, SequenceClassifier):
     learned at once.
 
     Args:
-        shape: as for :class:`~glassformer.sklearn.regressor.BilinearRegressor`, like all
-            parameters that are not listed here.
+        shape: as for :class:`~glassformer.sklearn.regressor.BilinearRegressor`,
+            like all parameters that are not listed here.
         solver: ``"risk"``; ``"bayes"``, of two classes, message passing for a threshold of a noisy field
             (:class:`~glassformer.channels.scalar.sign.NoisySignChannel`) of estimated width, noise and offset.
         loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
         class_weight: dictionary of weights of the classes; ``"balanced"`` for classes of equal weight; None for samples
             of equal weight. They multiply ``sample_weight``.
-        penalty: as there.
-        strength: as there, by theory of two classes and the logistic loss; each class has its own, but for
+        strength: ``"theory"`` needs two classes and the logistic loss; each class has its own strength, except for
             ``loss="softmax"``.
-        strengths: as there.
-        folds: as there; classes have equal shares in them.
-        scale: as there.
-        tolerance: as there.
-        max_iterations: as there.
-        random_state: as there.
+        folds: classes have equal shares in them.
 
     Attributes:
         classes_: in ascending order.
         coef_: shape (L, d), or (classes, L, d) for more than two; likewise the others. For message passing these are
             coefficients of the field; :meth:`decision_function` has the log-odds.
         intercept_: a number, or one per class.
-        rank_: as there, like the rest.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -165,22 +158,14 @@ class AttentionClassifier(AttentionEstimator, SequenceClassifier):
     learned at once.
 
     Args:
-        shape: as for :class:`~glassformer.sklearn.regressor.AttentionRegressor`, like all
-            parameters that are not listed here.
-        pairs: as there.
-        linear: as there.
-        solver: ``"risk"``; ``"bayes"``, of two classes, as there, for a threshold of a noisy field.
+        shape: as for :class:`~glassformer.sklearn.regressor.AttentionRegressor`,
+            like all parameters that are not listed here.
+        solver: ``"risk"``; ``"bayes"``, of two classes, for a threshold of a noisy field.
         loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
         class_weight: as for :class:`BilinearClassifier`.
-        penalty: as there.
-        strength: as there, by theory also of two classes and the logistic loss; each class has its own, but for
-            ``loss="softmax"``.
-        strengths: as there.
-        folds: as there; classes have equal shares in them.
-        scale: as there.
-        tolerance: as there.
-        max_iterations: as there.
-        random_state: as there.
+        strength: ``"theory"`` needs two classes, the logistic loss and the penalty ``"trace"``; each class has its own
+            strength, except for ``loss="softmax"``.
+        folds: classes have equal shares in them.
 
     Attributes:
         classes_: in ascending order.

@@ -177,29 +177,21 @@ class AttentionRegressor(AttentionEstimator, SequenceRegressor):
     of keys equal to queries). Any order of the tokens gives the same, and new sequences may have any length.
 
     Args:
-        shape: as for :class:`BilinearRegressor`, like everything that is not listed here.
+        shape: as for :class:`BilinearRegressor`, like all parameters and attributes that are not listed here.
         pairs: ``"self"`` or ``"all"``.
         linear: True to give tokens a constant feature as well, so that labels may depend on them linearly.
         solver: ``"risk"``; ``"bayes"``, message passing for a matrix ``S``, or ``-S``, of keys that equal queries, of
             estimated width and noise; where it is neither positive nor negative, the risk is minimised instead.
-        loss: as there.
         penalty: ``"nuclear"``, ``"ridge"``, ``"elastic"``, or ``"trace"`` for positive ``S``: weight decay on keys that
             equal queries.
-        strength: as there, by theory for the penalty ``"trace"``.
-        strengths: as there.
-        folds: as there.
-        scale: as there; tokens of all positions have one scale.
-        tolerance: as there.
-        max_iterations: as there.
-        random_state: as there.
+        strength: ``"theory"`` needs the penalty ``"trace"``.
+        scale: tokens of all positions have one scale.
 
     Attributes:
         coef_: ``S``, shape (d, d), in the units of the inputs.
-        rank_: as there, of the learned matrix with the constant feature.
+        rank_: numerical rank of the learned matrix with the constant feature.
         singular_values_: of ``S``, in falling order.
         strength_: strength that was used.
-        solver_: as there.
-        cross_validation_: as there.
         shape_: (L, d).
 
     Example:
