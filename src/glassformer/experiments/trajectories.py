@@ -45,16 +45,16 @@ def follow(
     Args:
         model: the teacher, known to the student.
         alpha: sample ratios, shape (points,), in the model's unit.
-        steps: how many, at least 1.
-        overlap: with the truth before the first step, of message passing in theory alone; by default what side
-            information tells and, for even labels, the overlap of the random start with the truth at a size ``d``,
-            0.001 without one. Online gradient descent begins there on data as well, and its equations where its runs
-            began.
+        steps: number of steps, at least 1.
+        overlap: overlap with the truth before the first step, of message passing in theory alone; by default the
+            overlap that side information gives and, for even labels, the overlap of the random start with the truth at
+            a size ``d``, 0.001 without one. Online gradient descent starts there on data as well, and its equations
+            start where its runs start.
         d: token dimension of runs; None for theory alone.
         instances: independent runs per sample ratio, with ``d``; 4 by default.
         seed: a non-negative integer, with ``d``; 0 by default.
-        algorithm: a learner whose steps have a theory, or the name of one: message passing of every kind, regularised
-            risk, online gradient descent. Those of regularised risk are proximal message passing
+        algorithm: a learner whose steps have a theory, or its name: message passing of every kind, regularised risk,
+            online gradient descent. The steps of regularised risk are those of proximal message passing
             (:mod:`~glassformer.learners.proximal_message_passing`), which ends at the minimiser.
 
     Returns:
@@ -62,15 +62,15 @@ def follow(
         :func:`~glassformer.state_evolution.vector_state_evolution.vector_trajectory`, of
         :func:`~glassformer.state_evolution.assumed_width.assumed_prior_trajectory`, of
         :func:`~glassformer.risk.trajectory.risk_trajectory`, or of
-        :func:`~glassformer.dynamics.online_sgd.online_trajectory`; with ``d`` also ``measured_error``, the mean over
-        runs, with ``measured_standard_error``, and likewise of ``row_error``, ``cosine`` and ``plugin_error`` where
-        theory has them; theory is that of the ratios that whole numbers allow. Message passing measures nothing (NaN)
-        before its first step. Notes tell of runs that do not settle without damping, and of those that are further
-        from theory than chance explains.
+        :func:`~glassformer.dynamics.online_sgd.online_trajectory`. With ``d`` it also has ``measured_error``, the mean
+        over runs, and ``measured_standard_error``, and likewise for ``row_error``, ``cosine`` and ``plugin_error``
+        where theory has them; theory is that of the ratios that whole numbers allow. Message passing measures nothing
+        (NaN) before its first step. Notes name runs that do not settle without damping, and runs that are further from
+        theory than chance explains.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: no theory of the steps, or a setting that they do not depend on.
+        IncompatibleError: the steps have no theory, or do not depend on a setting.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
