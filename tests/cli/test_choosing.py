@@ -16,7 +16,7 @@ def compared():
     """Command, quantity, sample ratios and numbers of each line of the tables with sample ratios."""
     for table in TABLES:
         head, _, *lines = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in table.splitlines()]
-        if "alpha = " not in head[1]:
+        if not any(cell.startswith("`alpha = ") for cell in head):
             continue
         ratios = [cell.strip("`").removeprefix("alpha = ") for cell in head[1:]]
         common = lines[0][0].split("`")[1]
