@@ -1,1 +1,1 @@
-"""Learners on simulated data, sweeps and text."""
+"""Learners on simulated data: ``simulation``, ``trajectories`` step by step, ``instances`` for runs, and ``sweeps``."""

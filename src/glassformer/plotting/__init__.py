@@ -1,1 +1,1 @@
-"""Figures of results."""
+"""Figures of results: ``plots`` has one function for each result, ``style`` the look; results call ``render``."""

@@ -1,4 +1,4 @@
-"""Pictures of what the page shows and no single result draws: spectra, and an error over two parameters."""
+"""Pictures of the explorer that belong to no single result: spectra, and an error over two parameters."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def plot_spectra(
     title: str,
     path: Path | Picture,
 ) -> None:
-    """Densities of laws as lines, those of matrices of a finite size as steps.
+    """Draw densities of spectra: laws as lines, matrices of a finite size as histograms.
 
     Args:
-        laws: values and the densities there, by name.
-        matrices: edges of bars and the densities in them, by name.
-        title: over all.
+        laws: values and densities, by name.
+        matrices: edges and densities of a histogram, by name.
+        title: title of the picture.
         path: the picture.
     """
     with canvas(path) as (axes,):
@@ -38,9 +38,9 @@ def plot_spectra(
 
 
 def spectra_top(laws: Mapping[str, tuple[Array, Array]], matrices: Mapping[str, tuple[Array, Array]]) -> float:
-    """How high spectra are drawn.
+    """Return the upper limit of the density axis.
 
-    The zeros of a narrow matrix are in one bar, and its law without noise has a peak there: they would dwarf the rest.
+    The zeros of a narrow matrix are in one bar, and its law without noise has a peak there: they would hide the rest.
 
     Example:
         >>> spectra_top({"law": (np.zeros(2), np.array([0.5, 1.0]))}, {})
@@ -58,13 +58,13 @@ def plot_grid(
     title: str,
     path: Path | Picture,
 ) -> None:
-    """An error over two parameters as colours, with marked places in it.
+    """Draw an error over two parameters as colours, with marked places.
 
     Args:
         axes_of: name and values of the horizontal and of the vertical axis.
-        error: shape (vertical, horizontal), NaN where it is not known.
-        marks: places, each with its name.
-        title: over all.
+        error: shape (vertical, horizontal), NaN where it is unknown.
+        marks: position and name of each marked place.
+        title: title of the picture.
         path: the picture.
     """
     (across, x), (up, y) = axes_of
