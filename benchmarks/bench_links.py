@@ -1,10 +1,9 @@
-"""Cost of a link of the user's own against dedicated channels: limits, once the process knows the link, side by side.
+"""Cost of limits with a user's link against dedicated channels, once the process has analysed the link.
 
     python benchmarks/bench_links.py [ratios | --quick]
 
-Every row is one link through three doors, where they exist: the dedicated channel, ``BilinearSequenceRegression`` of
-unlimited width with ``link=``, and ``SequenceMultiIndex`` of one index and one token. Channels are new at every call;
-what is kept is the process.
+Every row is one link in up to three models: the dedicated channel, ``BilinearSequenceRegression`` of unlimited width
+with ``link=``, and ``SequenceMultiIndex`` of one index and one token. Every call makes a new channel in one process.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ def main() -> None:
     alpha = np.linspace(0.3, 2.0, ratios)
     print(f"{ratios} ratios, CPU ms {'':10}{'dedicated':>10}{'bsr':>8}{'smi':>8}")
     for name, (plain, traced, noise, dedicated) in LINKS.items():
-        doors = [
+        models = [
             dedicated and (lambda c=dedicated: BilinearSequenceRegression(rho=np.inf, channel=c)),
             lambda f=plain, v=noise: BilinearSequenceRegression(rho=np.inf, link=f, noise=v),
             lambda f=traced, v=noise: SequenceMultiIndex(lambda z: f(z[0, 0]), noise=v),
         ]
-        times = [f"{1e3 * _seconds(door, alpha):.0f}" if door else "-" for door in doors]
+        times = [f"{1e3 * _seconds(model, alpha):.0f}" if model else "-" for model in models]
         print(f"{name:14} noise {noise:<8}{times[0]:>10}{times[1]:>8}{times[2]:>8}", flush=True)
 
 
 def _seconds(model: Callable[[], Any], alpha: np.ndarray[Any, Any]) -> float:
-    """Least processor time of three calls that follow one, each of other ratios: that of a busy machine is the same."""
+    """Return the least processor time of three calls after a first one, each at other ratios."""
     limits(model(), alpha[:1], throw=False)
     times = []
     for shift in (0.0, 0.01, 0.02):

@@ -201,9 +201,9 @@ class LinkChannel(ScalarChannel):
 
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        # Looked up once: every access compares the content of the function.
-        analysis = self._analysis
-        value, error = stack_estimates([analysis.prediction_errors(x) for x in v.ravel().tolist()], v.shape)
+        # One look-up for all variances: each one hashes the function.
+        errors = self._analysis.prediction_errors
+        value, error = stack_estimates([errors(x) for x in v.ravel().tolist()], v.shape)
         names = ["prediction_error", "plugin_error", *(["label_error"] if self.discrete else [])]
         return {name: Estimate(value[k], error[k]) for k, name in enumerate(names)}
 

@@ -105,7 +105,7 @@ class LabelNoiseChannel(ScalarChannel):
     def true_label(self, h: Array) -> Array:
         return self._pieces.link(np.asarray(h, dtype=float))
 
-    @property
+    @cached_property
     def without_noise(self) -> ScalarChannel:
         return LinkChannel(self.function, name=self.name)
 
