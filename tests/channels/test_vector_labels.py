@@ -97,7 +97,7 @@ def test_limits_from_nearest_labels():
 
 def test_thresholds_without_noise_are_refused_with_the_remedy():
     channel = SequenceMultiIndex(lambda z: z[0] * z[1], 2, 2, points=32).channel
-    channel.__dict__["covered"] = False
+    channel.__dict__["small_noise_suffices"] = False
     assert channel.with_more_noise is None
     with pytest.raises(IncompatibleError, match=r"noise = 0 .* Give a little noise"):
         channel._slopes(None, None)

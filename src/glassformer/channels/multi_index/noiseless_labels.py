@@ -128,16 +128,16 @@ class NoiselessLinkRowsChannel(ShellChannel):
 
     @property
     def with_more_noise(self) -> Self | None:
-        return replace(self, noise=_MORE_NOISE * self.noise) if self.covered else None
+        return replace(self, noise=_MORE_NOISE * self.noise) if self.small_noise_suffices else None
 
     @cached_property
     def family(self) -> PosteriorFamily:
         return PosteriorFamily(partial(_functions, self.link, self.symmetries, self.scale), (float(self.noise),))
 
     @cached_property
-    def covered(self) -> bool:
+    def small_noise_suffices(self) -> bool:
         """Whether averages with the small noise agree with those from nearest labels."""
-        return bool(memoize(self._compare, "covered", self.link, self.indices, self.tokens))
+        return bool(memoize(self._compare, "small noise suffices", self.link, self.indices, self.tokens))
 
     def _compare(self) -> bool:
         channel = self.with_points(min(_COMPARED_POINTS, self.points))
@@ -158,19 +158,19 @@ class NoiselessLinkRowsChannel(ShellChannel):
 
     def averages(self, variance: Array) -> Averages:
         sampled = super().averages(variance)
-        if self.covered:
+        if self.small_noise_suffices:
             return sampled
         replicas, doubt = (np.stack(part) for part in zip(*map(self._nearest, np.asarray(variance)), strict=True))
         return self._of_replicas(replicas, np.abs(doubt), sampled.log_partition)
 
     def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
-        if self.covered:
+        if self.small_noise_suffices:
             return super().averages_and_slope(variance)
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
         return self.averages(variance[None]), _nearest_growth(self.clean_labels, omega, root)
 
     def _slopes(self, moments: PosteriorMoments, inverse: Array) -> Slopes:
-        if not self.covered:
+        if not self.small_noise_suffices:
             raise IncompatibleError(
                 "noise = 0 and thresholds of this link exclude each other: its labels leave curves, sheets or waves of "
                 "fields, on which slopes are not available. Give a little noise, e.g. 1e-3 of the label's variance"
