@@ -12,6 +12,14 @@ from glassformer.state_evolution.subspaces import symmetric_basis
 SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1, points=32)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_one_index_is_found_where_thresholds_say(noise):
+    """Slopes of a link of one index are sampled at labels with their noise; its threshold follows from quadratures."""
+    model = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=noise)
+    # Of eight times 2048 data points or more.
+    assert subspace_threshold(model, 0).alpha == pytest.approx(thresholds(model)["weak_recovery"].alpha, rel=0.01)
+
+
 @pytest.mark.slow
 def test_one_layer():
     assert subspace_threshold(DeepAttention(depth=1, points=64), 0).alpha == pytest.approx(1 / 6, rel=1e-6)

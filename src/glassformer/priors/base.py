@@ -315,15 +315,15 @@ class ScalarPrior(Prior):
         return SignalEstimate(found.signal[None], variance, onsager, found.memory)
 
 
-def carried_error(prior: ScalarPrior, precision: Array, blur: Array) -> Estimate:
+def carried_error(prior: ScalarPrior, precision: Array, precision_error: Array) -> Estimate:
     """The MMSE at precisions of shape (n,) that are known up to an error."""
     value, error = prior.mmse(precision)
     # |dV/dq_hat| is at most V/q_hat: a small relative error carries over at most once.
-    carried = value * np.divide(blur, precision, out=np.zeros_like(blur), where=precision > 0)
+    carried = value * np.divide(precision_error, precision, out=np.zeros_like(precision_error), where=precision > 0)
     # Below an onset nothing moves, however large the share of next to nothing that is not known.
-    vague = blur > _SHARP * precision
+    vague = precision_error > _SHARP * precision
     if np.any(vague):
-        there, wide, old = precision[vague], blur[vague], value[vague]
+        there, wide, old = precision[vague], precision_error[vague], value[vague]
         less, more = (prior.mmse(part).value for part in (np.maximum(there - wide, 0.0), there + wide))
         carried[vague] = np.maximum(np.abs(less - old), np.abs(old - more))
     return Estimate(value, error + carried)

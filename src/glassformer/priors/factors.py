@@ -184,7 +184,7 @@ class SeparableFactorPrior(FactorPrior):
                 f"{_WIDEST} factors that are not Gaussian have not been checked; use Gaussian factors"
             )
         self.law.validate(self.width)
-        # A law that cannot be used is refused now, not when the first number is asked for.
+        # A law with a hard phase is refused when the prior is made.
         _ = self._curve
 
     @property
@@ -192,8 +192,8 @@ class SeparableFactorPrior(FactorPrior):
         return self.law.mmse_dimension
 
     @cached_property
-    def _curve(self) -> _Curve:
-        return _curve(self.law, self.beta)
+    def _curve(self) -> _FactorCurve:
+        return _factor_curve(self.law, self.beta)
 
     def mmse(self, q_hat: Array) -> Estimate:
         curve, u = self._curve, self._position(q_hat)
@@ -208,7 +208,7 @@ class SeparableFactorPrior(FactorPrior):
     def mutual_information(self, q_hat: Array) -> Estimate:
         curve, u, half = self._curve, self._position(q_hat), 0.5 * np.asarray(q_hat, dtype=float)
         if self.mmse_dimension == 0:
-            # The table of discrete weights ends where nothing is left to learn.
+            # The table of discrete weights ends where they are known.
             u = np.minimum(u, curve.position[-1])
         start = curve.position[0]
         # Beyond the onset I falls behind q_hat/2 with the third power of the distance.
@@ -235,7 +235,7 @@ class SeparableFactorPrior(FactorPrior):
         return mean, np.asarray(covariance.mean(axis=0))
 
 
-class _Curve(NamedTuple):
+class _FactorCurve(NamedTuple):
     r"""Error and information along the curve, against :math:`u = \log(x/\sqrt\beta - 1)`."""
 
     position: Array
@@ -246,24 +246,24 @@ class _Curve(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _curve(law: Law, beta: float) -> _Curve:
-    weight = _weight(law)
+def _factor_curve(law: Law, beta: float) -> _FactorCurve:
+    weight = _weight_table(law)
     a = weight.precision
     log_gain = np.log(a * weight.overlap)
-    # The other factor sits where its own b o(b) is beta times that; kept inside the table.
+    # The other factor has b o(b) = beta a o(a); points outside the table are left out.
     wanted = log_gain + np.log(beta)
-    kept = (wanted >= log_gain[0]) & (wanted <= log_gain[-1])
-    a, wanted = a[kept], wanted[kept]
+    inside = (wanted >= log_gain[0]) & (wanted <= log_gain[-1])
+    a, wanted = a[inside], wanted[inside]
     log_b = scipy.interpolate.make_interp_spline(log_gain, np.log(weight.precision), k=5)(wanted)
-    variances, information, errors, blurs = [], [], [], []
+    variances, information, errors, information_errors = [], [], [], []
     for log_precision in (np.log(a), log_b):
         variances.append(np.exp(weight.log_variance(log_precision)))
         information.append(weight.information(log_precision))
         errors.append(np.interp(log_precision, np.log(weight.precision), weight.error))
-        blurs.append(np.interp(log_precision, np.log(weight.precision), weight.information_error))
+        information_errors.append(np.interp(log_precision, np.log(weight.precision), weight.information_error))
     first, second = variances
     x = np.exp(log_b) / (1 - first)
-    # Factors that are known below the onset belong to a fold as well, whose beginning the table does not reach.
+    # Points below the onset belong to a fold whose beginning is outside the table.
     if np.any(np.diff(x) < -_FOLD * x[1:]) or np.any(x <= np.sqrt(beta)):
         raise IncompatibleError(
             f"prior = {law.label} and a fixed width exclude each other at beta = {beta:g}: the factors have a hard "
@@ -275,18 +275,18 @@ def _curve(law: Law, beta: float) -> _Curve:
     variance = first + second - first * second
     shared = 0.5 * x * first * second
     total = (shared + beta * information[0] + information[1]) / (1 + beta)
-    blur = (shared * (errors[0] + errors[1]) + beta * blurs[0] + blurs[1]) / (1 + beta)
-    return _Curve(
+    total_error = (shared * (errors[0] + errors[1]) + beta * information_errors[0] + information_errors[1]) / (1 + beta)
+    return _FactorCurve(
         u[rising],
         np.maximum(errors[0], errors[1])[rising],
         scipy.interpolate.make_interp_spline(u[rising], np.log(variance)[rising], k=5),
         scipy.interpolate.make_interp_spline(u[rising], total[rising], k=5),
-        blur[rising],
+        total_error[rising],
     )
 
 
-class _Weight(NamedTuple):
-    """A single weight at tabulated precisions, and between them against their logarithm."""
+class _WeightTable(NamedTuple):
+    """A single weight at tabulated precisions, with splines over their logarithm."""
 
     precision: Array
     overlap: Array
@@ -297,21 +297,21 @@ class _Weight(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _weight(law: Law) -> _Weight:
+def _weight_table(law: Law) -> _WeightTable:
     precision = np.geomspace(*_PRECISIONS, _POINTS)
     variance, error, information, information_error = [], [], [], []
     for value in precision:
-        found, blur = _averaged(law, value, lambda b, a: law.posterior(b, a)[1][:, 0, 0])
+        found, uncertainty = _averaged(law, value, lambda b, a: law.posterior(b, a)[1][:, 0, 0])
         if found < _NOTHING:
             break
         variance.append(found)
-        error.append(blur / found)
-        log_partition, blur = _averaged(law, value, law.log_partition)
+        error.append(uncertainty / found)
+        log_partition, uncertainty = _averaged(law, value, law.log_partition)
         information.append(0.5 * value - log_partition)
-        information_error.append(blur)
+        information_error.append(uncertainty)
     precision, spread = precision[: len(variance)], np.array(variance)
     log_precision = np.log(precision)
-    return _Weight(
+    return _WeightTable(
         precision,
         1 - spread,
         np.array(error),

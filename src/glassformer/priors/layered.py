@@ -94,8 +94,8 @@ class LayeredPrior(Prior):
         return self.layer.factor_width(columns)
 
     def covariance(self, q_hat: Estimate) -> Estimate:
-        precision, blur = np.maximum(_diagonal(q_hat.value), 0.0), np.abs(_diagonal(q_hat.error))
-        found = carried_error(self.layer, precision.ravel(), blur.ravel())
+        precision, precision_error = np.maximum(_diagonal(q_hat.value), 0.0), np.abs(_diagonal(q_hat.error))
+        found = carried_error(self.layer, precision.ravel(), precision_error.ravel())
         alone = Estimate(*(_from_diagonal(part.reshape(precision.shape)) for part in found))
         return self._coupled(alone, q_hat) if self._couples(q_hat.value) else alone
 
@@ -116,8 +116,10 @@ class LayeredPrior(Prior):
         found = mixed + _from_diagonal(change - second)
         next_order = np.max(np.abs(coupling), axis=(-2, -1))[..., None, None]
         size = root[..., :, None] * root[..., None, :]
-        blur = _off_diagonal(q_hat.error) * size**2
-        return Estimate(found, alone.error + blur + next_order * np.abs(_off_diagonal(found) + _from_diagonal(change)))
+        coupling_error = _off_diagonal(q_hat.error) * size**2
+        return Estimate(
+            found, alone.error + coupling_error + next_order * np.abs(_off_diagonal(found) + _from_diagonal(change))
+        )
 
     def _coupling(self, q_hat: Array, value: Array) -> tuple[Array, Array]:
         """Return the roots of the errors, and the off-diagonal conjugate overlaps in their units."""

@@ -80,10 +80,11 @@ class SeparablePrior(WeightRowsPrior):
 
     def covariance(self, q_hat: Estimate) -> Estimate:
         value, error = np.zeros((2, *q_hat.value.shape))
-        for k, (precision, blur) in enumerate(zip(self._precisions(q_hat.value), np.abs(q_hat.error), strict=True)):
+        errors = np.abs(q_hat.error)
+        for k, precision in enumerate(self._precisions(q_hat.value)):
             for rows in _groups(precision):
                 inner = np.ix_(rows, rows)
-                own = blur[inner]
+                own = errors[k][inner]
                 moments, join = partial(self._moments, own), partial(_independent_moments, own)
                 found = self._averaged(precision[inner], moments, join)
                 value[k][inner] = 0.5 * (found.value[0] + found.value[0].T)
@@ -92,11 +93,11 @@ class SeparablePrior(WeightRowsPrior):
         missing = np.maximum(_KNOWN - np.diagonal(value, axis1=1, axis2=2), 0.0)[:, :, None] * np.eye(self.count)
         return Estimate(value + missing, error + missing)
 
-    def _moments(self, blur: Array, field: Array, precision: Array) -> Array:
+    def _moments(self, precision_error: Array, field: Array, precision: Array) -> Array:
         """Posterior covariances, and their change by an error of the precision, shape (n, 2, P, P)."""
         # The derivative of V along dA is -E[C dA C]; |C| |dA| |C| bounds it entry by entry.
         covariance = self.law.posterior(field, precision)[1]
-        size, change = np.abs(covariance), blur if len(precision) > 1 else np.ones((1, 1))
+        size, change = np.abs(covariance), precision_error if len(precision) > 1 else np.ones((1, 1))
         return np.stack([covariance, size @ change @ size], axis=1)
 
     def entropy(self, q_hat: Array, variance: Array) -> Estimate:
@@ -117,8 +118,8 @@ class SeparablePrior(WeightRowsPrior):
         if len(alone) == 1:
             return Estimate(value, error)
         difference = self._estimates(precision, function) - self._estimates(np.diag(np.diag(precision)), function)
-        change, blur = mean_and_error(difference)
-        return Estimate(value + change, error + _SHARED * blur)
+        change, uncertainty = mean_and_error(difference)
+        return Estimate(value + change, error + _SHARED * uncertainty)
 
     def _estimates(self, precision: Array, function: _Function) -> Array:
         return self.law.estimates(precision, lambda field: function(field, precision))
@@ -174,9 +175,9 @@ def _sum(singles: list[Array]) -> Array:
     return np.asarray(np.sum(singles, axis=0))
 
 
-def _independent_moments(blur: Array, singles: list[Array]) -> Array:
+def _independent_moments(precision_error: Array, singles: list[Array]) -> Array:
     """:meth:`SeparablePrior._moments` of independent rows, from those of each."""
     variance, change = (np.array([single[part, 0, 0] for single in singles]) for part in (0, 1))
-    spread = np.outer(variance, variance) * blur
-    np.fill_diagonal(spread, change * np.diag(blur))
+    spread = np.outer(variance, variance) * precision_error
+    np.fill_diagonal(spread, change * np.diag(precision_error))
     return np.stack([np.diag(variance), spread])

@@ -1,4 +1,4 @@
-"""Averages of a channel from a table of them: curves through it, their errors, and laws below it."""
+"""Table of the averages of a channel: splines through it, their errors, and extrapolation to smaller variances."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from scipy.interpolate import CubicSpline, PchipInterpolator
 
 from glassformer.core.estimate import Array, Estimate
 
-# By how much less a cubic spline errs on twice the nodes, at least, where it is smooth enough.
+# Factor by which the error of a cubic spline falls at least on twice the nodes, where it is smooth (16 in the limit).
 _ORDER = 8.0
-# Power of the variance above which the information counts as bounded.
+# Power of the variance at its small end above which the information is taken to saturate (chosen by trial).
 _BOUNDED = -0.25
 
 
-class _Curve:
-    """A cubic spline over log V; what every second node alone makes of it tells its error.
+class _LogSpline:
+    """A cubic spline over log V, whose error is estimated from the spline through every second node.
 
     Args:
         x: logarithms of V, an odd number of them.
-        values: there.
+        values: at these.
     """
 
     def __init__(self, x: Array, values: Array) -> None:
         self._x, self._fine = x, CubicSpline(x, values)
         middle = 0.5 * (x[1:] + x[:-1])
         gap = np.abs(self._fine(middle) - CubicSpline(x[::2], values[::2])(middle)) / _ORDER
-        # The largest of three intervals: somewhere the two curves cross.
+        # The largest gap of three intervals: the two splines cross somewhere.
         self._gap = np.max([gap, np.append(gap[1:], gap[-1]), np.append(gap[0], gap[:-1])], axis=0)
 
     def __call__(self, x: Array) -> Estimate:
@@ -35,18 +35,18 @@ class _Curve:
         return Estimate(self._fine(x), self._gap[place])
 
 
-class _Law(Protocol):
+class _Extrapolation(Protocol):
     """Information below the smallest variance of the table."""
 
     def information(self, variance: Array) -> Estimate:
-        """With the error of the law itself."""
+        """Information, with the error of the extrapolation."""
 
     def integral(self, variance: Array) -> Array:
-        """Of the information, from these variances to the smallest one of the table."""
+        """Integral of the information from these variances to the smallest one of the table."""
 
 
 class _Saturated(NamedTuple):
-    """Information ``1/(a + b V)``: that of labels that vary linearly with the field there, and have noise."""
+    """Information ``1/(a + b V)``, as of noisy labels that are locally linear in the field."""
 
     smallest: float
     a: float
@@ -54,14 +54,14 @@ class _Saturated(NamedTuple):
 
     @classmethod
     def of(cls, v: Array, information: Array) -> _Saturated:
-        """Through the two smallest variances; the information falls with the variance."""
+        """Fit the two smallest variances; the information falls with the variance."""
         one, two = 1 / information[:2]
         b = max(float((two - one) / (v[1] - v[0])), 1e-300)
         return cls(float(v[0]), max(float(one - b * v[0]), 0.5 * float(one)), b)
 
     def information(self, variance: Array) -> Estimate:
         value = 1 / (self.a + self.b * variance)
-        # As large as what the slope changes.
+        # The error estimate is the whole change that the slope makes.
         return Estimate(value, value * self.b * (self.smallest - variance) / (self.a + self.b * self.smallest))
 
     def integral(self, variance: Array) -> Array:
@@ -69,7 +69,7 @@ class _Saturated(NamedTuple):
 
 
 class _Power(NamedTuple):
-    """Information as a power of the variance, that of the last nodes, and by how much this power still changes."""
+    """Information as a power of the variance, fitted to the smallest ones, and the change of this power there."""
 
     smallest: float
     value: float
@@ -78,10 +78,10 @@ class _Power(NamedTuple):
 
     @classmethod
     def of(cls, v: Array, information: Array) -> _Power:
-        """From five nodes."""
+        """Fit the five smallest variances."""
         x, y = np.log(v[:5]), np.log(information[:5])
         slope, before = (y[2] - y[0]) / (x[2] - x[0]), (y[4] - y[2]) / (x[4] - x[2])
-        # Below an information of 1/V integrals diverge, and labels would tell more than the field.
+        # The information of labels is at most that of the field itself, 1/V, whose integral diverges.
         return cls(float(v[0]), float(information[0]), max(float(slope), -1 + 1e-6), abs(float(slope - before)))
 
     def information(self, variance: Array) -> Estimate:
@@ -99,32 +99,32 @@ class Tabulated(NamedTuple):
 
     Attributes:
         smallest: variance of the table.
-        log_information, expected: curves over log V.
-        relative, error: interpolants of the errors at the nodes, of the information relative to it.
-        law: of the information below the table.
+        log_information, expected: splines over log V.
+        relative, error: interpolants of the relative error of the information and of the error of E log Z.
+        law: extrapolation of the information to smaller variances.
     """
 
     smallest: float
-    log_information: _Curve
-    expected: _Curve
+    log_information: _LogSpline
+    expected: _LogSpline
     relative: PchipInterpolator
     error: PchipInterpolator
-    law: _Law
+    law: _Extrapolation
 
     @classmethod
     def of(cls, v: Array, rows: Array) -> Tabulated:
-        """From an odd number of variances, ascending, and rows of information and E log Z, each with its error."""
-        # A value lost in its error is as good as none, but its logarithm and relative error stay finite.
+        """Make it from an odd number of ascending variances, and rows of information and E log Z with their errors."""
+        # A value far below its error is zero within it; its logarithm and relative error stay finite.
         known = np.maximum(rows[:, 0], np.maximum(1e-9 * rows[:, 1], 1e-300))
         x, power = np.log(v), _Power.of(v, known)
         law = power if power.slope < _BOUNDED else _Saturated.of(v, known)
-        curves = _Curve(x, np.log(known)), _Curve(x, rows[:, 2])
+        curves = _LogSpline(x, np.log(known)), _LogSpline(x, rows[:, 2])
         return cls(
             float(v[0]), *curves, PchipInterpolator(x, rows[:, 1] / known), PchipInterpolator(x, rows[:, 3]), law
         )
 
     def information(self, variance: Array) -> Estimate:
-        """Information, in the table and below."""
+        """Information, in the table and below it."""
         x, below = np.log(np.maximum(variance, self.smallest)), variance < self.smallest
         found, law = self.log_information(x), self.law.information(np.minimum(variance, self.smallest))
         value, relative = np.where(below, law.value, np.exp(found.value)), self.relative(x) + found.error
