@@ -100,7 +100,7 @@ def mark_unsettled(axes: Any, alpha: Array, value: Array, status: Sequence[Statu
     failed = sorted({*names} - {str(Status.CONVERGED)})
     for name, marker in zip(failed, "xP1*2v" * len(names), strict=False):
         at = names == name
-        look = {"ms": 7, "ls": "none", "zorder": 5, "clip_on": False}
+        look = {"ms": 7, "mfc": "none", "ls": "none", "zorder": 5, "clip_on": False}
         axes.plot(alpha[at], value[at], marker, color="0.5", label=name.replace("_", " "), **look)
 
 
