@@ -112,7 +112,9 @@ def curve_series(computed: Sequence[ComputedCurve], column: str = "error") -> li
         lines.append(Series(curve.scale * theory["alpha"], y, color, curve.style, curve.label))
         for runs, table in zip(curve.runs, simulations, strict=True):
             mean, error = measured(runs, table)
-            mark = Series(curve.scale * table["alpha"], mean, color, runs.marker, None, error, RUN_MARKS, table.status)
+            # Marks of perfect recovery lie on the axis; relative errors may be outside the picture.
+            look = {**RUN_MARKS, "clip_on": runs.column != "error"}
+            mark = Series(curve.scale * table["alpha"], mean, color, runs.marker, None, error, look, table.status)
             if runs.color is None:
                 name = f"{runs.label}, $d = {runs.d}$"
                 entries[name] = legend_entry(name, runs.marker, ms=4, mec="k", mew=0.6)
