@@ -32,7 +32,7 @@ import numpy as np
 
 from glassformer import BilinearSequenceRegression, DenseDesign, GaussianChannel, MessagePassing, RectangularLaw
 from glassformer.learners.gamp import gamp
-from glassformer.priors import shrunk
+from glassformer.priors import spectral
 
 TARGET_TIME, TARGET_MEMORY = {"float64": 1.2, "float32": 1.4}, 1.25
 STORAGES, NOISES = ("float64", "float32"), (0.1, 0.0)
@@ -44,7 +44,7 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (np.linalg, "svd", "singular value decomposition"),
     (RectangularLaw, "shrinkage", "shrinkage"),
     (RectangularLaw, "mmse", "mmse"),
-    (shrunk, "rectangular_divergence", "divergence"),
+    (spectral, "rectangular_divergence", "divergence"),
     (GaussianChannel, "score", "channel"),
     (GaussianChannel, "curvature", "channel"),
 )
