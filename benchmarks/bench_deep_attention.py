@@ -20,9 +20,9 @@ from scipy.integrate import dblquad
 
 from glassformer import DeepAttention, limits, thresholds
 from glassformer import phase_diagram as diagram_of
+from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.learners.gamp import MessagePassing, gamp
 from glassformer.learners.gamp_state import GampState
-from glassformer.state_evolution.solve import state_evolution
 
 
 def clocked(label: str, function):  # type: ignore[no-untyped-def]

@@ -64,6 +64,8 @@ NAMED = {"inputs": DESIGN.inputs[0], "labels": LABELS, "quantity": "error"}
 
 def _given(name, annotation):
     kinds = annotation.split(" | ")
+    if name == "start" and "str" in kinds:
+        return "uninformed"
     return NAMED.get(name, None if "None" in kinds else GIVEN[kinds[0]])
 
 

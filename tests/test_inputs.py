@@ -21,8 +21,8 @@ from glassformer import (
     ridge_error,
     simulate,
 )
+from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.learners.gamp import gamp
-from glassformer.state_evolution.solve import state_evolution
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
 INPUTS = np.random.default_rng(0).standard_normal((6, 4, 4))

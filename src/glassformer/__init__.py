@@ -29,7 +29,7 @@ _HOME = {
     "BlindMessagePassing": "learners.blind_message_passing",
     "VectorMessagePassing": "learners.vamp",
     "vamp": "learners.vamp",
-    "vector_state_evolution": "state_evolution.vector_state_evolution",
+    "vector_state_evolution": "bayes_optimal.vector_state_evolution",
     "GradientDescent": "learners.gradient_descent",
     "MessagePassing": "learners.gamp",
     "NuclearNorm": "learners.nuclear_norm",
@@ -49,15 +49,15 @@ _HOME = {
     "Sweep": "experiments.sweeps.sweep",
     "Table": "core.results",
     "collect": "experiments.sweeps.collect",
-    "conjugate_overlap": "state_evolution.conjugate_overlap",
-    "follow_branches": "state_evolution.hysteresis",
-    "landscape": "state_evolution.free_entropy",
-    "limits": "state_evolution.limits",
+    "conjugate_overlap": "bayes_optimal.conjugate_overlap",
+    "follow_branches": "bayes_optimal.hysteresis",
+    "landscape": "bayes_optimal.free_entropy",
+    "limits": "bayes_optimal.limits",
     "nuclear_norm_risk": "risk.nuclear_norm",
     "nuclear_norm_threshold": "random_matrices.nuclear_norm",
     "online_sgd": "dynamics.online_sgd",
     "plan": "learners.plan",
-    "phase_diagram": "state_evolution.phase_diagram",
+    "phase_diagram": "bayes_optimal.phase_diagram",
     "diagnose": "data_analysis.diagnosis",
     "DataWarning": "core.errors",
     "cross_validate": "learners.validation",
@@ -69,10 +69,10 @@ _HOME = {
     "run_sweep": "experiments.sweeps.run",
     "simulate": "experiments.simulation",
     "follow": "experiments.trajectories",
-    "state_evolution": "state_evolution.solve",
-    "subspace_threshold": "state_evolution.weak_recovery",
-    "thresholds": "state_evolution.thresholds",
-    "trajectory": "state_evolution.trajectory",
+    "state_evolution": "bayes_optimal.solve",
+    "subspace_threshold": "bayes_optimal.weak_recovery",
+    "thresholds": "bayes_optimal.thresholds",
+    "trajectory": "bayes_optimal.trajectory",
 }
 
 __all__ = sorted(_HOME)
@@ -82,8 +82,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    # The import may have put a package of this name in place, which can be called (glassformer.state_evolution).
-    return globals().setdefault(name, value)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

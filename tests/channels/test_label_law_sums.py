@@ -10,10 +10,10 @@ from scipy.special import expit
 from scipy.stats import binom, poisson
 
 from glassformer import SequenceMultiIndex, limits, thresholds
+from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
+from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson
 from glassformer.channels.link.label_law import LabelLawChannel, label_support
-from glassformer.state_evolution.conjugate_overlap import conjugate_overlap
-from glassformer.state_evolution.free_entropy import free_entropy
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from glassformer import BilinearSequenceRegression, SequenceMultiIndex, limits, thresholds
+from glassformer.bayes_optimal.equation_of_state import StateCurve, equation_of_state
 from glassformer.channels.link.channel import LinkChannel
 from glassformer.channels.link.exponents import link_exponents
 from glassformer.channels.link.piecewise import find_pieces
@@ -16,7 +17,6 @@ from glassformer.channels.scalar.absolute import AbsoluteChannel
 from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.cli import main
 from glassformer.core.errors import IncompatibleError, LinkError
-from glassformer.state_evolution.equation_of_state import StateCurve, equation_of_state
 
 
 def square(z):

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, SequenceMultiIndex
+from glassformer.bayes_optimal.instability import Instability
+from glassformer.bayes_optimal.known_direction import CurvePoint, extrapolated_crossing
 from glassformer.channels.multi_index.weighted_moments import weighted_moments
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.numerics.sequences import remaining_change
-from glassformer.state_evolution.instability import Instability
-from glassformer.state_evolution.known_direction import CurvePoint, extrapolated_crossing
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -12,15 +12,15 @@ import xarray
 from matplotlib.figure import Figure
 
 from glassformer import BilinearSequenceRegression, IncompatibleError, limits, simulate
+from glassformer.bayes_optimal.free_entropy import landscape
+from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
+from glassformer.bayes_optimal.thresholds import Threshold, Thresholds
 from glassformer.cli import main
 from glassformer.cli.output import report
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
 from glassformer.plotting import plots, sweep
 from glassformer.plotting.style import Picture
-from glassformer.state_evolution.free_entropy import landscape
-from glassformer.state_evolution.phase_diagram import PhaseDiagram
-from glassformer.state_evolution.thresholds import Threshold, Thresholds
 
 
 @pytest.fixture

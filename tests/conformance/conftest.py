@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, limits
+from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.channels.scalar.sign import NoisySignChannel
 from glassformer.designs.dense import DenseDesign
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
-from glassformer.state_evolution.solve import state_evolution
 
 # A new channel needs one line here.
 CHANNELS = {

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from glassformer import limits
+from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
+from glassformer.bayes_optimal.evolution_map import EvolutionMap
+from glassformer.bayes_optimal.free_entropy import free_entropy
+from glassformer.bayes_optimal.sampled_fixed_point import coarse_solve, newton_refine
 from glassformer.core.settings import Iteration
 from glassformer.learners.gamp import gamp
 from glassformer.models.base import Model
 from glassformer.priors.layered import LayeredPrior
-from glassformer.state_evolution.conjugate_overlap import conjugate_overlap
-from glassformer.state_evolution.evolution_map import EvolutionMap
-from glassformer.state_evolution.free_entropy import free_entropy
-from glassformer.state_evolution.sampled_fixed_point import coarse_solve, newton_refine
 
 CLOSE = 1e-8
 SOME = slice(None, None, 2)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, Iteration, Status, limits, ridge_error
-from glassformer.state_evolution.equation_of_state import equation_of_state
-from glassformer.state_evolution.free_entropy import free_entropy
-from glassformer.state_evolution.solve import state_evolution
+from glassformer.bayes_optimal.equation_of_state import equation_of_state
+from glassformer.bayes_optimal.free_entropy import free_entropy
+from glassformer.bayes_optimal.solve import state_evolution
 
 ACCURACY = 1e-9
 # Variances below this are not told from zero, by definition of the setting.

@@ -7,8 +7,8 @@ import pytest
 
 import glassformer.core.progress as core
 from glassformer import DeepAttention, limits
+from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 from glassformer.core.progress import advance, note, progress, times, track
-from glassformer.state_evolution.conjugate_overlap import conjugate_overlap
 
 
 class Terminal(io.StringIO):

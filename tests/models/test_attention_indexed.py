@@ -25,6 +25,7 @@ from glassformer import (
     simulate,
     thresholds,
 )
+from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.channels.attention.hardmax import HardmaxPairChannel
 from glassformer.channels.attention.hardmax_sampled import HardmaxChannel
 from glassformer.channels.attention.hardmax_triple import HardmaxTripleChannel
@@ -35,7 +36,6 @@ from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.learners.gamp import gamp
 from glassformer.priors.wishart import WishartPrior
-from glassformer.state_evolution.free_entropy import free_entropy
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "aim"
 RATIOS = np.array([0.1, 0.3, 0.5, 0.7, 0.9, 1.2])

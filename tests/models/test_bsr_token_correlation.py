@@ -31,6 +31,8 @@ from glassformer import (
     trajectory,
     vector_state_evolution,
 )
+from glassformer.bayes_optimal.free_entropy import free_entropy
+from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.cli import main
 from glassformer.core.hashing import identity
 from glassformer.designs.dense import DenseDesign
@@ -39,8 +41,6 @@ from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import experiment_of
 from glassformer.experiments.trajectories import follow
 from glassformer.learners.registry import resolve_learner
-from glassformer.state_evolution.free_entropy import free_entropy
-from glassformer.state_evolution.solve import state_evolution
 
 CORRELATED = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1, token_correlation=0.5)
 INDEPENDENT = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1)

@@ -7,9 +7,9 @@ import pytest
 from scipy.special import softmax
 
 from glassformer import DeepAttention, simulate, thresholds
+from glassformer.bayes_optimal.instability import instability
+from glassformer.bayes_optimal.subspaces import symmetric_basis
 from glassformer.channels.row_symmetries import RowSymmetries
-from glassformer.state_evolution.instability import instability
-from glassformer.state_evolution.subspaces import symmetric_basis
 from glassformer.testing import check_model
 
 NO_DETAILS = np.empty((5, 0))

@@ -16,6 +16,8 @@ from glassformer import (
     simulate,
 )
 from glassformer import thresholds as find_thresholds
+from glassformer.bayes_optimal.free_entropy import free_entropy
+from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.channels.attention.deep import DeepAttentionIndexedChannel
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.cli import main
@@ -23,8 +25,6 @@ from glassformer.core.estimate import Estimate
 from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.priors.layered import LayeredPrior
 from glassformer.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
-from glassformer.state_evolution.free_entropy import free_entropy
-from glassformer.state_evolution.solve import state_evolution
 
 MODEL = DeepAttentionIndexed(rho=0.5, tokens=2, layers=2, skip=1.0)
 

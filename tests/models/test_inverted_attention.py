@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from glassformer import DeepAttention, IncompatibleError
+from glassformer.bayes_optimal.instability import instability
 from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.inverted_attention import InvertedAttentionChannel
-from glassformer.state_evolution.instability import instability
 
 
 def attention(vectors):

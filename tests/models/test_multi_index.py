@@ -24,6 +24,8 @@ from glassformer import (
 )
 from glassformer import phase_diagram as diagram_of
 from glassformer import thresholds as thresholds_of
+from glassformer.bayes_optimal.instability import instability
+from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.channels.multi_index.attention_network import flow
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.line_channel import LineChannel
@@ -32,8 +34,6 @@ from glassformer.channels.multi_index.tied_attention import TiedAttentionChannel
 from glassformer.cli import main
 from glassformer.core.errors import LinkError
 from glassformer.designs.projection import projection_design
-from glassformer.state_evolution.instability import instability
-from glassformer.state_evolution.solve import state_evolution
 
 
 def softmax(scores):

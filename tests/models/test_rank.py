@@ -9,12 +9,12 @@ import pytest
 from scipy.special import softmax
 
 from glassformer import DeepAttention, IncompatibleError, ParameterError, limits, simulate
+from glassformer.bayes_optimal.instability import instability
+from glassformer.bayes_optimal.subspaces import group_named
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.tied_attention import label_dimension, rotations
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.cli import main
-from glassformer.state_evolution.instability import instability
-from glassformer.state_evolution.subspaces import group_named
 from glassformer.testing import check_model
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, limits, simulate
+from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models.base import counting_threshold
 from glassformer.models.registry import build
-from glassformer.state_evolution.free_entropy import free_entropy
 
 PUBLISHED = {26515.6: 0.0533897, 160000: 0.0144176}
 

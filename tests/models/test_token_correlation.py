@@ -14,10 +14,10 @@ from glassformer import (
     simulate,
     thresholds,
 )
+from glassformer.bayes_optimal.bounds import growth_bound
 from glassformer.cli import main
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.models.token_correlation import correlation_root
-from glassformer.state_evolution.bounds import growth_bound
 from glassformer.testing import check_model
 
 MATRIX = [[1.0, 0.5], [0.5, 1.0]]

@@ -21,6 +21,7 @@ from glassformer import (
     simulate,
     thresholds,
 )
+from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.core.estimate import Estimate
 from glassformer.models.registry import build
 from glassformer.numerics.decompositions import square_root
@@ -33,7 +34,6 @@ from glassformer.priors.laws import Discrete, GaussBernoulli, Gaussian, Rademach
 from glassformer.priors.rows import GaussianRowsPrior
 from glassformer.priors.separable import SeparablePrior
 from glassformer.priors.wishart import WishartPrior
-from glassformer.state_evolution.solve import state_evolution
 
 # A new law needs one line here; those of the table are named as a user names them.
 LAWS = [

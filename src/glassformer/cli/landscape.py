@@ -27,7 +27,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the maxima of the free entropy."""
     import pandas
 
-    from glassformer.state_evolution.free_entropy import landscape
+    from glassformer.bayes_optimal.free_entropy import landscape
 
     found = model()
     rows = found.prior.rows

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the thresholds at each value."""
-    from glassformer.state_evolution.phase_diagram import phase_diagram
+    from glassformer.bayes_optimal.phase_diagram import phase_diagram
 
     name, values = _varied(options)
     found = phase_diagram(model(**{name: values[0]}), name, values)

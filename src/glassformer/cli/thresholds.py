@@ -44,8 +44,8 @@ def _row_exponents(model: Any) -> dict[str, Any]:
     """Exponents of every row of a link of several rows, null where none is found; nothing for other models."""
     if not model.of_link or len(model.row_names) < 2:
         return {}
+    from glassformer.bayes_optimal.row_exponents import row_exponents
     from glassformer.core.results import to_json_types
-    from glassformer.state_evolution.row_exponents import row_exponents
 
     found = row_exponents(model, _LARGEST, _SAMPLES)
     return {"row_exponents": {name: to_json_types(own._asdict()) for name, own in found.items()}}

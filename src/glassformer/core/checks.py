@@ -130,6 +130,8 @@ def kinds_of(function: Callable[..., Any], name: str) -> list[_Kind]:
 def _class(function: Callable[..., Any], name: str) -> _Kind:
     if name.startswith("Callable"):
         return "a function", callable
+    if name.startswith("tuple"):
+        return "a tuple", lambda value: isinstance(value, tuple)
     # A class that a module imports for annotations only is a public name of the package.
     kind: type = vars(sys.modules[function.__module__]).get(name) or getattr(sys.modules["glassformer"], name)
     example = _EXAMPLES.get(name, f"{name}()")

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.bayes_optimal.limits import limits
+from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.checks import is_whole, require_arguments, require_integer
 from glassformer.core.errors import ParameterError
@@ -19,8 +21,6 @@ from glassformer.learners.base import IN_ANY_FORM, Learner
 from glassformer.learners.registry import require_compatible, resolve_learner
 from glassformer.models import Model
 from glassformer.numerics.quasi_random import confidence_factor
-from glassformer.state_evolution.limits import limits
-from glassformer.state_evolution.solve import validated_alpha
 
 # Fields of a run whose means are columns, and errors with a standard error and a Bayes-optimal counterpart.
 _MEANS = ("overlap", "cosine", "training_error", "training_loss", "rank", "early_stopped_error")
@@ -82,7 +82,7 @@ def simulate(
         - those of ``training_error``, ``training_loss``, ``rank``, ``early_stopped_error`` (the least error during
           training), ``overlap`` and ``cosine`` that model and learner have;
         - ``row_error``; for labels that are numbers ``prediction_error`` and ``plugin_error``, on new labels without
-          their noise, in the unit of :func:`~glassformer.state_evolution.limits.limits`; for discrete labels
+          their noise, in the unit of :func:`~glassformer.bayes_optimal.limits.limits`; for discrete labels
           ``label_error``, the share of wrong ones (positions found by ``argmax`` or ``argmin`` are classes, and have
           this error alone). Each has a standard error (``prediction_standard_error``) and, if it is known, its
           Bayes-optimal value (``prediction_theory``).

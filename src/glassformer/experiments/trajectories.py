@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
@@ -19,7 +20,6 @@ from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.base import Equations, Learner
 from glassformer.learners.registry import resolve_learner
 from glassformer.models.base import Model, require_theory
-from glassformer.state_evolution.solve import validated_alpha
 
 # Quantities that runs record after every step, where theory has them.
 _RECORDED = ("error", "row_error", "cosine", "plugin_error")
@@ -58,9 +58,9 @@ def follow(
             (:mod:`~glassformer.learners.proximal_message_passing`), which ends at the minimiser.
 
     Returns:
-        The table of :func:`~glassformer.state_evolution.trajectory.trajectory`, of
-        :func:`~glassformer.state_evolution.vector_state_evolution.vector_trajectory`, of
-        :func:`~glassformer.state_evolution.assumed_width.assumed_prior_trajectory`, of
+        The table of :func:`~glassformer.bayes_optimal.trajectory.trajectory`, of
+        :func:`~glassformer.bayes_optimal.vector_state_evolution.vector_trajectory`, of
+        :func:`~glassformer.bayes_optimal.assumed_width.assumed_prior_trajectory`, of
         :func:`~glassformer.risk.trajectory.risk_trajectory`, or of
         :func:`~glassformer.dynamics.online_sgd.online_trajectory`. With ``d`` it also has ``measured_error``, the mean
         over runs, and ``measured_standard_error``, and likewise for ``row_error``, ``cosine`` and ``plugin_error``

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.bayes_optimal.limits import mean_error
+from glassformer.bayes_optimal.solve import first_look
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
 from glassformer.explorer.answer import Answer
-from glassformer.state_evolution.limits import mean_error
-from glassformer.state_evolution.solve import first_look
 
 
 def previews(model: Any, alpha: list[float]) -> Iterator[Table]:

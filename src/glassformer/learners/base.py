@@ -11,11 +11,11 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.settings import check_settings
 
 if TYPE_CHECKING:
+    from glassformer.bayes_optimal.thresholds import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution, Status
     from glassformer.learners.data_set import DataSet
-    from glassformer.state_evolution.thresholds import Thresholds
 
 # Ways to store the inputs: in one array; and, for learners that only multiply with them, in parts or not at all.
 IN_ONE_ARRAY = ("float64", "float32")
@@ -77,7 +77,7 @@ class Learner(ABC):
         Args:
             model: at the ratios of the data.
             alpha: sample ratios, shape (points,).
-            optimum: result of :func:`~glassformer.state_evolution.limits.limits` there, where it is already known.
+            optimum: result of :func:`~glassformer.bayes_optimal.limits.limits` there, where it is already known.
         """
 
     def equations(self, model: Any) -> Equations:

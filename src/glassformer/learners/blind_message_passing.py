@@ -12,11 +12,11 @@ from glassformer.learners.gamp import MatrixMessagePassing, MatrixStateEvolution
 from glassformer.learners.registry import require_compatible
 
 if TYPE_CHECKING:
+    from glassformer.bayes_optimal.thresholds import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
     from glassformer.priors.measured import MeasuredPrior
-    from glassformer.state_evolution.thresholds import Thresholds
 
 _CONSISTENT = (
     "the Bayes-optimal error: in the limit of large sizes the singular values determine their own law; consistent and "
@@ -33,7 +33,7 @@ class BlindStateEvolution(MatrixStateEvolution):
         return cast(BlindMessagePassing, self.learner).assumed_rho
 
     def limits(self, alpha: Any, throw: bool = True) -> Table:
-        from glassformer.state_evolution.assumed_width import assumed_prior_limits
+        from glassformer.bayes_optimal.assumed_width import assumed_prior_limits
 
         if self._assumed_rho is None:
             return _consistent(super().limits(alpha, throw))
@@ -58,8 +58,8 @@ class BlindStateEvolution(MatrixStateEvolution):
             raise IncompatibleError(f"assumed_rho = {self._assumed_rho:g} has limits, but no {what}: leave it out")
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
-        from glassformer.state_evolution.assumed_width import assumed_prior_trajectory
-        from glassformer.state_evolution.trajectory import trajectory
+        from glassformer.bayes_optimal.assumed_width import assumed_prior_trajectory
+        from glassformer.bayes_optimal.trajectory import trajectory
 
         if self._assumed_rho is None:
             return _consistent(trajectory(self.model, alpha, steps))
@@ -82,7 +82,7 @@ class BlindMessagePassing(MatrixMessagePassing):
     Without ``assumed_rho`` the law of the singular values is estimated from the singular values themselves
     (:class:`~glassformer.random_matrices.estimated.EstimatedLaw`), and no prior enters. As the estimate is consistent,
     the limit is the Bayes-optimal error; this is argued and simulated, not proven. With ``assumed_rho`` the limit is
-    :func:`~glassformer.state_evolution.assumed_width.assumed_prior_limits`. In neither case is convergence guaranteed:
+    :func:`~glassformer.bayes_optimal.assumed_width.assumed_prior_limits`. In neither case is convergence guaranteed:
     see the status of every run.
 
     Args:

@@ -20,6 +20,7 @@ from glassformer.priors.base import Side
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from glassformer.bayes_optimal.thresholds import Thresholds
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from glassformer.learners.gamp_step import GampStep
     from glassformer.learners.message_passing import MessagePassingRun
     from glassformer.priors.base import ScalarPrior
-    from glassformer.state_evolution.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class StateEvolution(Equations):
     """State evolution of the model: equations of the Bayes-optimal estimator, and of message passing."""
 
     def limits(self, alpha: Any, throw: bool = True) -> Table:
-        from glassformer.state_evolution.limits import limits
+        from glassformer.bayes_optimal.limits import limits
 
         return limits(self.model, alpha, throw=throw)
 
     def thresholds(self) -> Thresholds:
-        from glassformer.state_evolution.thresholds import thresholds
+        from glassformer.bayes_optimal.thresholds import thresholds
 
         return thresholds(self.model)
 
     def branches(self, alpha: Any) -> Table:
-        from glassformer.state_evolution.hysteresis import follow_branches
+        from glassformer.bayes_optimal.hysteresis import follow_branches
 
         return follow_branches(self.model, alpha)
 
@@ -66,7 +66,7 @@ class StateEvolution(Equations):
         return {**found, "message_passing": (errors[quantity], own)}
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
-        from glassformer.state_evolution.trajectory import trajectory
+        from glassformer.bayes_optimal.trajectory import trajectory
 
         return trajectory(self.model, alpha, steps, overlap)
 
@@ -77,7 +77,7 @@ class StateEvolution(Equations):
 
     def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
         """For even labels, unless one is given, the overlap of a random start at this size."""
-        from glassformer.state_evolution.trajectory import random_overlap
+        from glassformer.bayes_optimal.trajectory import random_overlap
 
         del histories
         random = overlap is None and self.model.channel.even and not self.model.prior.side

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.bayes_optimal.thresholds import Thresholds
 from glassformer.core.checks import is_number, require_arguments, require_integer
 from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
@@ -20,7 +21,6 @@ from glassformer.learners.base import Learner
 from glassformer.learners.crossings import Crossing, CurveValues, crossings, invalid_statuses, valid_rows
 from glassformer.learners.registry import names, resolve_learner
 from glassformer.models.base import Model
-from glassformer.state_evolution.thresholds import Thresholds
 
 QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
 """Columns of limits that may have a target, where a learner's limits have them."""

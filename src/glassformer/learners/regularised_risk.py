@@ -14,6 +14,7 @@ from glassformer.core.settings import Iteration, max_iterations_setting, non_neg
 from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
 
 if TYPE_CHECKING:
+    from glassformer.bayes_optimal.thresholds import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from glassformer.learners.proximal_message_passing import ProximalState
     from glassformer.risk.loss_base import Loss
     from glassformer.risk.penalties import Penalty
-    from glassformer.state_evolution.thresholds import Thresholds
 
 # Singular values below this share of the largest one, or of one, are rounding errors.
 _ROUNDING = 1e-9
@@ -214,7 +214,7 @@ class RiskLimits(Equations):
         return found
 
     def branches(self, alpha: Any) -> Table:
-        from glassformer.state_evolution.hysteresis import one_branch
+        from glassformer.bayes_optimal.hysteresis import one_branch
 
         return self._labelled(one_branch(self.limits(alpha, throw=False)))
 

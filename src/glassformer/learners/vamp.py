@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from glassformer.bayes_optimal.vector_state_evolution import SMALLEST_SHARE, SMALLEST_VARIANCE
 from glassformer.core.checks import require_arguments
 from glassformer.core.settings import damping_setting, max_iterations_setting
 from glassformer.learners.base import Equations, FitResult, LearnerInfo
@@ -39,7 +40,6 @@ from glassformer.learners.gamp_state import GampState, PseudoData
 from glassformer.learners.gamp_step import GampStep
 from glassformer.learners.registry import require_compatible
 from glassformer.models.base import Model
-from glassformer.state_evolution.vector_state_evolution import SMALLEST_SHARE, SMALLEST_VARIANCE
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -56,7 +56,7 @@ class VectorStateEvolution(MatrixStateEvolution):
     """Limits of independent inputs, as of message passing, and the trajectory of this algorithm."""
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
-        from glassformer.state_evolution.vector_state_evolution import vector_trajectory
+        from glassformer.bayes_optimal.vector_state_evolution import vector_trajectory
 
         return vector_trajectory(self.model, alpha, steps)
 
@@ -67,7 +67,7 @@ class VectorMessagePassing(MatrixMessagePassing):
 
     Singular values of independent inputs follow the law of Marchenko and Pastur. There it reaches the same error as
     :class:`~glassformer.MessagePassing`, so its limits are the same. For other inputs whose singular vectors are
-    independent of the signal, :func:`~glassformer.state_evolution.vector_state_evolution.vector_state_evolution` gives
+    independent of the signal, :func:`~glassformer.bayes_optimal.vector_state_evolution.vector_state_evolution` gives
     its error. It decomposes the smaller Gram matrix of the inputs once, with memory and time of ``min(n, L d)`` squared
     and cubed.
 

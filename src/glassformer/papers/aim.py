@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.bayes_optimal.limits import limits
+from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.experiments.trajectories import follow
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.gradient_descent import AveragedGradientDescent, GradientDescent
@@ -17,8 +19,6 @@ from glassformer.papers import error_curves, published
 from glassformer.papers.drawing import Axis, FigureContent, joined, legend_entry
 from glassformer.papers.error_curves import ErrorCurve, Runs
 from glassformer.plotting.style import ATTENTION_ERROR_LABEL, label_alpha
-from glassformer.state_evolution.limits import limits
-from glassformer.state_evolution.thresholds import thresholds
 
 # The pictures do not change below this tolerance; a run costs half as much.
 _PASSING = MessagePassing(tolerance=2e-3, max_iterations=800)

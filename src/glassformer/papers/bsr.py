@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
+from glassformer.bayes_optimal.free_entropy import Landscape, landscape
+from glassformer.bayes_optimal.limits import limits
+from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.estimate import Array
 from glassformer.experiments.instances import standard_error
 from glassformer.experiments.trajectories import follow
@@ -25,9 +28,6 @@ from glassformer.papers.error_curves import ComputedCurve, ErrorCurve, Runs
 from glassformer.plotting.plots import draw_landscape, height_limits
 from glassformer.plotting.style import ERROR_LABEL, colors, label_alpha
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
-from glassformer.state_evolution.free_entropy import Landscape, landscape
-from glassformer.state_evolution.limits import limits
-from glassformer.state_evolution.thresholds import thresholds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

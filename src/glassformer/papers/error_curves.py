@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from glassformer.bayes_optimal.limits import limits
+from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
@@ -17,8 +19,6 @@ from glassformer.experiments.simulation import simulate
 from glassformer.learners.base import Learner
 from glassformer.papers.drawing import RUN_MARKS, Axis, FigureContent, Series, legend_entry
 from glassformer.plotting.plots import draw_trajectory
-from glassformer.state_evolution.limits import limits
-from glassformer.state_evolution.thresholds import thresholds
 
 if TYPE_CHECKING:
     import pandas

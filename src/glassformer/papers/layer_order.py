@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas
 
+from glassformer.bayes_optimal.bounds import growth_bound
+from glassformer.bayes_optimal.weak_recovery import subspace_threshold
 from glassformer.core.solution import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
 from glassformer.experiments.simulation import experiment_of
@@ -17,8 +19,6 @@ from glassformer.models.deep_attention import DeepAttention
 from glassformer.papers.drawing import Axis, FigureContent, Series, first_passage
 from glassformer.papers.error_curves import status_counts
 from glassformer.plotting.style import label_alpha
-from glassformer.state_evolution.bounds import growth_bound
-from glassformer.state_evolution.weak_recovery import subspace_threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
+from glassformer.bayes_optimal.limits import limits
+from glassformer.bayes_optimal.phase_diagram import phase_diagram
+from glassformer.bayes_optimal.solve import state_evolution
+from glassformer.bayes_optimal.trajectory import random_overlap, trajectory
 from glassformer.core.estimate import Array
 from glassformer.experiments.simulation import simulate
 from glassformer.learners.sgd import SGD
@@ -17,10 +21,6 @@ from glassformer.papers import published
 from glassformer.papers.drawing import RUN_MARKS, Axis, FigureContent, Series, first_passage, joined
 from glassformer.papers.error_curves import status_counts, theory_accuracy
 from glassformer.plotting.style import label_alpha
-from glassformer.state_evolution.limits import limits
-from glassformer.state_evolution.phase_diagram import phase_diagram
-from glassformer.state_evolution.solve import state_evolution
-from glassformer.state_evolution.trajectory import random_overlap, trajectory
 
 if TYPE_CHECKING:
     from glassformer.core.results import Table

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.bayes_optimal.free_entropy import Landscape
+from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
+from glassformer.bayes_optimal.thresholds import Thresholds
 from glassformer.core.display import DisplayMixin, readable_name
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
@@ -22,9 +25,6 @@ from glassformer.learners.risk_path import RiskPath
 from glassformer.learners.validation import CrossValidation
 from glassformer.plotting.curves import Branch, draw_curve, draw_runs, mark_unsettled, rows_of
 from glassformer.plotting.style import Picture, canvas, colors, error_label, label_alpha, title_of
-from glassformer.state_evolution.free_entropy import Landscape
-from glassformer.state_evolution.phase_diagram import PhaseDiagram
-from glassformer.state_evolution.thresholds import Thresholds
 
 # Free entropies may diverge at the largest overlap: overlaps up to this share of it set the height of the picture, and
 # the picture is at most this many times as high as the differences between maxima and minima (both chosen by trial).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
@@ -14,7 +15,6 @@ from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import OrderParameters, Penalty
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, risk_problem
 from glassformer.risk.tuning import best_strength
-from glassformer.state_evolution.solve import validated_alpha
 
 # Best strengths below this share of the largest useful one are reported: little depends on them (a convention).
 _WEAK = 1e-3
@@ -47,7 +47,7 @@ def risk_limits(
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error``
         (:math:`E = Q_0 - 2m + q`), ``overlap`` (``m``), ``power`` (``q``), ``cosine`` (:math:`m/\sqrt{qQ_0}`),
         ``label_error`` (share of new labels +1 and -1, or rows of hardmax labels, without their own noise, that the
-        fitted field gets wrong, as in :func:`~glassformer.state_evolution.limits.limits`),
+        fitted field gets wrong, as in :func:`~glassformer.bayes_optimal.limits.limits`),
         ``training_loss`` and ``test_loss`` (means of the loss over samples), ``rank`` (of the estimate, per dimension
         of the smaller side), ``degrees`` (of freedom), ``effective_noise`` (:math:`\tau^2`), ``threshold``
         (:math:`\theta`, by which singular values are lowered), ``strength`` (NaN where it has no effect),

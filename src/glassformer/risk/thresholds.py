@@ -6,12 +6,12 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
+from glassformer.bayes_optimal.thresholds import Threshold, Thresholds
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.roots import root_by_growth
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import ConjugateParameters, Penalty
 from glassformer.risk.problem import RiskProblem, risk_problem
-from glassformer.state_evolution.thresholds import Threshold, Thresholds
 
 # Logarithms of sample ratios where the search for a root starts, and where double precision ends.
 _LOG_RATIOS, _LOG_BOUNDS = (-5.0, 5.0), (-150.0, 700.0)

@@ -46,7 +46,7 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
       density, mean and variance of a label law of one's own are those of the labels that it draws.
     - *information*: the information of state evolution is the mean of score times true deviation, which is linear in
       any mistake of the score, and not below the bound from labels sorted into cells
-      (:mod:`~glassformer.state_evolution.bounds`).
+      (:mod:`~glassformer.bayes_optimal.bounds`).
     - *thresholds*: no threshold of weak recovery is above the bound from labels sorted into cells.
     - *gradient*: the free entropy is stationary at fixed points of state evolution.
     - *denoiser*: the error that the prior claims is the error of its denoiser on a signal that it draws.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from glassformer.bayes_optimal.bounds import information_bound, sample_data_points
+from glassformer.bayes_optimal.equation_of_state import information_at
 from glassformer.channels.base import Channel
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
-from glassformer.state_evolution.bounds import information_bound, sample_data_points
-from glassformer.state_evolution.equation_of_state import information_at
 from glassformer.testing.report import AVERAGED, EXACT, LAW, SAMPLED, SIGMAS, VARIANCES, Case, Deviation, derivative
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from glassformer.bayes_optimal.equation_of_state import natural_scale
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Estimate
 from glassformer.experiments.simulation import simulate
-from glassformer.state_evolution.equation_of_state import natural_scale
 from glassformer.testing.report import SIGMAS, Case, precisions
 
 

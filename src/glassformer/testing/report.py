@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.bayes_optimal.equation_of_state import natural_scale
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
-from glassformer.state_evolution.equation_of_state import natural_scale
 
 # Standard errors by which an average may be off (a convention).
 SIGMAS = 5.0

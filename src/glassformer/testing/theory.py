@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from glassformer.bayes_optimal.bounds import growth_bound, information_bound
+from glassformer.bayes_optimal.equation_of_state import natural_scale
+from glassformer.bayes_optimal.free_entropy import free_entropy
+from glassformer.bayes_optimal.solve import solve_state_evolution
+from glassformer.bayes_optimal.subspaces import range_of
+from glassformer.bayes_optimal.thresholds import Threshold, thresholds
+from glassformer.bayes_optimal.weak_recovery import known_at_any_ratio
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.state_evolution.bounds import growth_bound, information_bound
-from glassformer.state_evolution.equation_of_state import natural_scale
-from glassformer.state_evolution.free_entropy import free_entropy
-from glassformer.state_evolution.solve import solve_state_evolution
-from glassformer.state_evolution.subspaces import range_of
-from glassformer.state_evolution.thresholds import Threshold, thresholds
-from glassformer.state_evolution.weak_recovery import known_at_any_ratio
 from glassformer.testing.report import EXACT, SIGMAS, SLOPE, Case, Deviation, derivative, precisions
 
 

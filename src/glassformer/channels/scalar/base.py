@@ -74,7 +74,9 @@ class ScalarChannel(Channel):
             IncompatibleError: there is no such channel.
         """
         if noise != 0:
-            raise IncompatibleError(f"noise = {noise} and channel = {cls().label} exclude each other: leave noise out")
+            raise IncompatibleError(
+                f"noise = {noise} and channel = {cls().label} exclude each other: use scalar_channel"
+            )
         return cls()
 
     clean = default_property(

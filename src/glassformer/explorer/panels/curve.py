@@ -12,6 +12,7 @@ import pandas
 from bokeh.events import Tap
 from bokeh.models import Legend, LegendItem
 
+from glassformer.bayes_optimal.limits import limits
 from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
 from glassformer.core.errors import GlassformerError
@@ -26,7 +27,6 @@ from glassformer.explorer.question import positive, ratios
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import compatible_learner, learners_with_limits, names, refusal
 from glassformer.models.registry import MODELS
-from glassformer.state_evolution.limits import limits
 
 _COLUMNS = ("alpha", "error", "estimate", "status", "marker")
 _OPTIMAL, _REACHED = "Bayes-optimal", "message passing"
@@ -220,7 +220,7 @@ def _refusals(model: Any) -> dict[str, str]:
 
 
 def _thresholds(model: Any) -> Any:
-    from glassformer.state_evolution.thresholds import thresholds
+    from glassformer.bayes_optimal.thresholds import thresholds
 
     return thresholds(model)
 

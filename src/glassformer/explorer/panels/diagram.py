@@ -12,6 +12,8 @@ import pandas
 from bokeh.models import BasicTicker, ColorBar, LinearColorMapper
 from bokeh.palettes import Cividis256
 
+from glassformer.bayes_optimal.limits import limits
+from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import heading, readable_name
 from glassformer.core.errors import GlassformerError, ParameterError
@@ -21,8 +23,6 @@ from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.drawing import CLEAR, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import built, chosen_ratio, given, offered, ratios, whole
-from glassformer.state_evolution.limits import limits
-from glassformer.state_evolution.thresholds import thresholds
 
 _ALPHA, _MOST = "alpha", 60
 

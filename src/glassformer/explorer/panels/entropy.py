@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.bayes_optimal.free_entropy import landscape
 from glassformer.core.cache import memoize
 from glassformer.explorer.answer import Answer, Request
 from glassformer.explorer.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import chosen_ratio
-from glassformer.state_evolution.free_entropy import landscape
 
 # Overlaps on the curve.
 _POINTS = 200

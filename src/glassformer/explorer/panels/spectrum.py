@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas
 
+from glassformer.bayes_optimal.limits import limits
 from glassformer.core.cache import memoize
 from glassformer.core.display import heading
 from glassformer.core.errors import IncompatibleError
@@ -20,7 +21,6 @@ from glassformer.explorer.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, 
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import chosen_ratio, whole
 from glassformer.learners.registry import compatible_learner, names
-from glassformer.state_evolution.limits import limits
 
 _NONE = "none"
 _LAWS = ("signal, theory", "seen by message passing, theory")

@@ -1,0 +1,260 @@
+r"""The map of state evolution: from posterior covariances to the next ones.
+
+.. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T, \qquad V = \mathrm{covariance}(\hat Q).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import NamedTuple
+
+import numpy as np
+
+from glassformer.bayes_optimal.fixed_point import Flags, Index
+from glassformer.channels.base import Channel
+from glassformer.channels.field_averages import Averages, concatenate_averages
+from glassformer.core.cache import memoize
+from glassformer.core.estimate import Array, Estimate
+from glassformer.core.progress import advance
+from glassformer.models.base import Model, require_theory
+from glassformer.numerics.decompositions import map_eigenvalues
+from glassformer.priors.base import Prior
+
+# Sampled data points per replica below which a map is too rough to lead anywhere (chosen by trial).
+_FEWEST_POINTS = 64
+# Relative step of conjugate overlaps in the slope of a prior: its square is of the order of rounding.
+_DIFFERENCE_STEP = 1e-4
+# Standard errors within which a negative eigenvalue of an information matrix counts as zero.
+_STANDARD_ERRORS = 4.0
+# Eigenvalues of sampled covariances may exceed those of the prior by this much (chosen by trial).
+_SAMPLED_EXCESS = 0.05
+
+
+class SampledStep(NamedTuple):
+    """The next covariances from sampled averages, and what their error is made of.
+
+    Attributes:
+        value: from all data, shape (active, P, P).
+        leave_one_out: from all replicas of the data but one, shape (active, replicas, P, P).
+        without_unseen: if data points that the sample may lack carried no information, shape (active, P, P).
+        with_bias: with the bias of sampled posteriors and of the prior's approximation, shape (active, P, P).
+    """
+
+    value: Array
+    leave_one_out: Array
+    without_unseen: Array
+    with_bias: Array
+
+
+@dataclass(frozen=True)
+class EvolutionMap:
+    """One step of state evolution on covariances of shape (active, P, P); a scalar model is the case ``P = 1``.
+
+    Args:
+        model: prior and channel of ``P`` rows.
+        alpha: sample ratios, shape (batch,).
+        channel: the model's, with as many sampled data points as are wanted.
+        subspace: projector on the directions that may be learned, shape (P, P); all by default.
+        clamped: a row and its fixed variances, shape (batch,); the row has no overlap with the others.
+    """
+
+    model: Model
+    alpha: Array
+    channel: Channel
+    subspace: Array | None = field(default=None, kw_only=True)
+    clamped: tuple[int, Array] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_theory(self.model)
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The prior of the rows."""
+        return self.model.prior
+
+    def with_fewer_points(self, factor: int) -> EvolutionMap:
+        """Return the map with fewer sampled data points, by a factor, but no fewer than 64 per replica."""
+        fewer = max(min(_FEWEST_POINTS, self.channel.points), self.channel.points // factor)
+        return replace(self, channel=self.channel.with_points(fewer))
+
+    def low_accuracy(self) -> EvolutionMap:
+        """Return the map with less work on each data point."""
+        return replace(self, channel=self.channel.low_accuracy())
+
+    def __call__(self, variance: Array, index: Index, conjugates: Array | None = None) -> Estimate:
+        r"""Return the next covariances of the batch elements ``index``, from theirs of shape (active, P, P).
+
+        ``conjugates``, shape (2, batch, P, P), is filled with :math:`\hat Q` and its error.
+        """
+        conjugate = self.conjugate(variance, index)
+        if conjugates is not None:
+            conjugates[:, index] = conjugate
+        value, error = self.covariance(conjugate, index)
+        if variance.shape[-1] == 1 and np.any(variance == 0) and self.channel.rank > 0:
+            # A signal known exactly stays known if labels fix it, whatever the smallest variance of the channel.
+            value = np.where(variance == 0, 0.0, value)
+        return Estimate(value, error)
+
+    def conjugate(self, variance: Array, index: Index) -> Estimate:
+        r"""Return :math:`\hat Q` at covariances, and its error."""
+        information = self.channel.information_matrix(floor_eigenvalues(variance, self.channel.smallest))
+        advance(len(index) * self.channel.work)
+        rate = self._rate(index)
+        return Estimate(rate * information.value, rate * information.error)
+
+    def step_with_replicas(self, variance: Array, index: Index, conjugates: Array) -> SampledStep:
+        """Return the next covariances with their sampling errors; ``conjugates`` is filled as by a call."""
+        averages = self.channel.averages(floor_eigenvalues(variance, self.channel.smallest))
+        advance(len(index) * self.channel.work)
+        return self._sampled_step(averages, index, conjugates)
+
+    def step_with_slope(self, variance: Array, index: Index, conjugates: Array) -> tuple[SampledStep, Array]:
+        """Return the same and the slope of the map there, from the same data."""
+        averages, slope = self._averages_and_slope(variance, index)
+        return self._sampled_step(averages, index, conjugates), slope
+
+    def slope(self, variance: Array, index: Index) -> Array:
+        """Return the slope of the map on flattened covariances, shape (active, P^2, P^2)."""
+        return self._averages_and_slope(variance, index)[1]
+
+    def _rate(self, index: Index) -> Array:
+        return np.asarray(self.alpha[index, None, None] / self.prior.degrees)
+
+    def _averages_and_slope(self, variance: Array, index: Index) -> tuple[Averages, Array]:
+        states = floor_eigenvalues(variance, self.channel.smallest)
+        parts, growth = zip(*map(self._averages_and_growth, states), strict=True)
+        averages, rate = concatenate_averages(parts), self._rate(index)
+        conjugate = Estimate(rate * averages.information.value, rate * averages.information.error)
+        # More overlap is less covariance.
+        return averages, -self._prior_slope(conjugate, index) @ (rate * np.stack(growth))
+
+    def _averages_and_growth(self, state: Array) -> tuple[Averages, Array]:
+        # Remembered: refinement begins at the covariances at which the coarse solution has computed its slopes.
+        averages: tuple[Averages, Array] = memoize(
+            lambda: self.channel.averages_and_slope(state), "averages and slope", self.channel, state
+        )
+        advance(self.channel.work)
+        return averages
+
+    def _sampled_step(self, averages: Averages, index: Index, conjugates: Array) -> SampledStep:
+        rate = self._rate(index)
+        conjugates[:, index] = rate * np.array(averages.information)
+        q_hat, q_hat_error = conjugates[:, index]
+        # The error of the prior's own approximation alone: conjugate overlaps count as exact.
+        positive = _positive(Estimate(q_hat, q_hat_error)).value
+        value, prior_error = self.covariance(Estimate(positive, np.zeros_like(positive)), index)
+        replicas = averages.replicas
+        leave_one_out = (replicas.sum(axis=1, keepdims=True) - replicas) / max(replicas.shape[1] - 1, 1)
+
+        def mapped(conjugate: Array) -> Array:
+            return self.covariance(Estimate(conjugate, q_hat_error), index).value
+
+        with_bias = mapped(q_hat + rate * averages.missing)
+        return SampledStep(
+            value,
+            np.stack([mapped(rate * part) for part in np.moveaxis(leave_one_out, 1, 0)], axis=1),
+            mapped((1 - averages.unseen) * q_hat),
+            with_bias + np.where(with_bias < value, -prior_error, prior_error),
+        )
+
+    def _prior_slope(self, conjugate: Estimate, index: Index) -> Array:
+        """Return the derivative of covariances in flattened conjugate overlaps, by differences towards more knowledge.
+
+        Entries off the diagonal are reached by moving two rows together, so that no state leaves the cone.
+        """
+        q_hat = (_positive(conjugate) if self.channel.sampled else conjugate).value
+        size = q_hat.shape[-1]
+        pairs = list(combinations_with_replacement(range(size), 2))
+        scale = np.sqrt(1 + np.diagonal(q_hat, axis1=1, axis2=2))
+
+        def covariance_beyond(direction: Array) -> Array:
+            beyond = q_hat + _DIFFERENCE_STEP * direction[:, :, None] * direction[:, None, :]
+            return self.covariance(Estimate(beyond, np.zeros_like(beyond)), index).value
+
+        here = covariance_beyond(np.zeros_like(scale))
+        unit = scale[:, None, :] * np.eye(size)
+        change = {
+            (a, b): (covariance_beyond(unit[:, a] + unit[:, b] * (a != b)) - here) / _DIFFERENCE_STEP for a, b in pairs
+        }
+        slope = np.zeros((len(q_hat), size, size, size, size))
+        for a, b in pairs:
+            mixed = change[a, b] if a == b else 0.5 * (change[a, b] - change[a, a] - change[b, b])
+            slope[..., a, b] = slope[..., b, a] = mixed / (scale[:, a] * scale[:, b])[:, None, None]
+        return slope.reshape(len(q_hat), size * size, size * size)
+
+    def respect_symmetries(self, matrices: Array, variance: Array) -> Array:
+        """Return the part of matrices, shape (active, P, P), that keeps the row symmetries of the covariances."""
+        pairs = zip(matrices, self.channel.self_overlap - variance, strict=True)
+        return np.array([self.channel.row_symmetries.symmetrise(matrix, overlap) for matrix, overlap in pairs])
+
+    def covariance(self, q_hat: Estimate, index: Index) -> Estimate:
+        r"""Return covariances at :math:`\hat Q`; directions outside the subspace and clamped rows do not change."""
+        value, error = self.prior.covariance(_positive(q_hat) if self.channel.sampled else q_hat)
+        if self.subspace is not None:
+            outside = np.eye(len(self.subspace)) - self.subspace
+            unknown = 1 - side_information_overlap(self.model)
+            value = self.subspace @ value @ self.subspace + unknown * outside
+            error = np.abs(self.subspace) @ error @ np.abs(self.subspace)
+        if self.clamped is None:
+            return Estimate(value, error)
+        row, values = self.clamped
+        return Estimate(pin_row(value, row, values[index]), pin_row(error, row, np.zeros(len(index))))
+
+
+def _positive(q_hat: Estimate) -> Estimate:
+    """Replace eigenvalues of conjugate overlaps that are negative within the sampling error by zero."""
+    low = np.linalg.eigvalsh(q_hat.value)[:, 0]
+    within = (low < 0) & (low > -_STANDARD_ERRORS * np.linalg.norm(q_hat.error, axis=(1, 2)))
+    if not within.any():
+        return q_hat
+    value = q_hat.value.copy()
+    value[within] = map_eigenvalues(value[within], lambda values: np.maximum(values, 0.0))
+    return Estimate(value, q_hat.error)
+
+
+def is_covariance(states: Array, excess: float = _SAMPLED_EXCESS) -> Flags:
+    """Return which states, flattened or not, have eigenvalues from 0 to ``1 + excess``: rows have unit power."""
+    flat = states.reshape(len(states), -1)
+    finite: Flags = np.all(np.isfinite(flat), axis=1)
+    if flat.shape[1] == 1:
+        return np.asarray(finite & (flat[:, 0] >= 0) & (flat[:, 0] <= 1 + excess))
+    size = int(np.sqrt(flat.shape[1]))
+    values = np.linalg.eigvalsh(np.where(finite[:, None], flat, 0.0).reshape(-1, size, size))
+    return np.asarray(finite & (values[:, 0] > -1e-12) & (values[:, -1] <= 1 + excess))
+
+
+def floor_eigenvalues(variance: Array, smallest: float) -> Array:
+    """Return covariances with no eigenvalue below ``smallest``; those without such eigenvalues keep all their digits.
+
+    Example:
+        >>> floor_eigenvalues(np.array([[[0.0]], [[0.5]]]), 1e-14).ravel().tolist()
+        [1e-14, 0.5]
+    """
+    if variance.shape[-1] == 1:
+        return np.maximum(variance, smallest)
+    low = np.linalg.eigvalsh(variance)[:, 0] < smallest
+    lifted = variance.copy()
+    lifted[low] = map_eigenvalues(variance[low], lambda values: np.maximum(values, smallest))
+    return lifted
+
+
+def pin_row(matrices: Array, row: int, values: Array) -> Array:
+    """Return matrices with one row and column replaced by a value on the diagonal.
+
+    Example:
+        >>> pin_row(np.ones((1, 2, 2)), 0, np.array([3.0])).tolist()
+        [[[3.0, 0.0], [0.0, 1.0]]]
+    """
+    pinned = matrices.copy()
+    pinned[:, row, :] = pinned[:, :, row] = 0.0
+    pinned[:, row, row] = values
+    return pinned
+
+
+def side_information_overlap(model: Model) -> float:
+    """Return the overlap of every direction that side information alone gives."""
+    prior = model.prior
+    nothing = np.zeros((1, prior.rows, prior.rows))
+    return float(1 - prior.covariance(Estimate(nothing, nothing)).value[0, 0, 0])

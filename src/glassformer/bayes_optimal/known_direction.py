@@ -1,0 +1,179 @@
+r"""The weak-recovery threshold with one known direction, along the curve of its fixed points.
+
+While nothing is known outside one direction, its variance ``v`` is the only unknown of state evolution, and the sample
+ratio follows from it without iteration, as in :mod:`~glassformer.bayes_optimal.equation_of_state`. One pass over the
+data points gives the ratio of the fixed point ``v`` and the growth of the other directions there. The threshold is
+where this growth is one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from glassformer.bayes_optimal.evolution_map import EvolutionMap, side_information_overlap
+from glassformer.bayes_optimal.instability import FEWEST_POINTS, Instability, growth_of
+from glassformer.bayes_optimal.subspaces import symmetric_basis
+from glassformer.core.estimate import Array, Estimate
+from glassformer.models.base import Model
+from glassformer.numerics.quasi_random import confidence_factor
+
+# The coordinate x on the curve is the logarithm of overlap over variance. It is scanned from the first to the last
+# value; beyond the last one the search of one sample ratio at a time takes over (chosen by trial, as all steps here).
+_FIRST, _LAST, _STRIDE = -3.0, 9.0, 2.0
+# Data points of the last evaluations, as a factor of those of state evolution, and the shares of these that scan the
+# curve and that measure slopes next to the crossing.
+POINTS_FACTOR = 4
+_SCAN_SHARE, _SLOPE_SHARE = 32, 8
+# Distance of the two points that measure slopes, and the logarithm of the growth that a last linear correction covers.
+_PROBE, _NEAR = 0.25, 0.1
+# Passes over all data points, at most.
+_MOST_PASSES = 4
+# Relative error of the slopes used by the last correction.
+_SLOPE_ERROR = 0.1
+# The curve folds where the ratio falls by more than so many standard errors.
+_FOLD_ERRORS = 4.0
+# Logarithms of the sample ratios between which fixed points are looked for.
+_RATIOS = (-30.0, 30.0)
+
+
+class CurvePoint(NamedTuple):
+    """A fixed point at which one direction is known, and the growth outside.
+
+    Attributes:
+        x: logarithm of overlap over variance of the known direction.
+        alpha: logarithm of the sample ratio.
+        growth: logarithm of the growth outside.
+        replicas: changes of the logarithms of ratio and of growth, at that ratio, by each replica of the data.
+        missing: bias of these logarithms by sampled posteriors.
+        unseen: standard error of the former from data points that the sample may lack.
+        instability: what grows.
+    """
+
+    x: float
+    alpha: float
+    growth: float
+    replicas: tuple[Array, Array]
+    missing: tuple[float, float]
+    unseen: float
+    instability: Instability
+
+
+class GrowthCrossing(NamedTuple):
+    """Where the growth is one: sample ratio, its error estimate, and what grows."""
+
+    alpha: float
+    error: float
+    instability: Instability
+
+
+class KnownDirection:
+    """The curve of fixed points at which one direction is known, and the growth in other directions.
+
+    Args:
+        model: prior and channel.
+        known: projector on the known direction, shape (P, P).
+        unknown: projector on the directions whose growth is computed, shape (P, P).
+    """
+
+    def __init__(self, model: Model, known: Array, unknown: Array) -> None:
+        self._model, self._known, self._basis = model, known, symmetric_basis(unknown, model)
+        self._direction = np.linalg.eigh(known)[1][:, -1]
+        self._elsewhere = (1 - side_information_overlap(model)) * (np.eye(len(known)) - known)
+        self._map = EvolutionMap(model, np.ones(1), model.channel, subspace=known)
+
+    def crossing(self, farthest: float) -> GrowthCrossing | None:
+        """Return the first point at which the growth is one, up to the ratio ``farthest``.
+
+        None where the curve does not determine it: where it folds, where the growth is above one from its beginning, or
+        below one at its end.
+        """
+        low = high = self._point(_FIRST, _SCAN_SHARE)
+        while high is not None and high.growth < 0:
+            x = high.x + _STRIDE
+            if x > _LAST or high.alpha > np.log(farthest):
+                return None
+            low, high = high, self._point(x, _SCAN_SHARE)
+            if high is None or _folds(low, high):
+                return None
+        if low is None or high is None or low is high:
+            return None
+        return self._corrected(low.x - low.growth * (high.x - low.x) / (high.growth - low.growth))
+
+    def _corrected(self, x: float) -> GrowthCrossing | None:
+        """Return the crossing near ``x``: slopes from a share of the data points, growth from all of them."""
+        low, high = (self._point(x + side * _PROBE, _SLOPE_SHARE) for side in (-1, 1))
+        if low is None or high is None or _folds(low, high):
+            return None
+        width = high.x - low.x
+        growth_slope, alpha_slope = (high.growth - low.growth) / width, (high.alpha - low.alpha) / width
+        if growth_slope <= 0 or alpha_slope <= 0:
+            return None
+        x = 0.5 * (low.x + high.x) - 0.5 * (low.growth + high.growth) / growth_slope
+        for _ in range(_MOST_PASSES):
+            point = self._point(x, 1)
+            if point is None:
+                return None
+            if abs(point.growth) <= _NEAR:
+                return extrapolated_crossing(point, growth_slope, alpha_slope)
+            x -= point.growth / growth_slope
+        return None
+
+    def _point(self, x: float, share: int) -> CurvePoint | None:
+        """Return the fixed point of one overlap from a share of the data points, or None if no ratio leads to it."""
+        variance, channel = 1 / (1 + np.exp(x)), self._model.channel
+        points = max(min(FEWEST_POINTS, channel.points), POINTS_FACTOR * channel.points // share)
+        averages, response = channel.with_points(points).averages_and_response(self._elsewhere + variance * self._known)
+        instability = growth_of(self._model, self._basis, response)
+        alpha = self._log_ratio(averages.information, variance)
+        if alpha is None or instability.rate <= 0:
+            return None
+        direction = self._direction
+        information = np.einsum("a,rab,b->r", direction, averages.replicas[0], direction)
+        mean = float(np.mean(information))
+        return CurvePoint(
+            x,
+            alpha,
+            float(np.log(instability.rate / self._model.prior.degrees) + alpha),
+            (1 - information / mean, instability.replicas / instability.rate - 1),
+            (-float(direction @ averages.missing[0] @ direction) / mean, instability.missing / instability.rate),
+            averages.unseen,
+            instability,
+        )
+
+    def _log_ratio(self, information: Estimate, variance: float) -> float | None:
+        """Return the logarithm of the sample ratio at which the direction keeps this variance."""
+        direction, degrees, nothing = self._direction, self._model.prior.degrees, np.zeros_like(information.error)
+
+        def next_variance(log_ratio: float) -> float:
+            conjugate = Estimate(np.exp(log_ratio) / degrees * information.value, nothing)
+            return float(direction @ self._map.covariance(conjugate, np.zeros(1, dtype=int)).value[0] @ direction)
+
+        low, high = _RATIOS
+        if not next_variance(low) > variance > next_variance(high):
+            return None
+        return float(brentq(lambda ratio: np.log(next_variance(ratio) / variance), low, high, xtol=1e-10))
+
+
+def _folds(first: CurvePoint, second: CurvePoint) -> bool:
+    """Return whether the ratio falls on the way: the uninformed state never comes there."""
+    errors = [_standard_error(point.replicas[0]) for point in (first, second)]
+    return bool(second.alpha < first.alpha - _FOLD_ERRORS * np.linalg.norm(errors))
+
+
+def extrapolated_crossing(point: CurvePoint, growth_slope: float, alpha_slope: float) -> GrowthCrossing:
+    """Return the crossing next to a point, along the slopes of growth and ratio in ``x``."""
+    share = alpha_slope / growth_slope
+    changes = (1 - share) * point.replicas[0] - share * point.replicas[1]
+    correction = share * point.growth
+    alpha = float(np.exp(point.alpha - correction))
+    sampled = confidence_factor(len(changes)) * np.hypot(_standard_error(changes), (1 - share) * point.unseen)
+    missing = (1 - share) * point.missing[0] - share * point.missing[1]
+    error = alpha * (sampled + abs(missing) + _SLOPE_ERROR * abs(correction))
+    return GrowthCrossing(alpha, float(error), point.instability)
+
+
+def _standard_error(replicas: Array) -> float:
+    return float(np.std(replicas, ddof=1) / np.sqrt(len(replicas)))

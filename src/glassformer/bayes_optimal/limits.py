@@ -1,0 +1,356 @@
+"""Bayes-optimal limits over a range of sample ratios."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.bayes_optimal.equation_of_state import curve_and_model
+from glassformer.bayes_optimal.fixed_point import Flags
+from glassformer.bayes_optimal.free_entropy import free_entropy_parts
+from glassformer.bayes_optimal.solve import (
+    informed_variance,
+    solve_state_evolution,
+    uninformed_variance,
+    validated_alpha,
+)
+from glassformer.channels.field_averages import REPLICAS
+from glassformer.core.checks import require_arguments
+from glassformer.core.estimate import Array
+from glassformer.core.progress import progress
+from glassformer.core.results import Table, wide_error_bars
+from glassformer.core.settings import Iteration
+from glassformer.core.solution import Solution, Status
+from glassformer.models.base import Model, counting_threshold, require_theory
+from glassformer.numerics.decompositions import map_eigenvalues
+from glassformer.numerics.quasi_random import confidence_factor
+
+
+@dataclass(frozen=True)
+class _Distance:
+    """The distance beyond which two fixed points are two."""
+
+    relative: float
+    absolute: float
+    error_estimates: float
+
+
+# Beyond rounding and slow convergence, and beyond sampling errors (both chosen by trial).
+_EXACT, _SAMPLED = _Distance(1e-6, 1e-12, 10.0), _Distance(0.0, 0.02, 2.0)
+# A variance that iterates to less is zero: iterations from the informed start end there.
+_PERFECT = 1e-11
+# Relative size of off-diagonal conjugate overlaps from which on the second-order prior is worth a note.
+_NOTED_COUPLING = 0.1
+# Standard errors on labels contain that of the fixed point from this relative size on: labels are evaluated anew.
+_RELEVANT_ERROR = 1e-4
+# Averages with all data points that a fixed point usually takes, for the estimate of the time left (measured).
+_USUAL_AVERAGES = 3.0
+# Errors on labels that are classes.
+_CLASS_COLUMNS = ("label_error", "label_standard_error")
+
+
+class _Ends(NamedTuple):
+    """Fixed points of the uninformed and the informed start, covariances of shape (batch, P, P), and where they differ.
+
+    ``unconfirmed`` marks second fixed points of few data points that did not converge with all: they may exist or not.
+    """
+
+    uninformed: Solution
+    informed: Solution
+    distinct: Flags
+    unconfirmed: Flags
+
+
+def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True) -> Table:
+    r"""Return the Bayes-optimal error and overlap at each sample ratio.
+
+    State evolution is solved from the uninformed and from the informed start. Where the two agree there is one
+    answer. Where they differ (a hard phase) the Bayes-optimal fixed point is the one of larger free entropy; the
+    row then has status ``bistable`` and lists both.
+
+    Args:
+        model: for instance :class:`~glassformer.models.BilinearSequenceRegression`.
+        alpha: sample ratios, a number or shape (points,), finite and >= 0.
+        settings: tolerances and iteration limit.
+        throw: raise when a row did not converge; a bistable row does not count as that.
+
+    Returns:
+        :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error`` (:math:`V = 1 - q`,
+        Bayes-optimal; for several rows the mean over them), ``overlap`` (:math:`q`), ``q_hat``, ``algorithmic_error``
+        (reached from the uninformed start, so by message passing), ``informed_error``, errors on labels by name,
+        ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``. Models of several rows have
+        matrices in the columns ``overlap`` and ``q_hat``, ``row_error`` with the error of each row,
+        ``q_hat_off_diagonal`` (the largest entry off the diagonal, relative), ``prediction_error`` and
+        ``plugin_error`` on new labels that are numbers, ``label_error`` on discrete ones (the share of wrong ones),
+        with standard errors that contain those of the fixed points. Positions that ``argmax`` or ``argmin`` returns are
+        classes: they have no squared errors.
+
+    Raises:
+        ParameterError: ``alpha`` is out of range.
+        ConvergenceError: with ``throw``, a row did not converge.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> table = limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0), [0.0, 0.3, 0.8])
+        >>> table["error"].round(4) + 0.0
+        array([1.    , 0.6406, 0.    ])
+    """
+    require_arguments(limits, locals())
+    alpha = validated_alpha(alpha)
+    require_theory(model)
+    channel, title = model.channel, f"limits {model.name}"
+    work = (_USUAL_AVERAGES + channel.discrete) * len(alpha) * channel.work if channel.sampled else None
+    with progress(title, work):
+        table = _limits(model, alpha, settings)
+    if throw:
+        table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
+    return table
+
+
+def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
+    ends = _both_ends(model, alpha, settings)
+    informed_is_best = _gap(model, alpha, ends).value > 0
+    best = ends.uninformed.merge_where(informed_is_best, ends.informed.at(informed_is_best))
+    informed = ends.informed.value.copy()
+    informed[ends.unconfirmed] = np.nan
+    shape = (len(alpha), *model.overlap_shape)
+    error, q_hat = mean_error(best.value), best.extra["q_hat"]
+    # A variance below _PERFECT is not distinguished from zero.
+    error_estimate = np.where(error <= _PERFECT, np.maximum(best.error_estimate, error), best.error_estimate)
+    return Table(
+        model=model.name,
+        parameters=model.parameters,
+        columns={
+            "alpha": alpha,
+            "error": error,
+            "overlap": (model.prior.self_overlap - best.value).reshape(shape),
+            **row_columns(model, best.value),
+            "q_hat": q_hat.reshape(shape),
+            **({"q_hat_off_diagonal": off_diagonal(q_hat)} if model.overlap_shape else {}),
+            **_label_columns(model, best),
+            "algorithmic_error": mean_error(ends.uninformed.value),
+            "informed_error": mean_error(informed),
+            "error_estimate": error_estimate,
+            "residual": best.residual,
+            "iterations": np.maximum(ends.uninformed.iterations, ends.informed.iterations).astype(float),
+        },
+        status=list(map(combined_status, ends.uninformed.status, ends.informed.status, ends.distinct.tolist())),
+        notes=[*_notes(model, q_hat), *wide_error_bars(alpha, error, error_estimate, model.parameters)],
+    )
+
+
+# --- errors on labels -------------------------------------------------------------------------------------------------
+
+
+def _label_columns(model: Model, best: Solution) -> dict[str, Array]:
+    """Return errors on labels; their standard errors contain the propagated ones of the fixed points."""
+    channel = model.channel
+    errors = channel.label_errors(best.value, model.last_layer)
+    # Each standard error, and the quantity that it belongs to.
+    quantity = {}
+    for bar in errors:
+        if bar.endswith("standard_error"):
+            own = bar.replace("standard_error", "error")
+            quantity[bar] = own if own in errors else bar.removesuffix("_standard_error")
+    if not quantity:
+        return errors
+    # Of one row and one token, 1 - q^k is at least k q^(k-1) (1 - q): errors grow no faster than the variance.
+    relative = (
+        best.error_estimate / np.maximum(mean_error(best.value), best.error_estimate) / confidence_factor(REPLICAS)
+    )
+    propagated = {own: relative * errors[own] for own in quantity.values()}
+    relevant = np.flatnonzero(~(relative <= _RELEVANT_ERROR))
+    if relevant.size:
+        changes = _label_error_changes(model, best.at(relevant), {own: errors[own][relevant] for own in propagated})
+        for own, change in changes.items():
+            propagated[own][relevant] = change
+    errors |= {bar: np.hypot(errors[bar], propagated[own]) for bar, own in quantity.items()}
+    # Squared differences of class numbers, which the standard errors above need, are not errors.
+    return {name: errors[name] for name in _CLASS_COLUMNS} if channel.classes else errors
+
+
+def _label_error_changes(model: Model, best: Solution, errors: dict[str, Array]) -> dict[str, Array]:
+    """Propagate the standard errors of the fixed points to the errors on labels; infinite where they are."""
+    channel, finite = model.channel, np.isfinite(best.error_estimate)
+    # Independent errors of the fixed points, no more of them than there are entries.
+    components = np.where(finite[:, None, None, None], best.extra["error_components"], 0.0)
+    _, length, axes = np.linalg.svd(components.reshape(*components.shape[:2], -1), full_matrices=False)
+    size = components.shape[-1]
+    directions = (length[..., None] * axes)[:, : size * (size + 1) // 2].reshape(len(components), -1, size, size)
+
+    def nearest_covariance(matrices: Array) -> Array:
+        power = channel.self_overlap
+        capped = power - map_eigenvalues(power - matrices, lambda values: np.maximum(values, 0.0))
+        return map_eigenvalues(capped, lambda values: np.maximum(values, channel.smallest))
+
+    places = np.stack([nearest_covariance(best.value[:, None] + sign * directions) for sign in (1, -1)])
+    nearby = channel.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
+    changes = {}
+    for own, error in errors.items():
+        # Counting wrong labels is slow: they change in proportion to the squared errors.
+        name = own if own in nearby else "prediction_error"
+        change = nearby[name].reshape(places.shape[:3]) - errors[name][:, None]
+        # At the edge of the possible covariances one of the two signs changes nothing.
+        size_of_change = np.sqrt(np.sum(np.max(change**2, axis=0), axis=1))
+        share = 1.0 if name == own else error / np.maximum(errors[name], 1e-300)
+        changes[own] = np.where(finite, share * size_of_change, np.inf)
+    return changes
+
+
+# --- the two fixed points ---------------------------------------------------------------------------------------------
+
+
+def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
+    if not model.has_curve:
+        return _ends_of_rows(model, alpha, settings)
+    uninformed, informed = _ends_along_curve(model, alpha, settings)
+    # Two iterations to perfect recovery, next to a threshold ending at ten times as much, are one fixed point.
+    perfect = np.maximum(mean_error(uninformed.value), mean_error(informed.value)) <= 10 * _PERFECT
+    distinct = _differ(uninformed, informed, _EXACT) & ~perfect
+    return _Ends(uninformed, informed, distinct, np.zeros_like(distinct))
+
+
+def _ends_of_rows(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
+    """Solve from both starts; a second fixed point of few data points must be found again with all of them."""
+    # Coarse solutions of both starts use the same data points: their sampling errors cancel in the comparison.
+    coarse = solve_state_evolution(model, alpha, "uninformed", settings, coarse=True)
+    other = solve_state_evolution(model, alpha, "informed", settings, coarse=True, other=coarse)
+    uninformed = solve_state_evolution(model, alpha, settings=settings, refine_from=coarse)
+    candidate = uninformed.settled & other.settled & _differ(coarse, other, _SAMPLED)
+    distinct, unconfirmed, informed = np.zeros_like(candidate), np.zeros_like(candidate), uninformed
+    if candidate.any():
+        second = solve_state_evolution(model, alpha[candidate], settings=settings, refine_from=other.at(candidate))
+        distinct[candidate] = second.settled & _differ(uninformed.at(candidate), second, _SAMPLED)
+        unconfirmed[candidate] = ~second.settled
+        informed = uninformed.merge_where(distinct, second.at(distinct[candidate]))
+    return _Ends(uninformed, informed, distinct, unconfirmed)
+
+
+def _differ(first: Solution, second: Solution, distance: _Distance) -> Flags:
+    """Return where two fixed points differ by more than sampling and slow convergence explain."""
+    gap, *sizes = (np.linalg.norm(v, axis=(1, 2)) for v in (first.value - second.value, first.value, second.value))
+    errors = first.error_estimate + second.error_estimate
+    threshold = distance.relative * np.maximum(*sizes) + distance.absolute + distance.error_estimates * errors
+    return np.asarray(gap > threshold)
+
+
+def _ends_along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
+    """Return fixed points of one row reached from the uninformed and from the informed start.
+
+    All sample ratios share the equation of state on a grid of overlaps, and a row of the result does not depend on the
+    others. The uninformed iteration passes everything up to the first cell in which the curve crosses ``alpha``, the
+    informed one everything down to the last. If both are the same cell there is one fixed point, solved for once, from
+    the interpolated variance in the cell.
+    """
+    model, curve = curve_and_model(model, float(np.max(alpha)))
+    unknown = uninformed_variance(model)
+    variance = np.concatenate([[unknown], curve.variance])
+    first = np.searchsorted(np.maximum.accumulate(curve.alpha), alpha)
+    last = np.searchsorted(np.minimum.accumulate(curve.alpha[::-1])[::-1], alpha)
+    start, several = variance[first], first != last
+    crossed = ~several & (first > 0) & (first < len(curve.alpha))
+    start[crossed] = curve.variance_at(alpha[crossed], first[crossed])
+    origin = np.where(several, start, unknown)
+    uninformed = solve_state_evolution(model, alpha, start[:, None, None], settings, origin[:, None, None])
+    if not several.any():
+        return uninformed, uninformed
+    beyond = np.append(curve.variance, min(informed_variance(model), curve.variance[-1]))[last]
+    second = solve_state_evolution(model, alpha[several], beyond[several, None, None], settings)
+    return uninformed, uninformed.merge_where(several, second)
+
+
+# --- the difference of their free entropies ---------------------------------------------------------------------------
+
+
+class FreeEntropyGap(NamedTuple):
+    """Free entropy of the informed fixed point less that of the uninformed one, in nats, shape (batch,).
+
+    Attributes:
+        value: NaN where the two are one, infinite where the informed one is an exactly known signal.
+        error: absolute error of ``value``.
+        slope: derivative of ``value`` with respect to the sample ratio.
+    """
+
+    value: Array
+    error: Array
+    slope: Array
+
+
+def free_entropy_gap(model: Model, alpha: Array) -> FreeEntropyGap:
+    """Return the difference of the free entropies of both fixed points at each sample ratio."""
+    return _gap(model, alpha, _both_ends(model, alpha, None))
+
+
+def _gap(model: Model, alpha: Array, ends: _Ends) -> FreeEntropyGap:
+    gap = FreeEntropyGap(*np.full((3, len(alpha)), np.nan))
+    both = (ends.uninformed, ends.informed)
+    finite = [np.isfinite(solution.extra["q_hat"]).all(axis=(1, 2)) for solution in both]
+    informed_error = mean_error(ends.informed.value)
+    places = ends.distinct & finite[0] & finite[1]
+    if places.any():
+        parts = [free_entropy_parts(model, s.extra["q_hat"], s.value) for s in (end.at(places) for end in both)]
+        (low, prior_low), (high, prior_high) = parts
+        gap.slope[places] = high.value - low.value
+        gap.value[places] = alpha[places] * gap.slope[places] + prior_high.value - prior_low.value
+        # A signal known exactly is taken at the smallest variance of the channel. Half the information integrated from
+        # zero is missing: as it grows like the root of 1/V, V alpha I(V) = degrees V q_hat.
+        smallest = np.maximum(informed_error[places], model.channel.smallest)
+        q_hat = np.trace(ends.informed.extra["q_hat"][places], axis1=1, axis2=2)
+        missing = np.where(informed_error[places] <= _PERFECT, model.prior.degrees * smallest * q_hat, 0.0)
+        gap.error[places] = alpha[places] * (high.error + low.error) + prior_high.error + prior_low.error + missing
+    # A signal known exactly has an infinite conjugate overlap and, if labels have a density, infinite free entropy.
+    perfect = (informed_error <= _PERFECT) & (alpha > counting_threshold(model))
+    gap.value[ends.distinct & (perfect | ~finite[1])] = np.inf
+    return gap
+
+
+# --- columns, statuses and notes --------------------------------------------------------------------------------------
+
+
+def combined_status(first: Status, second: Status, distinct: bool = False) -> Status:
+    """Return the status of a row of the table from those of its two fixed points."""
+    for status in (first, second):
+        if not status.ok:
+            return status
+    return Status.BISTABLE if distinct else Status.CONVERGED
+
+
+def row_columns(model: Model, variance: Array, suffix: str = "") -> dict[str, Array]:
+    """Return the column of every row's error, for models with matrix overlaps."""
+    return {f"row_error{suffix}": np.diagonal(variance, axis1=1, axis2=2)} if model.overlap_shape else {}
+
+
+def _notes(model: Model, q_hat: Array) -> list[str]:
+    notes = [*model.remarks]
+    largest = float(np.max(np.abs(off_diagonal(q_hat))))
+    if model.prior.second_order and largest >= _NOTED_COUPLING:
+        notes.append(
+            f"Off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows. Their effect is "
+            "computed to second order; the next order is in the error estimate."
+        )
+    if model.channel.with_more_noise is not None:
+        notes.append(
+            "Labels of several numbers without noise are given a noise of 3e-4 of their variance. Its effect, measured "
+            "with four times as much, is in the error estimate of the error, but not in those of predictions."
+        )
+    return notes
+
+
+def mean_error(variance: Array) -> Array:
+    """Return the mean error over the rows, shape (batch,), from covariances of shape (batch, P, P)."""
+    return np.asarray(np.trace(variance, axis1=1, axis2=2) / variance.shape[-1])
+
+
+def off_diagonal(matrices: Array) -> Array:
+    """Return the largest entry off the diagonal, relative to those on it, with its sign; zero for a single row."""
+    size = matrices.shape[-1]
+    if size == 1:
+        return np.zeros(len(matrices))
+    scale = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 1e-300))
+    relative = matrices / (scale[:, :, None] * scale[:, None, :])
+    flat = relative[:, ~np.eye(size, dtype=bool)]
+    place = np.argmax(np.abs(flat), axis=1)
+    return np.asarray(np.take_along_axis(flat, place[:, None], axis=1)[:, 0])

@@ -1,0 +1,118 @@
+"""Thresholds against a parameter of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.bayes_optimal.thresholds import Thresholds, thresholds
+from glassformer.core.checks import require_arguments
+from glassformer.core.display import DisplayMixin, heading
+from glassformer.core.errors import ParameterError
+from glassformer.core.options import options_in, values_of
+from glassformer.core.progress import track
+from glassformer.core.results import to_json_types
+from glassformer.models.base import Model, require_theory
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseDiagram(DisplayMixin):
+    """Thresholds at each value of one parameter.
+
+    Attributes:
+        model: short name of the model.
+        parameter: the parameter that varies.
+        values: its values.
+        thresholds: those of the model at each value.
+    """
+
+    model: str
+    parameter: str
+    values: Sequence[float]
+    thresholds: Sequence[Thresholds]
+    drawing = "plot_phase_diagram"
+
+    @property
+    def title(self) -> str:
+        return heading(self.model, self.parameters)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of the model that do not vary."""
+        return {name: value for name, value in self.thresholds[0].parameters.items() if name != self.parameter}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all thresholds, in order: models with more layers may have more of them."""
+        return list(dict.fromkeys(entry.name for one in self.thresholds for entry in one.entries))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one dictionary per threshold and value."""
+        return [
+            {self.parameter: value, "threshold": entry["name"], **{k: v for k, v in entry.items() if k != "name"}}
+            for value, found in zip(self.values, self.thresholds, strict=True)
+            for entry in found.to_dict()["thresholds"]
+        ]
+
+    def curve(self, name: str) -> np.ndarray[Any, Any]:
+        """Return the sample ratio of the threshold ``name`` at each value, NaN where it is infinite or undefined."""
+        alpha = self._of_threshold(name, "alpha")
+        return np.where(np.isfinite(alpha), alpha, np.nan)
+
+    def curve_error(self, name: str) -> np.ndarray[Any, Any]:
+        """Return the absolute errors of :meth:`curve`."""
+        return self._of_threshold(name, "error_estimate")
+
+    def _of_threshold(self, name: str, field: str) -> np.ndarray[Any, Any]:
+        found = [[getattr(entry, field) for entry in one.entries if entry.name == name] for one in self.thresholds]
+        return np.array([values[0] if values else np.nan for values in found], dtype=float)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the diagram as the command line writes it in JSON."""
+        fixed = to_json_types(self.parameters)
+        return {"model": self.model, "parameters": fixed, "parameter": self.parameter, "points": self.rows()}
+
+    def display_frame(self) -> Any:
+        """Return the data frame with infinite ratios for thresholds never reached, and NaN for those undefined."""
+        return self.to_pandas().assign(alpha=[entry.alpha for found in self.thresholds for entry in found.entries])
+
+    def to_pandas(self) -> Any:
+        """Return a data frame with one row per threshold and value."""
+        import pandas
+
+        return pandas.DataFrame(self.rows())
+
+
+def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagram:
+    """Return the thresholds of a model at several values of one of its parameters.
+
+    Args:
+        model: all its other parameters are kept.
+        parameter: name of a field of the model, for instance ``"skip"``.
+        values: of the parameter, shape (points,); integers for integer parameters, for instance ``"depth"``.
+
+    Raises:
+        ParameterError: no such parameter, a value that it does not allow, or one value twice.
+        IncompatibleError: a value is incompatible with the model, for instance noise for a channel without it.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> diagram = phase_diagram(BilinearSequenceRegression(beta=1, rho=0.5), "rho", [0.25, 0.5])
+        >>> diagram.curve("perfect_recovery")
+        array([0.4375, 0.75  ])
+    """
+    require_arguments(phase_diagram, locals())
+    if parameter not in {field.name for field in fields(cast(Any, model))}:
+        raise ParameterError("parameter", parameter, f"a parameter of {type(model).__name__}")
+    listed = values_of(options_in(type(model)), parameter, values)
+    if not listed or len(set(listed)) < len(listed):
+        raise ParameterError(parameter, listed, "at least one value, all of them different")
+    models = [model.varied(**{parameter: value}) for value in listed]
+    for one in models:
+        require_theory(one)
+    found = [thresholds(one) for one in track(models, f"thresholds over {parameter}")]
+    return PhaseDiagram(model.name, parameter, listed, found)
