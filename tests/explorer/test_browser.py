@@ -118,7 +118,7 @@ def test_only_learners_that_fit_are_offered_and_tables_unfold_by_key(visit):
     assert offered.input_value() == "gamp"
     said.press("Enter")
     _said(page, "ridge: algorithm ridge fits single linear labels")
-    _said(page, "sgd: algorithm sgd trains rows")
+    _said(page, "sgd: algorithm sgd needs a label")
     assert page.locator("table").count() == 0
     page.get_by_role("button", name="Values as a table: show").first.press("Space")
     page.locator("table").first.wait_for()

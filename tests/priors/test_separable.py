@@ -339,7 +339,7 @@ def test_nothing_is_counted_where_weights_are_discrete():
     law = Denoised(lambda b, a: np.tanh(b), lambda shape, rng: rng.choice([-1.0, 1.0], shape))
     found = thresholds(SequenceMultiIndex(lambda z: z[0, 0], prior=law))
     assert np.isnan(found["perfect_recovery"].alpha)
-    assert "nothing to count" in found["perfect_recovery"].note
+    assert "the prior is discrete" in found["perfect_recovery"].note
     # Sampled averages of the law do not resolve a transition that is at zero.
     assert np.isnan(found["bayes_optimal_transition"].alpha)
     assert "averages resolve it to +- " in found["bayes_optimal_transition"].note
