@@ -44,8 +44,8 @@ def test_the_place_of_the_curve_says_what_is_waited_for_and_the_legend_names_wha
     assert "put right" in curve._empty.object
     model_tab.controls["rho"].set_text("0.5")
     assert "Computing" in curve._empty.object
-    assert not curve.drawn
-    thread.until(lambda: curve.drawn and not curve.busy)
+    assert not curve.has_content
+    thread.until(lambda: curve.has_content and not curve.busy)
     assert curve._empty not in curve._place
     assert [item.label.value for item in curve._items if item.visible] == ["Bayes-optimal"]
 

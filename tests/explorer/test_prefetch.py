@@ -31,7 +31,7 @@ def opened(monkeypatch, tmp_path, thread):
         ended.extend([prefetcher, model_tab])
         assert not model_tab.neighbours(), "no slider was moved"
         model_tab.controls[slider].slider.value = number
-        thread.until(lambda: model_tab.curve.drawn and not model_tab.curve.busy and not model_tab.active.busy)
+        thread.until(lambda: model_tab.curve.has_content and not model_tab.curve.busy and not model_tab.active.busy)
         return model_tab
 
     yield made

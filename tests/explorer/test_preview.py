@@ -29,11 +29,11 @@ def asked():
 @pytest.mark.slow
 def test_it_comes_before_the_numbers_and_covers_them(asked):
     seen = []
-    table = answered(asked, seen.append).drawn.tables["Bayes-optimal"]
+    table = answered(asked, seen.append).content.tables["Bayes-optimal"]
     glances = [one for one in seen if one.first_look]
     assert seen[: len(glances)] == glances
-    assert [len(one.drawn.look["alpha"]) for one in glances] == [1, 2, 3]
-    look = glances[-1].drawn.look
+    assert [len(one.content.look["alpha"]) for one in glances] == [1, 2, 3]
+    look = glances[-1].content.look
     order = np.argsort(table["alpha"])
     np.testing.assert_array_equal(look["alpha"], table["alpha"][order])
     apart = np.abs(look["error"] - table["algorithmic_error"][order])
@@ -69,7 +69,7 @@ def test_it_is_drawn_over_the_last_curve_and_cannot_be_taken_along(thread):
     model_tab = ModelTab("attention", TEXTS, thread.later, lambda: None, PANELS, prefetcher)
     try:
         curve = model_tab.curve
-        thread.until(lambda: curve.drawn)
+        thread.until(lambda: curve.has_content)
         assert curve._look.data["alpha"] == [0.4]
         shown = [item.label.value for item in curve._items if item.visible]
         assert shown == ["first look at message passing"], "no curve is drawn yet"

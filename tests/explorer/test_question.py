@@ -90,9 +90,9 @@ def test_learners_that_do_not_fit_are_named_before_the_numbers_are_there():
 
     texts, first = {**beginning("bsr"), "alpha": "0.2,0.4"}, []
     whole = answered(Request("bsr", built("bsr", texts), texts), first.append)
-    assert first[0].drawn.thresholds is None
-    assert "sgd" in first[0].drawn.refused and "ridge" not in first[0].drawn.refused
-    assert whole.drawn.refused == first[0].drawn.refused
+    assert first[0].content.thresholds is None
+    assert "sgd" in first[0].content.refused and "ridge" not in first[0].content.refused
+    assert whole.content.refused == first[0].content.refused
 
 
 def test_runs_one_after_the_other_are_those_of_one_command(tmp_path):

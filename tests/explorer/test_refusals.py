@@ -25,14 +25,14 @@ def said(control):
     return control._refused.object
 
 
-def drawn(model_tab):
-    return model_tab.curve.drawn and not model_tab.curve.busy
+def content(model_tab):
+    return model_tab.curve.has_content and not model_tab.curve.busy
 
 
 @pytest.mark.slow
 def test_an_answer_to_what_was_asked_before_leaves_a_refusal(model_tab, thread, monkeypatch):
     """Numbers that come once nobody asks for them any more were drawn, and the refusal was gone."""
-    thread.until(lambda: drawn(model_tab))
+    thread.until(lambda: content(model_tab))
     before, rho = model_tab.curve.share._answer, model_tab.controls["rho"]
     answered = curve.answered
 
@@ -49,19 +49,19 @@ def test_an_answer_to_what_was_asked_before_leaves_a_refusal(model_tab, thread, 
     assert model_tab.curve.share._answer is before
     assert model_tab.curve._renderers["Bayes-optimal"][0].glyph.line_alpha < 1, "the curve is that of another question"
     rho.set_text("0.4")
-    thread.until(lambda: drawn(model_tab) and model_tab.curve.share._answer is not before)
+    thread.until(lambda: content(model_tab) and model_tab.curve.share._answer is not before)
     assert not said(rho)
     assert model_tab.curve._renderers["Bayes-optimal"][0].glyph.line_alpha == 1
 
 
 @pytest.mark.slow
 def test_a_panel_that_is_refused_is_not_forgiven_by_the_answer_of_the_curve(model_tab, thread):
-    thread.until(lambda: drawn(model_tab))
+    thread.until(lambda: content(model_tab))
     model_tab.active.controls["d"].set_text("x")
     model_tab.active.ask()
     thread.until(lambda: said(model_tab.active.controls["d"]))
     model_tab.curve.ask()
-    thread.until(lambda: drawn(model_tab))
+    thread.until(lambda: content(model_tab))
     thread.rest()
     assert "a number" in said(model_tab.active.controls["d"])
     model_tab.active.controls["d"].set_text("20")
@@ -70,7 +70,7 @@ def test_a_panel_that_is_refused_is_not_forgiven_by_the_answer_of_the_curve(mode
 
 @pytest.mark.slow
 def test_without_a_place_for_the_panels_there_is_a_curve(model_tab, thread):
-    thread.until(lambda: drawn(model_tab))
+    thread.until(lambda: content(model_tab))
     before = model_tab.curve.share._answer
     model_tab.controls["at"].set_text("nowhere")
     assert "expected a number" in said(model_tab.controls["at"])

@@ -64,10 +64,10 @@ class PooledDesign(StoredDesign):
 
     def forward(self, signal: Array, instance: int) -> Array:
         tokens, d = self.inputs[instance], self.signal_shape[0]
-        if self._kept is not None:
-            rows, columns = self._kept.places
+        if self._pair_moments is not None:
+            rows, columns = self._pair_moments.places
             both = np.where(rows == columns, 0.5, 1.0) * (signal + signal.T)[rows, columns]
-            seen = self._kept.moments[instance] @ both.astype(tokens.dtype, copy=False)
+            seen = self._pair_moments.moments[instance] @ both.astype(tokens.dtype, copy=False)
         else:
             matrix, seen = signal.astype(tokens.dtype, copy=False), np.empty(self.samples, tokens.dtype)
             for part in self._blocks(self.input_shape[0]):
@@ -77,10 +77,10 @@ class PooledDesign(StoredDesign):
 
     def adjoint(self, score: Array, instance: int) -> Array:
         tokens, d = self.inputs[instance], self.signal_shape[0]
-        if self._kept is not None:
-            rows, columns = self._kept.places
+        if self._pair_moments is not None:
+            rows, columns = self._pair_moments.places
             total = np.empty((d, d))
-            total[rows, columns] = score.astype(tokens.dtype, copy=False) @ self._kept.moments[instance]
+            total[rows, columns] = score.astype(tokens.dtype, copy=False) @ self._pair_moments.moments[instance]
             total[columns, rows] = total[rows, columns]
         else:
             weight, total = score.astype(tokens.dtype, copy=False)[:, None, None], np.zeros((d, d))
@@ -89,7 +89,7 @@ class PooledDesign(StoredDesign):
         return np.asarray((total - np.sum(score) * self.centre) / d)
 
     @cached_property
-    def _kept(self) -> Moments | None:
+    def _pair_moments(self) -> Moments | None:
         """Free entries of all sums of products, where they are no more than the entries of the tokens."""
         tokens, d = self.input_shape
         if d + 1 > 2 * tokens:

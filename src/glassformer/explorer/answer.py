@@ -42,7 +42,7 @@ class Answer:
     """What a panel shows.
 
     Attributes:
-        drawn: what its figure is made of.
+        content: what its figure is made of.
         frame: the numbers, as a data frame.
         said: what the figure shows, in words.
         command: the command line that gives the numbers; empty where there is none.
@@ -52,7 +52,7 @@ class Answer:
         first_look: whether these are numbers of a moment, which others follow: nothing to take along.
     """
 
-    drawn: Any
+    content: Any
     frame: Any
     said: str
     command: str

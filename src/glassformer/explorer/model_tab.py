@@ -142,7 +142,7 @@ class ModelTab:
         active = self.active
         if shared or name in (*active.follows, *active.fields, "panel"):
             active.stale()
-            self._next = active if active.alone else None
+            self._next = active if active.automatic else None
             if self._next is not None and not self.curve.busy:
                 self.go_on()
 
@@ -197,7 +197,7 @@ class ModelTab:
         None where nothing is; what other parts in view have said stays.
         """
         self._refusals[who] = error
-        neighbours, alone = dict[Control, str](), dict[str, None]()
+        neighbours, automatic = dict[Control, str](), dict[str, None]()
         for part in (self, self.curve, self.active):
             one = self._refusals.get(part)
             controls = {**self.controls, **part.controls}
@@ -206,11 +206,11 @@ class ModelTab:
                 neighbours[blamed] = str(one)
                 self._more.collapsed = self._more.collapsed and blamed.name not in self._hidden
             elif one is not None:
-                alone[str(one)] = None
+                automatic[str(one)] = None
         every = [self.controls, *(panel.controls for panel in self._panels.values())]
         for control in (control for controls in every for control in controls.values()):
             control.refuse(neighbours.get(control, ""))
-        said = "".join(f'<p role="alert" class="refused">{html.escape(text)}</p>' for text in alone)
+        said = "".join(f'<p role="alert" class="refused">{html.escape(text)}</p>' for text in automatic)
         self._refused.object = said
 
     def offer(self, unfit: Mapping[str, str]) -> None:

@@ -115,9 +115,9 @@ class Page:
         """Put what is asked into the address, soon: a hand that moves would write it over and over."""
         if not self._locating:
             self._locating = True
-            self._later(self._located, _LOCATED)
+            self._later(self._update_address, _LOCATED)
 
-    def _located(self) -> None:
+    def _update_address(self) -> None:
         self._locating = False
         name = self._names[self._tabs.active]
         if name in self._open_tabs and pn.state.location:

@@ -33,11 +33,11 @@ def previews(model: Any, alpha: list[float]) -> Iterator[Table]:
         yield Table(model.name, model.parameters, columns, list(status))
 
 
-def preview_answer(drawn: Any, look: Table, count: int) -> Answer:
+def preview_answer(content: Any, look: Table, count: int) -> Answer:
     """What a page says of it, and nothing to take along."""
     said = f"A first look at {len(look['alpha'])} of {count} sample ratios, with few sampled data points: what message "
     said += "passing reaches, within the bars. The curve follows, and with it what can be taken along."
-    return Answer(drawn, look.to_pandas(), said, "", "", _nothing, first_look=True)
+    return Answer(content, look.to_pandas(), said, "", "", _nothing, first_look=True)
 
 
 def _nothing(path: Any) -> None:

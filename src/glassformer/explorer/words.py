@@ -124,11 +124,11 @@ def learner_argument(one: Learner) -> tuple[str, dict[str, str]]:
     return learner_call(one), {"learner": "glassformer.learners.registry"}
 
 
-def along(text: str) -> str:
+def alpha_option(text: str) -> str:
     """Sample ratios in Python.
 
     Example:
-        >>> along("0:1:5"), along("0.1,0.2")
+        >>> alpha_option("0:1:5"), alpha_option("0.1,0.2")
         ('np.linspace(0.0, 1.0, 5)', '[0.1, 0.2]')
     """
     if ":" in text:

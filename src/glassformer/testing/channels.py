@@ -36,7 +36,7 @@ def _covariances(model: Model) -> list[Array]:
     return [np.diag(np.linspace(0.6, 0.4, prior.rows) - shared) + shared]
 
 
-def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array, Array]:
+def _sampled_labels(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array, Array]:
     """The channel at its highest accuracy, labels, means of their fields, and true deviations from these means."""
     channel = model.channel.high_accuracy()
     return channel, *sample_data_points(model, channel, variance, count, np.random.default_rng(seed))
@@ -56,7 +56,7 @@ def _relative_deviation(gaps: Array, allowed: Array | float) -> float:
 def _score(model: Model, variance: Array, seed: int) -> float:
     sampled = model.channel.sampled
     count, step, allowed = (120, 0.1, SAMPLED) if sampled else (12, 1e-3, max(EXACT, 10 * _integration_error(model)))
-    channel, y, omega, _ = _drawn(model, variance, count, seed)
+    channel, y, omega, _ = _sampled_labels(model, variance, count, seed)
     units = np.eye(omega[0].size).reshape(-1, *omega.shape[1:])
     found = channel.scores(y, omega, variance)
     score = 0.5 * (found.first + found.second).reshape(count, -1)
@@ -70,7 +70,7 @@ def _score(model: Model, variance: Array, seed: int) -> float:
 def _nishimori(model: Model, variance: Array, seed: int) -> float:
     sampled = model.channel.sampled
     count, tolerance = (1000, AVERAGED) if sampled else (20_000, 10 * _integration_error(model) + EXACT)
-    channel, y, omega, _ = _drawn(model, variance, count, seed)
+    channel, y, omega, _ = _sampled_labels(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
     square = np.einsum("nak,nbk->nab", found.first, found.second)
     information = square.mean(axis=0) if sampled else channel.information_matrix(variance[None]).value[0]
@@ -85,7 +85,7 @@ def _nishimori(model: Model, variance: Array, seed: int) -> float:
 
 def _information(model: Model, variance: Array, seed: int) -> Deviation:
     count = 1000 if model.channel.sampled else 20_000
-    channel, y, omega, deviation = _drawn(model, variance, count, seed)
+    channel, y, omega, deviation = _sampled_labels(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
     products = np.einsum("nak,nak->na", 0.5 * (found.first + found.second), deviation)
     used, error = (np.diag(part[0]) for part in model.channel.information_matrix(variance[None]))

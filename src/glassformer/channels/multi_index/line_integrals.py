@@ -277,7 +277,7 @@ def _over_hidden_points(
 
     words = [hiding(nodes[first : first + each + 3]) for first in range(0, cells // length, each)]
 
-    def along(numbers: Any, here: Any) -> Any:
+    def on_line(numbers: Any, here: Any) -> Any:
         hidden = level_set(lines.select(numbers, shape[1])).hidden
         own = [jnp.where(here, word.ravel()[numbers], 0) for word in words]
 
@@ -295,7 +295,7 @@ def _over_hidden_points(
     def next_block(state: Any) -> Any:
         start, sums = state
         own = jax.lax.dynamic_slice(places, (start,), (block,))
-        more = along(jnp.minimum(own, size - 1), own < size)
+        more = on_line(jnp.minimum(own, size - 1), own < size)
         return start + block, jax.tree.map(lambda part, new: part.at[own].add(new, mode="drop"), sums, more)
 
     start = (0, tuple(jnp.zeros(size) for _ in range(3)))

@@ -127,7 +127,7 @@ def link_channel(
 
     parts = (flat, indices, tokens, trial.link.label_shape)
     if confusion is not None:
-        return _mislabelled(parts, trial.link, confusion, points)
+        return _label_noise_channel(parts, trial.link, confusion, points)
     if law is not None:
         return LikelihoodRowsChannel(*parts, row_symmetries(flat, indices, tokens, False), law, points=points)
     symmetric = symmetries or row_symmetries(flat, indices, tokens, discrete)
@@ -172,7 +172,7 @@ def _untraceable(link: Link, error: Exception) -> LinkError:
     )
 
 
-def _mislabelled(parts: tuple[Any, Any, Any, Any], link: Link, law: ConfusionLaw, points: int) -> Channel:
+def _label_noise_channel(parts: tuple[Any, Any, Any, Any], link: Link, law: ConfusionLaw, points: int) -> Channel:
     flat, indices, tokens, _ = parts
     values = np.unique(link(np.random.default_rng(2).standard_normal((_MANY_FIELDS, indices, tokens))), axis=0)
     if len(values) > _FEW_LABELS:

@@ -84,7 +84,7 @@ class Panel(ABC):
         (self.model_tab.prefetcher.asked if busy else self.model_tab.prefetcher.answered)(self)
 
     @property
-    def alone(self) -> bool:
+    def automatic(self) -> bool:
         """Whether it follows every change."""
         return self.by_itself and self.model_tab.quick
 
@@ -109,7 +109,7 @@ class Panel(ABC):
         return self.drawing()
 
     @property
-    def drawn(self) -> bool:
+    def has_content(self) -> bool:
         """Whether there is an answer in the figure."""
         return self._drawn
 
@@ -138,16 +138,16 @@ class Panel(ABC):
         self._stand_in("Computing; the figure will be drawn here.")
         self.busy = True
         self.work.start(partial(self.compute, asked), self._show, self._fail, self.tell, self._over)
-        if not self.alone:
+        if not self.automatic:
             self.tell("computing")
 
     def stale(self) -> None:
         """What is drawn no longer belongs to what is asked."""
-        self.run.visible = not self.alone
+        self.run.visible = not self.automatic
         self.work.drop()
         self.busy = False
         self.model_tab.refuse(self, None)
-        if self.alone:
+        if self.automatic:
             self._expect()
         else:
             self._grey()
@@ -157,7 +157,7 @@ class Panel(ABC):
     def halt(self) -> None:
         """What is asked has no answer: wait for none, and leave what is drawn, grey."""
         self.work.drop()
-        self.run.visible = not self.alone
+        self.run.visible = not self.automatic
         self.busy, self._awaited = False, None
         self._grey()
         self.tell("")
@@ -185,11 +185,11 @@ class Panel(ABC):
 
     def _stand_in(self, text: str) -> None:
         """Say in the place of the figure why there is none yet."""
-        if not self.drawn:
+        if not self.has_content:
             self._empty.object = f'<p class="empty">{html.escape(text)}</p>' if text else ""
 
     def _grey(self) -> None:
-        if self.drawn:
+        if self.has_content:
             self.fade(True)
 
     def _stop(self) -> None:
@@ -202,7 +202,7 @@ class Panel(ABC):
         self._awaited, figure = None, self.figure
         self.draw(answer)
         self.fade(answer.first_look)
-        if not self.drawn:
+        if not self.has_content:
             self._drawn = True
             self._place.objects = [pn.pane.Bokeh(figure, sizing_mode="stretch_width"), self.share.view]
         self.share.show(answer)

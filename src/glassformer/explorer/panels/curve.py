@@ -107,7 +107,7 @@ class Curve(Panel):
         return answered(asked, so_far)
 
     def draw(self, answer: Answer) -> None:
-        found: Curves = answer.drawn
+        found: Curves = answer.content
         self._glance(found.look)
         if found.look is not None:
             self._update_legend()
@@ -123,8 +123,8 @@ class Curve(Panel):
         least, largest = float(np.min(table["alpha"])), float(np.max(table["alpha"]))
         places = {} if found.thresholds is None else _places(found.thresholds, largest)
         fill(self._marks, {"alpha": list(places), "name": [", ".join(names) for names in places.values()]})
-        drawn = np.concatenate([np.asarray(held.data["error"], dtype=float) for held in self._lines.values()])
-        fill(self._names, _labels(places, least, largest, float(np.max(drawn[np.isfinite(drawn)], initial=0.0))))
+        content = np.concatenate([np.asarray(held.data["error"], dtype=float) for held in self._lines.values()])
+        fill(self._names, _labels(places, least, largest, float(np.max(content[np.isfinite(content)], initial=0.0))))
         self.points(None)
         self.model_tab.remark(found.missing)
         self.model_tab.offer(found.refused)
@@ -143,7 +143,7 @@ class Curve(Panel):
 
     def stale(self) -> None:
         super().stale()
-        if self.drawn:
+        if self.has_content:
             self._glance(None)
             self._update_legend()
 
@@ -167,7 +167,7 @@ class Curve(Panel):
     def at(self, alpha: float) -> None:
         """Mark the sample ratio that other panels are about."""
         self._where = alpha
-        if self.drawn:
+        if self.has_content:
             self._at.location = alpha
 
     def fade(self, stale: bool) -> None:
@@ -299,14 +299,14 @@ def _answer(asked: Request, found: Curves) -> Answer:
     commands += [
         asked.command("limits", alpha=above, learner=one.name, **words.learner_options(one)) for one in fitting
     ]
-    calls = "".join(f"\n{_named(one)}.limits(model, {words.along(above)}, throw=False)" for one in fitting)
+    calls = "".join(f"\n{_named(one)}.limits(model, {words.alpha_option(above)}, throw=False)" for one in fitting)
     imports = {"learner": "glassformer.learners.registry"} if learners else {}
     return Answer(
-        drawn=found,
+        content=found,
         frame=pandas.concat(frames) if learners else optimum.to_pandas(),
         said=_said(found, optimum),
         command="\n".join(commands),
-        code=asked.code(f"limits(model, {words.along(spec)}, throw=False){calls}", **imports),
+        code=asked.code(f"limits(model, {words.alpha_option(spec)}, throw=False){calls}", **imports),
         plot=partial(plot_limits, optimum),
     )
 

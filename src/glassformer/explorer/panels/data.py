@@ -62,7 +62,7 @@ class Data(Panel):
         return _answer(asked, _joined(parts), sizes, chosen)
 
     def draw(self, answer: Answer) -> None:
-        found: Simulation = answer.drawn
+        found: Simulation = answer.content
         runs = [(a, run) for a, group in zip(found["alpha_realised"], found.instances, strict=True) for run in group]
         columns = {
             "alpha": [a for a, _ in runs],
@@ -86,11 +86,11 @@ class Data(Panel):
 
 def _spread(asked: Request) -> list[float]:
     """Sample ratios of runs, spread over those of the curve."""
-    count, along = whole(asked.texts, "places"), [a for a in ratios(asked.texts) if a > 0]
+    count, positive_ratios = whole(asked.texts, "places"), [a for a in ratios(asked.texts) if a > 0]
     if not 1 <= count <= _MOST:
         raise ParameterError("places", count, f"an integer from 1 to {_MOST}")
-    places = np.unique(np.linspace(0, len(along) - 1, count + 2).round().astype(int)[1:-1])
-    return [float(f"{along[place]:.6g}") for place in places]
+    places = np.unique(np.linspace(0, len(positive_ratios) - 1, count + 2).round().astype(int)[1:-1])
+    return [float(f"{positive_ratios[place]:.6g}") for place in places]
 
 
 def _joined(parts: list[Simulation]) -> Simulation:
@@ -116,7 +116,7 @@ def _answer(asked: Request, found: Simulation, sizes: dict[str, int], chosen: Le
     arguments = ", ".join([*(f"{name}={value!r}" for name, value in sizes.items()), f"algorithm={call}"])
     runs = {**sizes, "algorithm": chosen.name, **words.learner_options(chosen)}
     return Answer(
-        drawn=found,
+        content=found,
         frame=found.to_pandas(),
         said=f"{total} runs at {len(alpha)} sample ratios, {settled} converged{known}. " + " ".join(found.notes),
         command=asked.command("simulate", alpha=",".join(f"{a:.6g}" for a in alpha), **runs),

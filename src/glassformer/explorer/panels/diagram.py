@@ -93,15 +93,15 @@ class Diagram(Panel):
             raise ParameterError("grid", count, f"an integer from 2 to {_MOST}")
         if horizontal == vertical:
             raise ParameterError("vertical", vertical, "another parameter than on the horizontal axis")
-        along = {name: _spread(*ends, count) for name, ends in usual.items()}
+        ranges = {name: _spread(*ends, count) for name, ends in usual.items()}
         top = max(ratios(asked.texts))
-        return (horizontal, along[horizontal]), (
+        return (horizontal, ranges[horizontal]), (
             vertical,
-            {**along, _ALPHA: _spread(top / count, top, count)}[vertical],
+            {**ranges, _ALPHA: _spread(top / count, top, count)}[vertical],
         )
 
     def draw(self, answer: Answer) -> None:
-        found: Found = answer.drawn
+        found: Found = answer.content
         (across, wide), (up, high) = found.axes
         self.figure.xaxis.axis_label, self.figure.yaxis.axis_label = across, up
         columns = {

@@ -44,7 +44,7 @@ class Entropy(Panel):
         found = memoize(lambda: landscape(asked.model, alpha, _POINTS), "landscape", asked.model, alpha)
         phase = "a hard phase" if found.hard_phase else "no hard phase"
         return Answer(
-            drawn=found,
+            content=found,
             frame=found.to_pandas(),
             said=f"At alpha = {alpha:.4g} the free entropy has its maxima at overlap {found.peaks}: {phase}.",
             command=asked.command("landscape", alpha=alpha, points=_POINTS),
@@ -55,7 +55,7 @@ class Entropy(Panel):
     def draw(self, answer: Answer) -> None:
         from glassformer.plotting.plots import height_limits, height_of
 
-        found = answer.drawn
+        found = answer.content
         height, (low, high) = height_of(found), height_limits([found])
         columns = {"overlap": found.overlap, "height": height, "estimate": found.error_estimate}
         fill(self._curve, {**columns, "status": [str(one) for one in found.status]})

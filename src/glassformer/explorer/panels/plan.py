@@ -66,7 +66,7 @@ class Samples(Panel):
             for one in found.entries
         ]
         return Answer(
-            drawn=found,
+            content=found,
             frame=found.to_pandas(),
             said=f"Error at or below {target:g} with d = {d}. " + "; ".join(described) + ". " + " ".join(found.notes),
             command=asked.command(
@@ -77,7 +77,7 @@ class Samples(Panel):
         )
 
     def draw(self, answer: Answer) -> None:
-        found = answer.drawn
+        found = answer.content
         curves = {name: values for name, values in found.curves.items() if name != "alpha"}
         alpha, least = found.curves["alpha"], found.target / 100
         for held in self._curves:

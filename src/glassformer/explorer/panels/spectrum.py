@@ -78,7 +78,7 @@ class Spectrum(Panel):
     def draw(self, answer: Answer) -> None:
         from glassformer.plotting.spectra import spectra_top
 
-        found: Spectra = answer.drawn
+        found: Spectra = answer.content
         laws, matrices = _laws_of(found), _matrices_of(found)
         for held, (value, density) in zip(self._held[:2], laws.values(), strict=True):
             fill(held, {"value": value, "density": density})

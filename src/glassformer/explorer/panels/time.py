@@ -45,7 +45,7 @@ class InTime(Panel):
         table = cached_table(lambda: follow(asked.model, [alpha], steps), "trajectory", asked.model, alpha, steps)
         text = [words.error_text(*pair) for pair in zip(table["error"], table["error_estimate"], strict=True)]
         return Answer(
-            drawn=table,
+            content=table,
             frame=table.to_pandas(),
             said=f"At alpha = {alpha:.4g} the error of message passing goes from {text[0]} before the first step "
             f"to {text[1]} after it and {text[-1]} after {steps}.",
@@ -55,7 +55,7 @@ class InTime(Panel):
         )
 
     def draw(self, answer: Answer) -> None:
-        table = answer.drawn
+        table = answer.content
         status = [str(one) for one in table.status]
         columns = {"iteration": table["iteration"], "error": table["error"], "estimate": table["error_estimate"]}
         fill(self._way, {**columns, "status": status})
