@@ -2,6 +2,7 @@
 # make explore : move sliders in the browser
 # make test : every check
 # make docs : the documentation
+# make golden : numbers of every command, compared with those recorded
 # Each creates .venv on first use. Another interpreter: make PYTHON=python3.12 test
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo explore test suite types fast statistics docs checked-docs bench dist oldest newest format clean
+.PHONY: help demo explore test suite types fast statistics golden docs checked-docs bench dist oldest newest format clean
 
 help:
 	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
@@ -28,11 +29,12 @@ help:
 	@echo "make docs    the documentation, in docs/_build/html"
 	@echo "make fast    the tests not marked slow, in about a minute"
 	@echo "make statistics  tests of many seeds and samples, minutes each"
+	@echo "make golden  numbers of 116 commands, compared with tests/golden/golden.json"
 	@echo "make bench   how fast: every benchmarks/bench_*.py"
 	@echo "make dist    wheel and sdist in dist/, built twice and compared, and the wheel tried in a new environment"
 	@echo "make oldest  all tests with the oldest supported versions of what is depended on"
 	@echo "make newest  all tests with the newest versions, and the newest Python that there is"
-	@echo "make format  rewrite the code in the house format"
+	@echo "make format  format the code"
 	@echo "make clean   remove the environment, results and caches"
 
 demo: .venv/.ready-run
@@ -67,6 +69,9 @@ fast: .venv/.ready-test
 
 statistics: .venv/.ready-test
 	$(PYTEST) -m statistics
+
+golden: .venv/.ready-run
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/golden/golden.py
 
 bench: .venv/.ready-bench
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
