@@ -266,7 +266,7 @@ def test_fields_of_kept_moments_are_those_of_tokens():
     signal, centre = signal + signal.T, np.eye(5)
     kept = PooledDesign(tokens, centre)
     apart = PooledDesign(tokens.reshape(120, 2, 5), centre / 3)
-    assert kept._kept is not None and apart._kept is None
+    assert kept._pair_moments is not None and apart._pair_moments is None
     np.testing.assert_allclose(kept.forward(signal, 0), apart.forward(signal, 0).reshape(40, 3).sum(axis=1))
     np.testing.assert_allclose(kept.adjoint(score, 0), apart.adjoint(np.repeat(score, 3), 0))
 
