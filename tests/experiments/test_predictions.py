@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, DeepAttention, DeepAttentionIndexed, SequenceMultiIndex, limits, simulate
+from glassformer.experiments.instances import standard_error
 from glassformer.models.comparison import NewInputs
 
 
@@ -171,3 +172,9 @@ def test_models_of_several_rows_predict_as_theory_says(name):
     for quantity in ("prediction", "plugin"):
         gap = abs(found[f"{quantity}_error"] - found[f"{quantity}_theory"])[0]
         assert gap < 3 * found[f"{quantity}_standard_error"][0] + allowed * found[f"{quantity}_theory"][0]
+
+
+def test_the_standard_error_is_that_of_the_sample():
+    """Two values 1 and 3: sample deviation sqrt(2), over sqrt(2)."""
+    np.testing.assert_allclose(standard_error(np.array([[1.0, 3.0]])), [1.0], rtol=1e-15)
+    assert np.isnan(standard_error(np.array([[1.0]]))[0])
