@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parents[1]
-THEORY = "bayes_optimal"
 # File, formula, formula with the mistake, tests of the subject.
 MUTATIONS = (
     ("random_matrices/rectangular.py", "R * (1 - deficit), 1", "R * (1 - 1.001 * deficit), 1", "random_matrices"),
@@ -72,10 +71,10 @@ MUTATIONS = (
         "conformance/test_label_errors.py experiments",
     ),
     (
-        f"{THEORY}/evolution_map.py",
+        "bayes_optimal/evolution_map.py",
         "None, None] / self.prior.degrees",
         "None, None] / self.prior.degrees * 1.001",
-        f"{THEORY}/test_limits.py",
+        "bayes_optimal/test_limits.py",
     ),
     (
         "learners/gamp_step.py",

@@ -18,7 +18,7 @@ from glassformer.bayes_optimal.thresholds import Threshold, Thresholds
 from glassformer.cli import main
 from glassformer.cli.output import report
 from glassformer.core.results import Table
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.plotting import plots, sweep
 from glassformer.plotting.style import Picture
 

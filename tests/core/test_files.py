@@ -16,7 +16,7 @@ from glassformer.cli import main
 from glassformer.core.cache import VARIABLE, cached_array
 from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.files import open_lock_file, replace_file
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.learners.base import FitResult
 
 SWEEP = Sweep("bsr", {"rho": [0.5], "alpha": [0.2, 0.4]})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, ParameterError, Ridge, simulate
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.experiments.simulation import far_from_theory, few_instances
 
 GOOD, BAD = (SimpleNamespace(status=status) for status in (Status.CONVERGED, Status.CONTRADICTED))

@@ -7,7 +7,6 @@ python tests/golden/golden.py risk simulate  # only commands and functions whose
 
 import argparse
 import contextlib
-import importlib.util
 import io
 import json
 import math
@@ -99,9 +98,8 @@ def run(line):
         if line in FUNCTIONS:
             result = FUNCTIONS[line]()
         else:
-            main = importlib.import_module(
-                "glassformer.cli" if importlib.util.find_spec("glassformer.cli") else "glassformer." + "interface.cli"
-            ).main
+            from glassformer.cli import main
+
             out = io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
                 main([*line.split(), "--json"])

@@ -17,7 +17,7 @@ from glassformer import (
     SequenceMultiIndex,
     simulate,
 )
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.learners.gamp import gamp
 from glassformer.learners.gamp_step import GampStep
 from glassformer.learners.message_passing import DAMPING_LEVELS, message_passing

@@ -65,7 +65,7 @@ def test_a_hard_phase_is_named(hard):
     end = hard.thresholds["hard_phase_end"]
     assert abs(best.alpha - 0.51) <= best.error_estimate < 1e-5
     assert abs(algorithm.alpha - end.alpha) <= algorithm.error_estimate + end.error_estimate < 1e-5
-    assert all("in a leap" in entry.note for entry in hard.entries)
+    assert all("jumps across" in entry.note for entry in hard.entries)
     assert any(note.startswith("hard phase: bayes_optimal reaches") for note in hard.notes)
     assert algorithm.samples > best.samples == 816
 
@@ -88,7 +88,7 @@ def test_targets_out_of_reach_say_how_the_curve_ends():
     found = plan(model, 0.3, RegularisedRisk("logistic", strength=0.3))["risk"]
     assert found.alpha == np.inf
     assert found.samples is None
-    assert "it does not fall there; least seen 0.75" in found.note
+    assert "it does not fall there; smallest value found 0.75" in found.note
     easy = plan(NOISY, 1.5)["bayes_optimal"]
     assert easy.alpha == 0
     assert easy.note.startswith("at any ratio")

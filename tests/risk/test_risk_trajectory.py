@@ -12,7 +12,7 @@ from glassformer import (
     follow,
     simulate,
 )
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.learners.regularised_risk import ProximalMessagePassing
 
 LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 
 Flags = NDArray[np.bool_]
 Index = NDArray[np.intp]

@@ -23,7 +23,8 @@ from glassformer.core.estimate import Array
 from glassformer.core.progress import progress
 from glassformer.core.results import Table, wide_error_bars
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.numerics.quasi_random import confidence_factor

@@ -24,7 +24,8 @@ from glassformer.channels.field_averages import REPLICAS
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.numerics.quasi_random import confidence_factor
 

@@ -28,7 +28,6 @@ from glassformer.bayes_optimal.weak_recovery import information_matrix, known_at
 from glassformer.channels.base import Exponents
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.core.checks import require_arguments
-from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.estimate import Array
 from glassformer.core.progress import progress
@@ -91,7 +90,7 @@ class Threshold(ComparedByContent):
 
 
 @dataclass(frozen=True, eq=False)
-class Thresholds(ModelDisplayMixin, NamedEntries[Threshold]):
+class Thresholds(NamedEntries[Threshold]):
     """All thresholds of a model by name, whether it has a hard phase and why, and the exponents of its link.
 
     Unknown values are None; infinite and undefined ratios are None in :meth:`to_dict`, and ``reached`` says which.
@@ -129,20 +128,6 @@ class Thresholds(ModelDisplayMixin, NamedEntries[Threshold]):
             "hard_phase_reason": self.hard_phase_reason,
             **to_json_types({f"{name}_exponent": value for name, value in exponents.items()}),
         }
-
-    def display_frame(self) -> Any:
-        """Return the data frame with infinite ratios for thresholds never reached, and NaN for those undefined."""
-        return self.to_pandas().assign(alpha=[entry.alpha for entry in self.entries])
-
-    def to_pandas(self) -> Any:
-        """Return a data frame with one row per threshold."""
-        import pandas
-
-        return pandas.DataFrame([entry.to_dict() for entry in self.entries])
-
-    def to_xarray(self) -> Any:
-        """Return a data set over the dimension ``name``."""
-        return self.to_pandas().set_index("name").to_xarray()
 
 
 def thresholds(model: Model) -> Thresholds:

@@ -24,7 +24,7 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps, wide_error_bars
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.models.base import Model
 
 # Starting overlap of even labels by default: that of a random guess in a thousand dimensions.

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
 from glassformer.cli.output import KINDS, schema_name
 from glassformer.core.errors import ParameterError
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 
 StatusName = Annotated[str, Field(pattern=f"^({'|'.join(map(str, Status))})$", description="how it ended")]
 Alpha = Annotated[float | None, Field(description="sample ratio; null where there is none")]

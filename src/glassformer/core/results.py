@@ -203,18 +203,25 @@ class Steps(Table):
 
 
 class _Named(Protocol):
-    """An entry of a result with a name."""
+    """An entry of a result: a sample ratio with a name."""
 
     @property
     def name(self) -> str:
         """The name of the entry."""
 
+    @property
+    def alpha(self) -> float:
+        """The sample ratio; infinite if it is never reached, NaN if it is undefined."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry in JSON types."""
+
 
 E = TypeVar("E", bound=_Named)
 
 
-class NamedEntries(Mapping[str, E]):
-    """A mapping from names to the entries of a result, in their order.
+class NamedEntries(ModelDisplayMixin, Mapping[str, E]):
+    """A result that maps names to its entries, in their order.
 
     Attributes:
         entries: the entries.
@@ -243,6 +250,20 @@ class NamedEntries(Mapping[str, E]):
     def get(self, name: str, default: Any = None) -> Any:
         """Return the entry of this name, or a default if there is none."""
         return next((entry for entry in self.entries if entry.name == name), default)
+
+    def display_frame(self) -> pandas.DataFrame:
+        """Return the data frame with infinite ratios where nothing is reached, and NaN where alpha is undefined."""
+        return self.to_pandas().assign(alpha=[entry.alpha for entry in self.entries])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a data frame with one row per entry."""
+        import pandas
+
+        return pandas.DataFrame([entry.to_dict() for entry in self.entries])
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return a data set over the dimension ``name``."""
+        return self.to_pandas().set_index("name").to_xarray()
 
 
 def wide_error_bars(

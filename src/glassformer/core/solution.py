@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ConvergenceError
-from glassformer.core.status import Status as Status
+from glassformer.core.status import Status
 
 if TYPE_CHECKING:
     import pandas

@@ -33,8 +33,8 @@ class Status(Enum):
     )
     DIVERGING = (
         "diverging",
-        "the powers of the weights or the errors grow without end: lower the learning rate or the strength of the "
-        "steps, raise the batch, or add weight decay; values are those on the way",
+        "the powers of the weights or the errors grow without bound: lower the learning rate or the strength of the "
+        "steps, raise the batch, or add weight decay; the values are those before it",
     )
     BISTABLE = (
         "bistable",
@@ -52,20 +52,21 @@ class Status(Enum):
     )
     OSCILLATING = (
         "oscillating",
-        "the iterates kept moving, at the strongest damping where there is any: the best iterate is reported, or every "
-        "step of a trajectory; raise max_iterations or d, or the strength of a penalty",
+        "the iterates keep moving, even at the strongest damping: the best iterate is reported, or every step of a "
+        "trajectory; raise max_iterations or d, or the strength of a penalty",
     )
     CONTRADICTED = (
         "contradicted_by_residual",
         "the residual on the data disagrees with the predicted variance, or the labels are less probable under the "
-        "estimate than to somebody who knows nothing: a finite-size effect or a spurious fixed point; try a larger d, "
+        "estimate than without any information: a finite-size effect or a spurious fixed point; try a larger d, "
         "another seed or a stronger damping",
     )
 
     MISTAKEN = (
         "contradicted_by_inputs",
-        "the inputs are not the independent standard normal numbers that message passing takes them for: the warning "
-        "and diagnose(X, y) say in what; standardise or whiten them, or use a learner that assumes nothing (risk)",
+        "the inputs are not independent standard normal numbers, as message passing assumes: the warning and "
+        "diagnose(X, y) name the deviation; standardise or whiten them, or use a learner without this assumption "
+        "(risk)",
     )
 
     def __init__(self, label: str, remedy: str) -> None:

@@ -20,7 +20,8 @@ from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError, DataWarning
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 from glassformer.data_analysis.signals import BilinearSignal, UnknownSignal
 from glassformer.data_analysis.targets import CONFIDENCE, FAINTEST, NumberTargets, Observation, Targets
 from glassformer.data_analysis.width import Width, estimate_width

@@ -13,7 +13,7 @@ from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.results import scalar_columns
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.numerics.roots import root_by_growth
 

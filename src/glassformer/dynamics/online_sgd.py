@@ -38,7 +38,7 @@ from glassformer.core.progress import note, track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps, wide_error_bars
 from glassformer.core.settings import decay_rate
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.dynamics.online_path import TOLERANCE, OnlinePath
 from glassformer.models.base import Model
 from glassformer.numerics.cached_jit import CachedJit

@@ -20,7 +20,7 @@ from glassformer.core.hashing import identity
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, to_json_types
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.designs.generated import GeneratedDesign
 from glassformer.learners.base import FitResult, FitStatus, Learner
 from glassformer.learners.data_set import DataSet

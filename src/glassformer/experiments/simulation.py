@@ -15,7 +15,7 @@ from glassformer.core.checks import is_whole, require_arguments, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table, wide_error_bars
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
 from glassformer.learners.base import IN_ANY_FORM, Learner
 from glassformer.learners.registry import require_compatible, resolve_learner

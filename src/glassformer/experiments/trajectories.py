@@ -14,7 +14,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.settings import non_default_fields
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.experiments.instances import Run, standard_error
 from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.base import Equations, Learner

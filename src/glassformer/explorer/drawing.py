@@ -54,9 +54,9 @@ def fill(held: ColumnDataSource, columns: Mapping[str, Any]) -> None:
         held.data = data
 
 
-def hover(made: Any, renderers: Sequence[Any], *described: tuple[str, str]) -> None:
+def hover(made: Any, renderers: Sequence[Any], *values: tuple[str, str]) -> None:
     """Values under the pointer."""
-    made.add_tools(HoverTool(renderers=list(renderers), tooltips=list(described), mode="mouse"))
+    made.add_tools(HoverTool(renderers=list(renderers), tooltips=list(values), mode="mouse"))
 
 
 def mark(made: Any, where: float | None, color: str = "#000000", dash: str = "dotted") -> Span:

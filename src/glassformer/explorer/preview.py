@@ -13,7 +13,7 @@ import numpy as np
 from glassformer.bayes_optimal.limits import mean_error
 from glassformer.bayes_optimal.solve import first_look
 from glassformer.core.results import Table
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.explorer.answer import Answer
 
 

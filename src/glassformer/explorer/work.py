@@ -82,7 +82,7 @@ class Work:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, dropped: Event, compute: Any, show: Any, fail: Any, tell: Any, over: Any) -> None:
-        described = time.monotonic() + PATIENCE - _EVERY
+        last_word = time.monotonic() + PATIENCE - _EVERY
 
         def unless_dropped(function: Callable[..., None], *given: Any) -> None:
             if not dropped.is_set():
@@ -92,11 +92,11 @@ class Work:
             self._later(partial(unless_dropped, function, *given))
 
         def watch(text: str, done: int, total: int | None) -> None:
-            nonlocal described
+            nonlocal last_word
             if dropped.is_set():
                 raise DroppedError
-            if time.monotonic() - described > _EVERY:
-                described = time.monotonic()
+            if time.monotonic() - last_word > _EVERY:
+                last_word = time.monotonic()
                 later(tell, text if total is None else f"{text}: {done} of {total}")
 
         def so_far(answer: Any) -> None:

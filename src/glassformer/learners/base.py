@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from glassformer.bayes_optimal.thresholds import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
-    from glassformer.core.solution import Solution, Status
+    from glassformer.core.solution import Solution
+    from glassformer.core.status import Status
     from glassformer.learners.data_set import DataSet
 
 # Ways to store the inputs: in one array; and, for learners that only multiply with them, in parts or not at all.

@@ -116,7 +116,7 @@ class BlindMessagePassing(MatrixMessagePassing):
     )
 
     assumed_rho: float | None = setting(
-        None, "width ratio r/d taken for the signal's (default its law is estimated)", positive
+        None, "assumed width ratio r/d (default: the law of the signal is estimated)", positive
     )
     smoothing: float = setting(2.0, "of the estimated law, in standard deviations of an entry's noise", positive)
     tolerance: float = step_tolerance()

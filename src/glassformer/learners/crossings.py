@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 
 # Statuses of rows whose numbers are valid.
 _VALID = (Status.CONVERGED, Status.BISTABLE)

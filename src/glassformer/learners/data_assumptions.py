@@ -15,7 +15,8 @@ import numpy as np
 
 from glassformer.core.errors import DataWarning
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 from glassformer.designs.base import Design
 from glassformer.models.base import Model
 

@@ -261,7 +261,7 @@ def gamp(
         True
     """
     require_arguments(gamp, locals(), but=("design", "labels"))
-    from glassformer.core.solution import Status
+    from glassformer.core.status import Status
     from glassformer.learners.data_assumptions import claimed_error, label_power, violations, warn_of_violations
     from glassformer.learners.data_validation import validate_data
 
@@ -310,7 +310,7 @@ def run_gamp(
 
 def blame_inputs(found: Solution) -> Solution:
     """Return a solution on inputs that violate the assumptions, with a status that says so if it did not converge."""
-    from glassformer.core.solution import Status
+    from glassformer.core.status import Status
 
     return replace(found, status=[status if status.ok else Status.MISTAKEN for status in found.status])
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.designs.base import Design
 from glassformer.learners.message_passing import StepHistory
 from glassformer.models.base import Model

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 
 # All chosen by trial on bsr and smi at d from 20 to 200.
 # Weights of the old state, tried in this order where a run oscillates.

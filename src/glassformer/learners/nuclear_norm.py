@@ -271,7 +271,8 @@ def _douglas_rachford(problem: _Problem, settings: Iteration) -> Solution:
 
 
 def _solution(value: Array, gap: float, history: list[float], iterations: int, accepted: bool) -> Solution:
-    from glassformer.core.solution import Solution, Status
+    from glassformer.core.solution import Solution
+    from glassformer.core.status import Status
 
     return Solution(
         value=value[None],

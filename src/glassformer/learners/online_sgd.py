@@ -213,7 +213,7 @@ def one_pass_sgd(
         (400, True)
     """
     from glassformer.core.progress import note
-    from glassformer.core.solution import Status
+    from glassformer.core.status import Status
     from glassformer.numerics.sequences import diverges
 
     if settings.batch > design.samples:

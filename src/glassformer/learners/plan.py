@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from glassformer.bayes_optimal.thresholds import Thresholds
 from glassformer.core.checks import is_number, require_arguments, require_integer
-from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import NamedEntries, to_json_types
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.crossings import Crossing, CurveValues, crossings, invalid_statuses, valid_rows
 from glassformer.learners.registry import names, resolve_learner
@@ -64,7 +63,7 @@ class PlanEntry(ComparedByContent):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan(ModelDisplayMixin, NamedEntries[PlanEntry]):
+class Plan(NamedEntries[PlanEntry]):
     """Sample ratios at which a learner's error reaches a target.
 
     Attributes:
@@ -114,20 +113,6 @@ class Plan(ModelDisplayMixin, NamedEntries[PlanEntry]):
             "curves": to_json_types(self.curves),
             "notes": list(self.notes),
         }
-
-    def display_frame(self) -> Any:
-        """Ratios that are never reached as infinite, those that do not apply as not known."""
-        return self.to_pandas().assign(alpha=[entry.alpha for entry in self.entries])
-
-    def to_pandas(self) -> Any:
-        """Return a data frame with one row per entry."""
-        import pandas
-
-        return pandas.DataFrame([entry.to_dict() for entry in self.entries])
-
-    def to_xarray(self) -> Any:
-        """Return a data set over the dimension ``name``."""
-        return self.to_pandas().set_index("name").to_xarray()
 
 
 def plan(
@@ -341,7 +326,7 @@ def _first_unsettled(status: Sequence[Status]) -> Status:
 
 def _jump_note(crossing: Crossing) -> str:
     before, after = crossing.sides
-    return f"passes the target in a leap from {before:.4g} to {after:.4g}" if crossing.jumps else ""
+    return f"jumps across the target, from {before:.4g} to {after:.4g}" if crossing.jumps else ""
 
 
 def _without_crossing(name: str, alpha: Array, value: Array, target: float, status: Status) -> PlanEntry:
@@ -352,7 +337,7 @@ def _without_crossing(name: str, alpha: Array, value: Array, target: float, stat
     note = f"not reached: {value[-1]:.4g} at alpha = {alpha[-1]:.4g}, {_ending(alpha, value)}"
     least = int(np.argmin(value))
     if least < len(value) - 1 and value[least] < (1 - _LEVEL) * value[-1]:
-        note = f"{note}; least seen {value[least]:.4g} at alpha = {alpha[least]:.4g}"
+        note = f"{note}; smallest value found {value[least]:.4g} at alpha = {alpha[least]:.4g}"
     return PlanEntry(name, np.inf, 0.0, None, note, status)
 
 

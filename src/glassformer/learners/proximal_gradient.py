@@ -19,7 +19,8 @@ from scipy.optimize import brentq
 
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 from glassformer.learners.empirical_risk import Certificate, EmpiricalRisk
 
 # All chosen by trial, on inputs with d from 10 to 100.

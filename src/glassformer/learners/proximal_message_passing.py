@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.learners.empirical_risk import EmpiricalRisk
 from glassformer.learners.message_passing import StepHistory
 from glassformer.numerics.decompositions import eigh, svd

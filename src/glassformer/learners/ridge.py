@@ -172,7 +172,8 @@ def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factore
         >>> bool(np.allclose(found.value[0], signal))
         True
     """
-    from glassformer.core.solution import Solution, Status
+    from glassformer.core.solution import Solution
+    from glassformer.core.status import Status
 
     y = design.checked_labels(labels)
     if not (np.isfinite(regularisation) and regularisation >= 0):

@@ -14,7 +14,8 @@ from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 from glassformer.designs.base import Design
 from glassformer.learners.empirical_risk import EmpiricalRisk
 from glassformer.learners.multiclass import BestIntercepts, MulticlassDesign, best_intercepts

@@ -150,7 +150,7 @@ def multi_pass_sgd(
     from glassformer.core.checkpoints import Checkpoint, pack_records, unpack_records
     from glassformer.core.progress import note
     from glassformer.core.resources import require_resources
-    from glassformer.core.solution import Status
+    from glassformer.core.status import Status
     from glassformer.numerics.cached_jit import CachedJit
     from glassformer.numerics.jax_settings import jax_settings
 

@@ -18,7 +18,7 @@ import optax  # type: ignore[import-untyped]
 from glassformer.core.checkpoints import Checkpoint, pack_leaves, pack_records, unpack_leaves, unpack_records
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.models.trainable.base import Loss, Schedule
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings

@@ -93,7 +93,7 @@ class DeepAttention(Model):
     output: str = parameter("attention or sequence", "attention", among=("attention", "sequence"))
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
     head_weights: Sequence[Sequence[float]] | None = None
-    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0, usual=(0.0, 0.9))
+    side_information: float = parameter("strength lambda in [0, 1) of the side information", 0.0, usual=(0.0, 0.9))
     limit: str | None = parameter("large-skip, linear-committee, or large-depth at the ratio depth/skip", None)
     points: int = parameter(
         "sampled data points per replica, a power of two; errors fall two- to sixfold for eight times as many",

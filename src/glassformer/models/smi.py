@@ -84,7 +84,7 @@ class SequenceMultiIndex(Model):
     tokens: int = parameter("tokens L per sequence", 1)
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0), begin=0.1)
     label_type: str = parameter("auto, discrete or continuous", "auto", among=("auto", "discrete", "continuous"))
-    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0)
+    side_information: float = parameter("strength lambda in [0, 1) of the side information", 0.0)
     points: int = parameter(
         "sampled data points per replica, a power of two; errors fall two- to sixfold for eight times as many",
         2048,

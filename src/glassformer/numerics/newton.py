@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 
 # Steps of one-sided and of central differences: rounding errors are then about as large as those of the formula.
 _ONE_SIDED, _CENTRAL = 1e-6, 1e-4

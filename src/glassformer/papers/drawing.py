@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.plotting.curves import mark_unsettled
 from glassformer.plotting.style import canvas, colors
 

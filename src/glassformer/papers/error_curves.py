@@ -14,7 +14,7 @@ from glassformer.bayes_optimal.limits import limits
 from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.experiments.simulation import simulate
 from glassformer.learners.base import Learner
 from glassformer.papers.drawing import RUN_MARKS, Axis, FigureContent, Series, legend_entry
@@ -147,18 +147,28 @@ def frames(computed: Sequence[ComputedCurve], **names: Any) -> list[pandas.DataF
     return found
 
 
+def plain_label(label: str) -> str:
+    r"""Return the label of a legend as plain text.
+
+    Example:
+        >>> plain_label(r"$\rho = 0.5$, GAMP")
+        'rho = 0.5, GAMP'
+    """
+    return label.replace("$", "").replace("\\", "")
+
+
 def summary_lines(computed: Sequence[ComputedCurve]) -> list[str]:
     """Describe the accuracy of theory, and compare each mean of runs with it."""
     lines = []
     for curve, theory, simulations in computed:
-        lines.append(f"{curve.label}: {theory_accuracy(theory)}")
+        lines.append(f"{plain_label(curve.label)}: {theory_accuracy(theory)}")
         for runs, table in zip(curve.runs, simulations, strict=True):
             head = f"  {runs.label}, d = {runs.d}, {runs.instances} instances"
-            lines.append(f"{head} (difference from theory in standard errors; over the power of the teachers)")
+            lines.append(f"{head} (in brackets: difference from theory in standard errors)")
             columns = ["error", "relative_error"] if runs.column in ("error", "relative_error") else [runs.column]
             for k, alpha in enumerate(table["alpha"]):
                 expected = float(_theory_of(table, runs.column)[k])
-                cells = "; relative ".join(_difference(table, name, k, expected) for name in columns)
+                cells = "; relative to the signal ".join(_difference(table, name, k, expected) for name in columns)
                 ended = status_counts([run.status for run in table.instances[k]])
                 lines.append(f"    alpha {alpha:7.4f}  theory {expected:.4f}  measured {cells}  {ended}")
     return lines

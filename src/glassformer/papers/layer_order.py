@@ -10,7 +10,7 @@ import pandas
 
 from glassformer.bayes_optimal.bounds import growth_bound
 from glassformer.bayes_optimal.weak_recovery import subspace_threshold
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
 from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.gamp import MessagePassing

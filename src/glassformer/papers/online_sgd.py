@@ -8,7 +8,7 @@ import numpy as np
 import pandas
 
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
 from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.online_sgd import OnlineSGD

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 
 # A step is a jump if it is this share of the axis and this many times steeper than the curve on either side of it
 # (chosen by trial).

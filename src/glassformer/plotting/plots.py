@@ -15,7 +15,8 @@ from glassformer.bayes_optimal.thresholds import Thresholds
 from glassformer.core.display import DisplayMixin, readable_name
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 from glassformer.data_analysis.diagnosis import Diagnosis
 from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.dynamics.online_path import OnlinePath

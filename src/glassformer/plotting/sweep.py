@@ -9,7 +9,7 @@ import numpy as np
 import xarray
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.plotting.curves import Branch, draw_curve, draw_runs, mark_unsettled
 from glassformer.plotting.plots import runs_label
 from glassformer.plotting.style import Picture, canvas, colors, error_label, label_alpha, title_of

@@ -17,7 +17,7 @@ from scipy.interpolate import PchipInterpolator
 
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.numerics.newton import newton
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.risk.label_averages import SampleAverages
@@ -51,7 +51,7 @@ class FixedPoints(NamedTuple):
         conjugate: conjugate parameters.
         order: order parameters.
         averages: averages over labels.
-        status: :class:`~glassformer.core.solution.Status` of the iteration.
+        status: :class:`~glassformer.core.status.Status` of the iteration.
         residual: of the map of the logarithms of conjugate parameters.
         iterations: evaluations of the map.
         error_estimate: absolute error of ``order.error``.

@@ -20,7 +20,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.core.progress import track
 from glassformer.core.results import Steps
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.numerics.sequences import diverges

@@ -17,7 +17,7 @@ from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError, DataWarning, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import to_json_types
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.data_analysis.targets import CONFIDENCE
 from glassformer.learners.data_validation import first_non_finite

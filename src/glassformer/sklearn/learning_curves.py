@@ -15,7 +15,7 @@ from glassformer.core.checks import require_name
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.data_analysis.targets import CONFIDENCE, Targets
 from glassformer.learners.base import Learner

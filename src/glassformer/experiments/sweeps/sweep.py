@@ -251,7 +251,7 @@ class Sweep:
         try:
             return identity(resolve_parameter(name, value, self._folder))
         except UnidentifiedError as error:
-            text = f"points of this {name} are kept for this run only: its content cannot be identity_or_none ({error})"
+            text = f"points of this {name} are kept for this run only: its content cannot be identified ({error})"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
             return uuid.uuid4().hex
 

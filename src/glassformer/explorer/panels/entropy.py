@@ -30,9 +30,9 @@ class Entropy(Panel):
         self._curve, self._maxima = source("overlap", "height", "estimate", "status"), source("overlap", "height")
         self._line = made.line("overlap", "height", source=self._curve, color=COLORS[0], line_width=2.5)
         tops = made.scatter("overlap", "height", source=self._maxima, color=COLORS[4], size=10, legend_label="maximum")
-        described = [("overlap", "@overlap{0.000000}"), ("free entropy", "@height{0.000000}")]
-        hover(made, [self._line], *described, ("error estimate", "@estimate{0.0e+0}"), ("status", "@status"))
-        hover(made, [tops], *described)
+        tooltips = [("overlap", "@overlap{0.000000}"), ("free entropy", "@height{0.000000}")]
+        hover(made, [self._line], *tooltips, ("error estimate", "@estimate{0.0e+0}"), ("status", "@status"))
+        hover(made, [tops], *tooltips)
         made.legend.location = "bottom_left"
         return made
 

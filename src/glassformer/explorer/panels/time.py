@@ -30,8 +30,8 @@ class InTime(Panel):
         self._way = source("iteration", "error", "estimate", "status")
         self._line = made.line("iteration", "error", source=self._way, color=COLORS[0], line_width=2)
         dots = made.scatter("iteration", "error", source=self._way, color=COLORS[0], size=6)
-        described = [("step", "@iteration"), ("error", "@error{0.000000}"), ("status", "@status")]
-        hover(made, [dots], *described, ("error estimate", "@estimate{0.0e+0}"))
+        tooltips = [("step", "@iteration"), ("error", "@error{0.000000}"), ("status", "@status")]
+        hover(made, [dots], *tooltips, ("error estimate", "@estimate{0.0e+0}"))
         made.y_range.start = 0
         return made
 
