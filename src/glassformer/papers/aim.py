@@ -80,7 +80,10 @@ def _figure(quick: bool, *plots: tuple[str, str, float, Sequence[ErrorCurve]]) -
         settings = {"title": title, "xlabel": _axis_label(unit), "ylabel": ATTENTION_ERROR_LABEL}
         axes.append(Axis(series, len(curves), {**settings, "xlim": (0, largest), "ylim": (0, top)}, verticals))
         frames += error_curves.frames(computed, panel=title)
-        lines += [f"{title}:", *(f"  {line}" for line in error_curves.summary_lines(computed))]
+        lines += [
+            f"{error_curves.plain_label(title)}:",
+            *(f"  {line}" for line in error_curves.summary_lines(computed)),
+        ]
     return FigureContent(axes, joined(frames, _COLUMNS), "\n".join(lines), (5.6, 4.3))
 
 

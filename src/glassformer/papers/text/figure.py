@@ -11,6 +11,7 @@ import pandas
 from glassformer.core.errors import DataError
 from glassformer.experiments.instances import standard_error
 from glassformer.papers.drawing import Axis, FigureContent, Series, joined
+from glassformer.papers.error_curves import plain_label
 from glassformer.papers.text.attention_classifier import ClassifierRun, ClassifierTraining, repeated_runs
 from glassformer.papers.text.questions import TEST_FILE, TRAINING_FILE, read_questions
 
@@ -65,4 +66,4 @@ def _summary(name: str, runs: list[ClassifierRun]) -> str:
         for k, (mean, error) in enumerate(zip(times.mean(axis=0), standard_error(times.T), strict=True))
     )
     accuracy = f"test accuracy {final.mean():.3f} +- {standard_error(final)[0]:.3f}"
-    return f"{name}: {halves}; {accuracy} ({len(runs)} runs)"
+    return f"{plain_label(name)}: {halves}; {accuracy} ({len(runs)} runs)"
