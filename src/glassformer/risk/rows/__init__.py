@@ -1,0 +1,1 @@
+"""Regularised risk of models of rows: any student on any sequence multi-index model."""

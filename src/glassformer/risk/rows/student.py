@@ -1,0 +1,303 @@
+r"""The student: what is fitted to a label, as a function of the fields of a few rows of weights, and the loss.
+
+A student of ``P`` rows sees fields :math:`Z = WX^T/\sqrt d` of shape (P, L) and predicts :math:`s(Z)`. It need not be
+the teacher's link, nor have as many rows. The loss :math:`\ell(y, s(Z))` is a function of label and fields, and risk,
+descent and their theories ask for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.core.checks import require_integer
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.estimate import Array
+from glassformer.numerics.cached_jit import CachedJit
+from glassformer.numerics.jax_settings import jax_settings
+
+# Random fields that show the values of discrete labels, and at which a student is tried.
+_SHOWN, _TRIED = 4096, 16
+# Width over which the kink of the hinge is rounded, a quadratic of which no margin is wrong by more than this.
+HINGE_WIDTH = 1e-3
+# Second derivatives of a linear student that are rounding.
+_ROUNDING = 1e-9
+
+
+def _square(y: Any, h: Any) -> Any:
+    return 0.5 * jnp.sum((y - h) ** 2)
+
+
+def _logistic(y: Any, h: Any) -> Any:
+    return jnp.sum(jnp.logaddexp(0.0, -y * h))
+
+
+def _hinge(y: Any, h: Any) -> Any:
+    missing = 1 - y * h
+    rounded = 0.5 * jnp.clip(missing, 0.0, HINGE_WIDTH) ** 2 / HINGE_WIDTH
+    return jnp.sum(rounded + jnp.maximum(missing - HINGE_WIDTH, 0.0))
+
+
+def _squared_hinge(y: Any, h: Any) -> Any:
+    return jnp.sum(0.5 * jnp.maximum(1 - y * h, 0.0) ** 2)
+
+
+def _huber(y: Any, h: Any) -> Any:
+    size = jnp.abs(y - h)
+    return jnp.sum(jnp.where(size <= 1, 0.5 * size**2, size - 0.5))
+
+
+def _cross_entropy(y: Any, h: Any) -> Any:
+    return jax.nn.logsumexp(h) - jnp.sum(y * h)
+
+
+@dataclass(frozen=True)
+class FieldLoss:
+    """A loss of a label and a prediction, both vectors, as JAX can trace it.
+
+    Attributes:
+        name: on the command line.
+        function: of label and prediction.
+        labels: "numbers" of any size, "signs" +1 and -1, or "classes" as unit vectors.
+        convex: whether it is convex in the prediction.
+    """
+
+    name: str
+    function: Callable[[Any, Any], Any]
+    labels: str = "numbers"
+    convex: bool = True
+
+
+FIELD_LOSSES = {
+    loss.name: loss
+    for loss in (
+        FieldLoss("square", _square),
+        FieldLoss("logistic", _logistic, "signs"),
+        FieldLoss("hinge", _hinge, "signs"),
+        FieldLoss("squared-hinge", _squared_hinge, "signs"),
+        FieldLoss("huber", _huber),
+        FieldLoss("cross-entropy", _cross_entropy, "classes"),
+    )
+}
+
+
+def field_loss(given: Any) -> FieldLoss:
+    """Return the loss of this name, or a function of label and prediction as a loss.
+
+    Raises:
+        ParameterError: the name is unknown.
+
+    Example:
+        >>> field_loss("logistic").labels
+        'signs'
+    """
+    if isinstance(given, str) and given in FIELD_LOSSES:
+        return FIELD_LOSSES[given]
+    if callable(given):
+        return FieldLoss(getattr(given, "__name__", "own"), given, convex=False)
+    raise ParameterError("loss", given, f"{', '.join(FIELD_LOSSES)}, or a function of a label and a prediction")
+
+
+def linear_prediction(fields: Any) -> Any:
+    r"""Return the prediction of a linear student: of each row the sum of its fields over :math:`\sqrt L`, shape (P,).
+
+    Example:
+        >>> linear_prediction(np.array([[3.0]])).tolist()
+        [3.0]
+    """
+    return jnp.sum(fields, axis=-1) / np.sqrt(fields.shape[-1])
+
+
+@dataclass(frozen=True)
+class Student:
+    """A student: its prediction from the fields of its rows, and the loss on labels.
+
+    Attributes:
+        prediction: function of fields of shape (P, L), as JAX can trace and differentiate it.
+        rows: ``P``.
+        tokens: ``L``.
+        loss: of label and prediction.
+        values: values of the label that are classes, in the order of the student's outputs; empty otherwise.
+        root: square root of the correlation of the tokens, which the fields are multiplied with; empty if independent.
+    """
+
+    prediction: Callable[[Any], Any]
+    rows: int
+    tokens: int
+    loss: FieldLoss
+    values: tuple[float, ...] = ()
+    root: tuple[tuple[float, ...], ...] = ()
+
+    def predict(self, fields: Any) -> Any:
+        """Return the prediction for the fields of one sample, as a vector."""
+        seen = fields @ jnp.asarray(self.root) if self.root else fields
+        return jnp.ravel(jnp.asarray(self.prediction(seen)))
+
+    def cost(self, y: Any, fields: Any) -> Any:
+        """Return the loss of one sample with label ``y``, a vector as :meth:`targets` gives it."""
+        return self.loss.function(y, self.predict(fields))
+
+    def targets(self, labels: Array) -> Array:
+        """Return labels of shape (n, ...) as vectors that the loss takes, shape (n, entries)."""
+        flat = np.asarray(labels, dtype=float).reshape(len(labels), -1)
+        if not self.values:
+            return flat
+        return np.asarray(flat == np.array(self.values), dtype=float)
+
+    def decisions(self, predictions: Array) -> Array:
+        """Return the labels that predictions of shape (..., entries) stand for: signs, or classes."""
+        if self.values:
+            return np.asarray(np.array(self.values)[np.argmax(predictions, axis=-1)])
+        return np.where(predictions[..., 0] >= 0, 1.0, -1.0)
+
+    def predictions(self, fields: Array) -> Array:
+        """Return predictions for fields of shape (n, P, L), shape (n, entries)."""
+        with jax_settings():
+            return np.asarray(CachedJit(_predictions, student=self)(jnp.asarray(fields)))
+
+    @cached_property
+    def is_linear(self) -> bool:
+        """True for a prediction that is linear in the fields: a convex loss then makes a convex risk."""
+        fields = np.random.default_rng(3).standard_normal((_TRIED, self.rows, self.tokens))
+        zero, one, two = (self.predictions(factor * fields) for factor in (0.0, 1.0, 2.0))
+        size = _ROUNDING * (1 + np.max(np.abs(two)))
+        sums = self.predictions(fields + fields[::-1])
+        return bool(
+            np.max(np.abs(zero)) <= size
+            and np.max(np.abs(two - 2 * one)) <= size
+            and np.max(np.abs(sums - one - one[::-1])) <= size
+        )
+
+    @property
+    def is_convex(self) -> bool:
+        """True when the risk has one minimum: a loss convex in a prediction that is linear."""
+        return self.loss.convex and self.is_linear
+
+
+def _predictions(fields: Any, student: Student) -> Any:
+    return jax.vmap(student.predict)(fields)
+
+
+def _costs(y: Any, fields: Any, student: Student) -> Any:
+    return jax.vmap(student.cost)(y, fields), jax.vmap(jax.grad(student.cost, argnums=1))(y, fields)
+
+
+def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = None) -> Student:
+    """Return the student of a model.
+
+    Without a function it is what users expect: for labels +1 and -1 and for a loss of them, one linear row; for classes
+    and cross-entropy, one linear row per class; for numbers the teacher's own link, with the teacher's rows.
+
+    Args:
+        model: of the teacher, of several rows or of one index.
+        loss: name, or function of label and prediction.
+        function: of the fields of the student's rows; "linear" for :func:`linear_prediction`; None for the above.
+        rows: of the student; None for the teacher's, or one per class.
+
+    Raises:
+        ParameterError: an argument is out of range, or the function is not differentiable.
+        IncompatibleError: the loss does not go with the labels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from glassformer import SequenceMultiIndex
+        >>> found = student_of(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), "logistic")
+        >>> found.rows, found.is_convex
+        (1, True)
+    """
+    channel, chosen = model.channel, field_loss(loss)
+    if rows is not None:
+        require_integer("student_rows", rows)
+    shown = _shown_labels(channel)
+    values = tuple(np.unique(shown).tolist()) if channel.discrete and shown.shape[1] == 1 else ()
+    signs = set(values) == {-1.0, 1.0}
+    _require_labels(chosen, model, signs, values)
+    classes = values if chosen.labels == "classes" else ()
+    linear = isinstance(function, str) and function == "linear"
+    if isinstance(function, str) and not linear:
+        raise ParameterError("student", function, "linear, or a function of the fields of the student's rows")
+    default_linear = function is None and (chosen.labels != "numbers" or (signs and channel.rows == 1))
+    if linear or default_linear:
+        count = rows if rows is not None else len(classes) or (1 if signs else channel.rows)
+        prediction: Any = linear_prediction
+    elif function is None:
+        prediction, count = _own_link(model), channel.rows if rows is None else rows
+        if count != channel.rows:
+            allowed = f"{channel.rows} rows, or none, beside the teacher's own link; give student= for others"
+            raise ParameterError("student_rows", rows, allowed)
+    else:
+        prediction, count = function, channel.rows if rows is None else rows
+    root = () if function is None and not (linear or default_linear) else _token_root(model)
+    student = Student(prediction, int(count), int(channel.columns), chosen, classes, root)
+    _require_usable(student, student.targets(shown[:_TRIED]))
+    return student
+
+
+def _shown_labels(channel: Any) -> Array:
+    """Return labels of random fields, shape (n, entries)."""
+    rng = np.random.default_rng(2)
+    fields = rng.standard_normal((_SHOWN, channel.rows, channel.columns))
+    return np.asarray(channel.draw_labels(fields, rng), dtype=float).reshape(_SHOWN, -1)
+
+
+def _require_labels(loss: FieldLoss, model: Any, signs: bool, values: tuple[float, ...]) -> None:
+    """Raise unless labels are what the loss takes."""
+    if loss.labels == "signs" and not signs:
+        raise IncompatibleError(
+            f"loss {loss.name} is for labels +1 and -1, not for labels of model {model.name}: use square or huber, or "
+            "cross-entropy for classes"
+        )
+    if loss.labels == "classes" and len(values) < 2:
+        raise IncompatibleError(
+            f"loss {loss.name} is for discrete labels of one number, not for labels of model {model.name}: use square"
+        )
+
+
+def _own_link(model: Any) -> Callable[[Any], Any]:
+    """Return the teacher's own link as the student's prediction."""
+    try:
+        link: Callable[[Any], Any] = model.traceable_label
+    except IncompatibleError as error:
+        raise IncompatibleError(
+            f"the teacher's own link cannot be the student: {error}; give student, a differentiable function"
+        ) from error
+    return link
+
+
+def _token_root(model: Any) -> tuple[tuple[float, ...], ...]:
+    """Return the square root of the correlation of the tokens, empty where they are independent."""
+    from glassformer.models.token_correlation import correlation_root
+
+    return correlation_root(getattr(model, "token_correlation", 0.0), int(model.channel.columns))
+
+
+def _require_usable(student: Student, y: Array) -> None:
+    """Raise unless the loss of the student is a finite number whose derivatives are finite and not all zero."""
+    fields = np.random.default_rng(4).standard_normal((len(y), student.rows, student.tokens))
+    name = getattr(student.prediction, "__name__", "student")
+    try:
+        entries = student.predictions(fields).shape[1]
+    except Exception as error:
+        allowed = f"a function of fields of shape {fields.shape[1:]} that JAX can trace"
+        raise ParameterError("student", name, allowed, str(error).splitlines()[0]) from error
+    if not student.values and student.loss.convex and entries != y.shape[1]:
+        raise ParameterError("student", name, f"{y.shape[1]} numbers, as the label has, not {entries}")
+    if student.values and entries != len(student.values):
+        raise ParameterError("student", name, f"{len(student.values)} outputs, one per class, not {entries}")
+    try:
+        with jax_settings():
+            costs, slopes = CachedJit(_costs, student=student)(jnp.asarray(y), jnp.asarray(fields))
+    except Exception as error:
+        raise ParameterError(
+            "student", name, "a function that JAX can differentiate", str(error).splitlines()[0]
+        ) from error
+    if not (np.all(np.isfinite(costs)) and np.all(np.isfinite(slopes))):
+        raise ParameterError("student", name, "finite, with finite derivatives")
+    if not np.any(slopes):
+        raise ParameterError("student", name, "a function whose loss changes with the fields", "it is constant")
