@@ -1,0 +1,121 @@
+"""A problem of regularised risk of rows: teacher, student, penalty, and one step of its state evolution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glassformer.core.estimate import Array
+from glassformer.risk.rows.averages import LabelSampler, OrderState, RowAverages
+from glassformer.risk.rows.penalties import RowConjugates, RowOrder, RowPenalty
+from glassformer.risk.rows.student import Student
+
+
+class RowStep(NamedTuple):
+    """One step of state evolution: averages, conjugate parameters and the new order parameters."""
+
+    averages: RowAverages
+    conjugates: RowConjugates
+    order: RowOrder
+    state: OrderState
+
+
+@dataclass(frozen=True)
+class RowProblem:
+    r"""Minimise :math:`\sum_\mu\ell(y_\mu, Z_\mu) + \lambda\sum_ir(w_i)` on the labels of a model of rows.
+
+    Attributes:
+        model: of the teacher.
+        student: prediction and loss.
+        penalty: of the weights of one feature.
+        alpha: samples over dimension.
+        strength: :math:`\lambda > 0`.
+        gram: inner products of the positional encodings of the tokens, shape (L, L); zeros without.
+        has_intercept: whether a number is fitted that is added to every output.
+        points: samples of every set, a power of two.
+        sets: number of sets.
+    """
+
+    model: Any
+    student: Student
+    penalty: RowPenalty
+    alpha: float
+    strength: float
+    gram: tuple[tuple[float, ...], ...]
+    has_intercept: bool
+    points: int
+    sets: int
+
+    @cached_property
+    def sampler(self) -> LabelSampler:
+        """Samples of labels."""
+        return LabelSampler(self.model, self.student, self.points, self.sets)
+
+    @cached_property
+    def outputs(self) -> int:
+        """Numbers that the student predicts."""
+        return int(self.student.predictions(np.zeros((1, self.student.rows, self.student.tokens))).shape[1])
+
+    @cached_property
+    def count(self) -> float:
+        """Samples per degree of freedom of a row."""
+        return float(self.alpha / self.model.prior.degrees)
+
+    @cached_property
+    def block(self) -> Array:
+        """One for pairs of rows of student and teacher that see the same coordinates, shape (P, P)."""
+        block = getattr(self.model.prior, "block", None)
+        shape = (self.student.rows, self.student.rows)
+        return np.ones(shape) if block is None or np.shape(block) != shape else np.asarray(block)
+
+    def coarse(self, points: int) -> RowProblem:
+        """The same problem with one set of few samples, for a search."""
+        smaller = replace(self, points=points, sets=1)
+        return smaller
+
+    def step(self, state: OrderState, chosen: slice = slice(None)) -> RowStep:
+        """Return averages at a state, and the state that they lead to.
+
+        Args:
+            state: order parameters.
+            chosen: sets that the averages are over.
+        """
+        averages = self.sampler.averages(state)
+        return self.from_averages(state, RowAverages(*(part[chosen] for part in averages)))
+
+    def from_averages(self, state: OrderState, averages: RowAverages) -> RowStep:
+        """Return the state that averages lead to."""
+        mean = averages.mean
+        block = self.block
+        square = block.shape[0] == self.model.prior.rows
+        cross = block if square else np.ones((self.student.rows, self.model.prior.rows))
+        v_hat = -self.count * 0.5 * (mean.slope + mean.slope.T)
+        conjugates = RowConjugates(
+            q_hat=self.count * mean.score_square * block,
+            m_hat=self.count * (mean.score_true - mean.slope @ state.overlap) * cross,
+            v_hat=v_hat * block,
+            mean_hat=self.count * mean.score_mean,
+        )
+        order = self.penalty.order(self.model.prior, self.strength, conjugates, np.array(self.gram))
+        intercept = state.intercept
+        if self.has_intercept:
+            # A step of gradient descent on the loss, whose curvature per sample is about one.
+            intercept = intercept - mean.output_slope
+        new = OrderState(order.power, order.overlap, order.susceptibility, order.means, intercept)
+        return RowStep(averages, conjugates, order, new)
+
+    def stability(self, step: RowStep) -> float:
+        r"""Return the replicon's radius: below one replica symmetry is stable.
+
+        It is the spectral radius of :math:`dQ \mapsto \alpha E\sum_{ll'}D_{ll'}\,E[J\,dQ\,J^T]\,D_{ll'}^T`.
+        """
+        slopes = self.count * step.averages.mean.slope_square @ step.order.response_square
+        return float(np.max(np.abs(np.linalg.eigvals(slopes))))
+
+    def free_energy(self, step: RowStep) -> float:
+        r"""Return the minimum of the risk over ``d``: :math:`\alpha E\ell(y, \hat Z) + \lambda E\,r(w)`."""
+        degrees = float(self.model.prior.degrees)
+        return degrees * (self.count * float(step.averages.mean.training_loss) + self.strength * step.order.penalty)
