@@ -125,6 +125,7 @@ class Student:
         loss: of label and prediction.
         values: values of the label that are classes, in the order of the student's outputs; empty otherwise.
         root: square root of the correlation of the tokens, which the fields are multiplied with; empty if independent.
+        own_link: whether the prediction is the teacher's own link.
     """
 
     prediction: Callable[[Any], Any]
@@ -133,6 +134,7 @@ class Student:
     loss: FieldLoss
     values: tuple[float, ...] = ()
     root: tuple[tuple[float, ...], ...] = ()
+    own_link: bool = False
 
     def predict(self, fields: Any) -> Any:
         """Return the prediction for the fields of one sample, as a vector."""
@@ -173,6 +175,15 @@ class Student:
             and np.max(np.abs(two - 2 * one)) <= size
             and np.max(np.abs(sums - one - one[::-1])) <= size
         )
+
+    @cached_property
+    def even_rows(self) -> Array:
+        """True for rows whose sign the prediction does not depend on, shape (P,)."""
+        fields = np.random.default_rng(5).standard_normal((_TRIED, self.rows, self.tokens))
+        before = self.predictions(fields)
+        flips = 1 - 2 * np.eye(self.rows)
+        changes = [np.max(np.abs(self.predictions(flip[:, None] * fields) - before)) for flip in flips]
+        return np.asarray(np.array(changes) <= _ROUNDING * (1 + np.max(np.abs(before))))
 
     @property
     def is_convex(self) -> bool:
@@ -233,8 +244,9 @@ def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = N
             raise ParameterError("student_rows", rows, allowed)
     else:
         prediction, count = function, channel.rows if rows is None else rows
-    root = () if function is None and not (linear or default_linear) else _token_root(model)
-    student = Student(prediction, int(count), int(channel.columns), chosen, classes, root)
+    own = function is None and not default_linear
+    root = () if own else _token_root(model)
+    student = Student(prediction, int(count), int(channel.columns), chosen, classes, root, own)
     _require_usable(student, student.targets(shown[:_TRIED]))
     return student
 

@@ -1,0 +1,95 @@
+"""How close a student's rows are to the teacher's, and how well it predicts new labels: the same for theory and runs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from glassformer.core.estimate import Array
+from glassformer.risk.rows.student import Student
+
+
+class RowMatch(NamedTuple):
+    """The student's row that stands for each row of the teacher, after the best matching.
+
+    Attributes:
+        cosine: of each teacher's row with its partner, zero without one, shape (P*,).
+        row_error: squared distance of each teacher's row from its partner per dimension, one without, shape (P*,).
+    """
+
+    cosine: Array
+    row_error: Array
+
+    @property
+    def error(self) -> float:
+        """Mean squared distance of the teacher's rows from their partners."""
+        return float(np.mean(self.row_error))
+
+
+def match_rows(model: Any, student: Student, power: Array, overlap: Array) -> RowMatch:
+    r"""Return cosines and errors of the teacher's rows after the best matching with the student's.
+
+    Where the student has the teacher's own link, the symmetries of the labels are allowed. Any other student may
+    permute its rows, and change the sign of a row on which its prediction does not depend.
+
+    Args:
+        model: of the teacher.
+        student: of these rows.
+        power: :math:`Q`, shape (P, P).
+        overlap: :math:`M`, shape (P, P*).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from glassformer import SequenceMultiIndex
+        >>> from glassformer.risk.rows.student import student_of
+        >>> model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]))
+        >>> match_rows(model, student_of(model, "logistic"), np.array([[4.0]]), np.array([[1.0]]))
+        RowMatch(cosine=array([0.5]), row_error=array([3.]))
+    """
+    count = overlap.shape[1]
+    if student.own_link:
+        turn = model.channel.row_symmetries.alignment(overlap)
+        power, overlap = turn @ power @ turn.T, turn @ overlap
+        sizes = np.diag(power)
+        own, cosine = np.diag(overlap), np.diag(overlap) / np.sqrt(np.maximum(sizes, 1e-300))
+        return RowMatch(cosine, sizes - 2 * own + 1)
+    sizes = np.diag(power)
+    cosines = overlap / np.sqrt(np.maximum(sizes, 1e-300))[:, None]
+    even = student.even_rows[:, None]
+    gains = np.where(even, np.abs(cosines), cosines)
+    rows, teachers = linear_sum_assignment(gains, maximize=True)
+    cosine, row_error = np.zeros(count), np.ones(count)
+    cosine[teachers] = gains[rows, teachers]
+    row_error[teachers] = sizes[rows] - 2 * cosine[teachers] * np.sqrt(sizes[rows]) + 1
+    return RowMatch(cosine, row_error)
+
+
+def prediction_quality(model: Any, student: Student, true: Array, fields: Array, intercept: Array) -> dict[str, float]:
+    """Return errors of a student on the labels of new samples, without the labels' own noise.
+
+    Args:
+        model: of the teacher.
+        student: prediction and loss.
+        true: fields of the teacher, shape (n, P*, L).
+        fields: fields of the student, shape (n, P, L).
+        intercept: added to its outputs.
+
+    Returns:
+        ``label_error``, the share of discrete labels that its decisions miss, and ``prediction_error``, the mean
+        squared difference of labels that are numbers from its predictions, as Bayes-optimal limits count them.
+    """
+    channel = model.channel
+    predictions = student.predictions(fields) + intercept
+    found: dict[str, float] = {}
+    if channel.discrete and (student.values or student.loss.labels == "signs" or channel.rows == student.rows == 1):
+        truth = np.asarray(channel.true_labels(true)).reshape(len(true), -1)
+        if truth.shape[1] == 1:
+            found["label_error"] = float(np.mean(student.decisions(predictions) != truth[:, 0]))
+    if channel.predictable and not channel.discrete:
+        clean = np.asarray(channel.clean_labels(true)).reshape(len(true), -1)
+        if clean.shape == predictions.shape:
+            square = np.mean(np.sum((clean - predictions) ** 2, axis=1))
+            found["prediction_error"] = float(square) / float(channel.error_unit)
+    return found
