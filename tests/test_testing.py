@@ -172,7 +172,7 @@ def test_a_wrong_information_is_told_with_both_numbers():
 
 @pytest.mark.slow
 def test_a_threshold_above_its_bound_is_told_with_both_numbers(monkeypatch):
-    from glassformer.bayes_optimal.thresholds import Threshold, Thresholds
+    from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 
     wrong = Thresholds("smi", {}, (Threshold("weak_recovery", 0.55, 1e-3, ""),), None)
     monkeypatch.setattr(testing.theory, "thresholds", lambda model: wrong)

@@ -5,7 +5,7 @@ import pytest
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, limits, phase_diagram, thresholds
 from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
-from glassformer.bayes_optimal.thresholds import Threshold, Thresholds
+from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.core.errors import IncompatibleError, ParameterError
 

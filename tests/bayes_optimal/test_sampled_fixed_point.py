@@ -181,3 +181,42 @@ def test_slopes_next_to_a_signal_known_exactly_may_be_of_any_size():
     assert np.isfinite(_newton_gain(-1e18 * np.ones((1, 4, 4)))).all()
     regular = np.diag([0.5, 0.2])[None]
     np.testing.assert_allclose(_newton_gain(regular)[0], np.diag([2.0, 1.25]), rtol=1e-12)
+
+
+class ScriptedMap:
+    """A map of one number with given residuals, spreads between replicas and biases in successive calls."""
+
+    alpha = np.ones(1)
+
+    def __init__(self, residuals, spreads, bias=0.0):
+        self.script, self.bias = list(zip(residuals, spreads, strict=True)), bias
+
+    def step_with_replicas(self, variance, index, kept):
+        residual, spread = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        kept[:, index] = 1.0 + spread
+        value = variance + residual
+        deviations = np.linspace(-1, 1, REPLICAS) / np.sqrt(REPLICAS - 1) * spread
+        return SampledStep(value, value[:, None] + deviations[:, None, None], value, value + self.bias)
+
+    def respect_symmetries(self, matrices, variance):
+        del variance
+        return matrices
+
+
+def test_error_estimate_belongs_to_the_converged_state_if_an_earlier_step_was_shorter():
+    """The second step is longer than the first, but below its own, larger sampling error: there the steps end."""
+    solution = found(ScriptedMap([1e-3, 2e-3], [1e-6, 1e-2]), 0.5, 0.0)
+    assert solution.status[0] is Status.CONVERGED
+    assert solution.iterations[0] == 2
+    assert solution.error_estimate[0] > 5e-3
+    assert solution.residual[0] == pytest.approx(2e-3)
+    assert solution.extra["q_hat"].item() == pytest.approx(1.01)
+    np.testing.assert_allclose(solution.value.item(), 0.5 + 1e-3 + 2e-3, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("bias", "status"), [(5e-3, Status.CONVERGED), (0.0, Status.ITERATION_LIMIT)])
+def test_steps_that_do_not_become_shorter_are_judged_by_sampling_error_and_bias(bias, status):
+    solution = found(ScriptedMap([1e-3], [1e-4], bias), 0.5, 0.0)
+    assert solution.status[0] is status
+    assert solution.iterations[0] < 24
+    assert solution.error_estimate[0] > bias

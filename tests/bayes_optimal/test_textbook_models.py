@@ -162,7 +162,7 @@ def test_later_rows_are_found_after_those_that_any_data_tell():
 def test_what_never_grows_within_the_error_is_never_found():
     found = thresholds(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0] * z[2, 0]), 3, points=32))
     assert found["weak_recovery"].alpha == np.inf
-    assert "nothing is found up to" in found["weak_recovery"].note
+    assert "nothing is learned up to" in found["weak_recovery"].note
     assert found.hard_phase is None
     assert found.hard_phase_reason
 

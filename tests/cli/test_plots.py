@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from glassformer import BilinearSequenceRegression, IncompatibleError, limits, simulate
 from glassformer.bayes_optimal.free_entropy import landscape
 from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
-from glassformer.bayes_optimal.thresholds import Threshold, Thresholds
+from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.cli import main
 from glassformer.cli.output import report
 from glassformer.core.results import Table

@@ -8,7 +8,7 @@ import pytest
 from glassformer import AveragedGradientDescent, DeepAttentionIndexed, GradientDescent, simulate
 from glassformer.designs.quadratic import LayeredQuadraticDesign
 from glassformer.learners.gradient_descent import descend
-from glassformer.models.trainable.deep_attention import layered_student
+from glassformer.models.trainable.attention import layered_student
 
 
 def drawn(channel, samples, d=8, width=2, seed=0):

@@ -44,7 +44,7 @@ from glassformer.learners.registry import resolve_learner
 
 CORRELATED = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1, token_correlation=0.5)
 INDEPENDENT = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1)
-REASON = r"token_correlation = 0.5: no theory of bsr with correlated tokens is known \(labels see .*\): use simulate"
+REASON = r"token_correlation = 0.5: no theory of bsr with correlated tokens is known \(labels depend .*\): use simulate"
 
 
 def correlation(c, tokens):

@@ -36,5 +36,5 @@ def test_some_width_is_needed():
 def test_few_columns_are_not_many():
     """Their indices are products, far from Gaussian: at one column messages end well above the theory of many."""
     few, many = (limits(AttentionIndexed(width=r, channel="linear", noise=0.1), [1.0]) for r in (1, 8))
-    assert "indices of so few are not Gaussian" in few.notes[0]
+    assert "indices of so few columns are not Gaussian" in few.notes[0]
     assert not many.notes

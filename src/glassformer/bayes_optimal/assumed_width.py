@@ -1,4 +1,4 @@
-r"""State evolution of message passing that assumes a wrong prior, for instance another width than the signal's."""
+r"""State evolution of message passing with a wrong prior, for instance with a wrong width of the signal."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _NODES, _AGREEMENT = (24, 48, 96, 192, 384, 768), 1e-10
 
 
 def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -> Table:
-    r"""Return the error of message passing on linear labels with the denoiser of another prior.
+    r"""Return the error of message passing on linear labels with the denoiser of an assumed prior.
 
     Equation :eq:`assumed-prior` of the documentation.
 
     .. math:: \tau^2 = \frac{\Delta + E}\alpha, \qquad
        E = \mathrm{MMSE}(\tau^2) + \int\nu\,(\hat s_{assumed} - \hat s)^2 ,
 
-    with ``nu`` the law of singular values of the signal in noise :math:`\tau^2`. The algorithm measures the noise from
-    residuals, so the assumed prior enters through the denoiser only. With the model's own prior this is the
-    Bayes-optimal error. Beyond the support of the assumed law its denoiser is continued as on data.
+    with :math:`\nu` the law of singular values of the signal in noise :math:`\tau^2`. The algorithm measures the noise
+    from residuals, so that the assumed prior enters through the denoiser only. With the model's own prior this is the
+    Bayes-optimal error. Beyond the support of the assumed law its denoiser is continued as in the algorithm.
 
     Args:
         model: bilinear sequence regression with the Gaussian channel, finite ``rho`` or a spectrum.
         alpha: sample ratios, finite and >= 0, shape (points,).
-        assumed: the other prior, for instance :class:`~glassformer.priors.bilinear.BilinearPrior` of another width.
+        assumed: the assumed prior, for instance :class:`~glassformer.priors.bilinear.BilinearPrior` of another width.
 
     Returns:
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error``,
@@ -96,19 +96,19 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
 
 
 def assumed_prior_trajectory(model: Model, alpha: ArrayLike, steps: int, assumed: ScalarPrior) -> Steps:
-    r"""Return the error after every step of undamped message passing with the denoiser of another prior.
+    r"""Return the error after every step of undamped message passing with the denoiser of an assumed prior.
 
-    Equation :eq:`assumed-prior` of the documentation, iterated as it stands, noise measured from residuals.
+    Equation :eq:`assumed-prior` of the documentation is iterated without damping; noise is measured from residuals.
 
     Args:
         model: as for :func:`assumed_prior_limits`.
         alpha: sample ratios, finite and >= 0, shape (points,).
         steps: number of steps, at least 1.
-        assumed: the other prior.
+        assumed: the assumed prior.
 
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration``,
-        ``error``, ``q_hat`` (:math:`1/\tau^2` of the step to here) and ``error_estimate``.
+        ``error``, ``q_hat`` (:math:`1/\tau^2` in the last step) and ``error_estimate``.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -133,7 +133,7 @@ def assumed_prior_trajectory(model: Model, alpha: ArrayLike, steps: int, assumed
 
     start = _errors_at(prior, assumed, np.zeros((1, 1))).value
     table = trajectory_table(model, alpha, iterate_states(advance, start, len(alpha), steps))
-    # The overlap is 1 - error for the posterior mean only.
+    # Only the posterior mean has an overlap of 1 - error.
     columns = {name: column for name, column in table.columns.items() if name != "overlap"}
     return replace(table, columns=columns, parameters={**model.parameters, "assumed": repr(assumed)})
 
@@ -143,32 +143,34 @@ def _prior_and_counts(model: Model, alpha: Array, assumed: ScalarPrior) -> tuple
     require_theory(model)
     prior = model.matrix_prior
     if not model.channel.linear or prior.symmetric != assumed.symmetric:
-        raise IncompatibleError("an assumed prior is for linear labels of one matrix of the same kind")
+        raise IncompatibleError(
+            "an assumed prior needs linear labels of one matrix, and a prior of the same symmetry as the model's"
+        )
     return prior, alpha / prior.degrees * float(np.prod(model.channel.field_components))
 
 
 def _errors_at(prior: ScalarPrior, assumed: ScalarPrior, precision: Array) -> Estimate:
-    """Return errors of the other denoiser; without data the estimate is the mean of the assumed prior."""
+    """Return errors of the assumed denoiser; without data the estimate is the mean of the assumed prior."""
     value, error = np.empty_like(precision), np.zeros_like(precision)
-    for place, known in np.ndenumerate(precision):
-        if known > 0:
-            value[place], error[place] = denoised_error(prior, assumed, 1 / min(float(known), _LARGEST_PRECISION))
+    for index, one in np.ndenumerate(precision):
+        if one > 0:
+            value[index], error[index] = denoised_error(prior, assumed, 1 / min(float(one), _LARGEST_PRECISION))
         else:
-            value[place] = 1 + float(prior.mean((1, 1)).item() - assumed.mean((1, 1)).item()) ** 2
+            value[index] = 1 + float(prior.mean((1, 1)).item() - assumed.mean((1, 1)).item()) ** 2
     return Estimate(value, error)
 
 
 def denoised_error(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> Estimate:
-    """Return the error of the denoiser of another prior on a signal in noise, shape ()."""
+    """Return the error of the denoiser of an assumed prior on a signal in noise, shape ()."""
     law, other = prior.noisy_law(np.array([noise])), assumed.noisy_law(np.array([noise]))
 
     def terms(s: Array) -> Array:
-        # Slopes of the denoiser, not used here, and brackets of its roots overflow next to zero.
+        # Slopes of the denoiser, which are not used here, and brackets of its roots overflow near zero.
         with np.errstate(divide="ignore", invalid="ignore"):
             density, gap = law.density(s), other.denoise(s) - law.denoise(s)
         return np.stack([density, density * gap**2])
 
-    # The bulks of the law, cut at the edges of the other law, where its denoiser is not smooth.
+    # The bulks of the law, divided at the edges of the assumed law, where its denoiser is not smooth.
     edges, pieces = other.support[0], []
     for low, high in law.support[0][~np.isnan(law.support[0][:, 0])]:
         inside = edges[(edges > low) & (edges < high)]
@@ -179,7 +181,7 @@ def denoised_error(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> Es
         coarse, fine = fine, _integrals(ends, terms, count)
         if abs(fine[1] - coarse[1]) <= _AGREEMENT * fine[0]:
             break
-    # A law of both signs has mass 1/2 here. The sum itself misses the density next to zero, so it is rounded.
+    # The mass is 1, or 1/2 for a law symmetric about zero. The quadrature misses density near zero, so it is rounded.
     least, unit = law.mmse(), law.unit[0] * 2 / np.rint(2 * fine[0])
     return Estimate(least.value[0] + unit * fine[1], least.error[0] + unit * abs(fine[1] - coarse[1]))
 
@@ -194,14 +196,14 @@ def _integrals(ends: Array, terms: Callable[[Array], Array], count: int) -> Arra
 
 
 def _coarse_error(prior: ScalarPrior, assumed: ScalarPrior, precision: float) -> float:
-    """Return the error by the nodes of the law, which ignore the edges of the other law."""
+    """Return the error with the nodes of the signal's law, which ignore the edges of the assumed law."""
     if precision == 0:
         return float(_errors_at(prior, assumed, np.zeros(1)).value[0])
     noise = np.array([1 / min(precision, _LARGEST_PRECISION)])
     law, other = prior.noisy_law(noise), assumed.noisy_law(noise)
     s, weight, shrunk = (part[0] for part in law.nodes(cut=1.0))
     used = weight > 0
-    # Next to zero, where square matrices have singular values, the denoiser is linear.
+    # Near zero, where square matrices have singular values, the denoiser is linear.
     with np.errstate(divide="ignore", invalid="ignore"):
         denoised = other.denoise(np.maximum(s[used], 1e-9 * s[used].max()))
     return float(law.mmse().value[0] + law.unit[0] * (weight[used] @ (denoised - shrunk[used]) ** 2))

@@ -1,4 +1,4 @@
-r"""Rigorous lower bounds on the information and on the growth of overlaps, without any posterior.
+r"""Rigorous lower bounds on the information and on the growth of overlaps, which use no posterior.
 
 Coarse-graining data only loses information: for any function ``b`` of labels and known fields,
 
@@ -7,8 +7,8 @@ Coarse-graining data only loses information: for any function ``b`` of labels an
    \sum_{ll'} E\,\mathrm{tr}\bigl[E[D_{ll'}|b]ME[D_{ll'}|b]^TM\bigr] \le \langle M, F(M)\rangle,
 
 with :math:`u = V^{-1}(z-\omega)` and :math:`D_{ll'} = u_lu_{l'}^T - \delta_{ll'}V^{-1}`. The left-hand sides need no
-posterior: fields and labels are sampled, observations are sorted into the cells of a tree, and means of ``u`` and ``D``
-in every cell are multiplied between independent groups of samples, which leaves no bias.
+posterior: fields and labels are sampled, observations are sorted into the cells of a tree, and the means of ``u`` and
+``D`` in a cell are multiplied between independent groups of samples, which makes the estimate unbiased.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 from glassformer.numerics.decompositions import square_root
 
-# Independent groups of samples, levels of the tree of cells, and samples that lay out the cells (chosen by trial: more
-# cells lose less information, but hold fewer samples).
+# Independent groups of samples, levels of the tree of cells, and samples that define the cells (chosen by trial: more
+# cells lose less information, but contain fewer samples).
 _GROUPS, _LEVELS, _LAYOUT = 32, 11, 2**16
 
 
 class DataPoints(NamedTuple):
-    r"""Labels, known parts of their fields, and the true deviations :math:`V^{-1}(z - \omega)`, shapes (n, ...)."""
+    r"""Labels, means of their fields, and the true deviations :math:`V^{-1}(z - \omega)`, shapes (n, ...)."""
 
     labels: Array
     omega: Array
@@ -89,8 +89,8 @@ def growth_bound(
 
     Args:
         model: prior and channel, whose labels are even in the unknown directions.
-        variance: posterior covariance, shape (P, P); that without data by default.
-        unknown: projector on the unknown directions, shape (P, P); all by default.
+        variance: posterior covariance, shape (P, P); the identity by default.
+        unknown: projector on the unknown directions, shape (P, P); all directions by default.
         samples: number of sampled fields and labels.
         seed: of the random samples.
 
@@ -104,11 +104,11 @@ def growth_bound(
     variance = np.eye(size) if variance is None else variance
     directions, matrices, _ = symmetric_basis(np.eye(size) if unknown is None else unknown, model)
     inverse = directions.T @ np.linalg.inv(variance) @ directions
-    own = len(inverse)
+    dimension = len(inverse)
 
     def projected(deviation: Array) -> Array:
-        turned = np.einsum("npl,pa->nla", deviation, directions)
-        square = np.einsum("nla,nmb->nlmab", turned, turned)
+        coordinates = np.einsum("npl,pa->nla", deviation, directions)
+        square = np.einsum("nla,nmb->nlmab", coordinates, coordinates)
         for column in range(columns):
             square[:, column, column] -= inverse
         return np.asarray(square.reshape(len(deviation), -1))
@@ -117,12 +117,12 @@ def growth_bound(
 
     def weighted(left: Array, right: Array) -> Callable[[Array], Array]:
         def image(values: Array) -> Array:
-            parts = values.reshape(*values.shape[:-1], columns**2, own, own)
+            parts = values.reshape(*values.shape[:-1], columns**2, dimension, dimension)
             return np.asarray((left @ parts @ right).reshape(values.shape))
 
         return image
 
-    # One half of the groups chooses the matrix, the other one evaluates it: no bias from the choice.
+    # One half of the groups selects the matrix and the other half evaluates it, so that the selection causes no bias.
     choice, evaluation = (means.of(slice(half, None, 2)) for half in (0, 1))
     operator = np.array([[_product(choice, weighted(a, b)).value for b in matrices] for a in matrices])
     weights = np.linalg.eigh(0.5 * (operator + operator.T))[1][:, -1]
@@ -136,12 +136,12 @@ def squares_of_means(
 ) -> tuple[Array, Array]:
     r"""Return :math:`E[E[f\mid b]^2]` of functions :math:`f` of the true deviation, and standard errors.
 
-    Cells ``b`` are those of the observations; the estimate has no bias.
+    The observations are sorted into cells ``b``; the estimate is unbiased.
 
     Args:
         model: prior and channel.
         variance: posterior covariance, shape (P, P).
-        project: from deviations, shape (n, P, K), to values, shape (n, m).
+        project: function from deviations, shape (n, P, K), to values, shape (n, m).
         samples: number of sampled fields and labels.
         seed: of the random samples.
 
@@ -176,7 +176,7 @@ class _Means(NamedTuple):
     values: Array
 
     def of(self, groups: Any) -> _Means:
-        """Return those of some of the groups."""
+        """Return the numbers and means of some of the groups."""
         return _Means(self.counts[groups], self.values[groups])
 
 
@@ -189,7 +189,7 @@ def _product(means: _Means, image: Callable[[Array], Array]) -> Bound:
 
 
 def _mean_of_products(means: _Means, image: Callable[[Array], Array]) -> float:
-    # Given the numbers in the cells, means of different groups are independent: their product has no bias.
+    # Given the numbers in the cells, means of different groups are independent, and their product is unbiased.
     count, weight = len(means.counts), means.counts.sum(axis=0) / means.counts.sum()
     total = means.values.sum(axis=0)
     pairs = np.sum(total * image(total), axis=1) - np.sum(means.values * image(means.values), axis=(0, 2))
@@ -197,7 +197,7 @@ def _mean_of_products(means: _Means, image: Callable[[Array], Array]) -> float:
 
 
 def _means(model: Model, variance: Array, project: Callable[[Array], Array], samples: int, seed: int) -> _Means:
-    """Return means of functions of the true deviation in the cells of the observations."""
+    """Return the means of functions of the true deviation in every cell of the observations."""
     require_integer("samples", samples, 2 * _LAYOUT)
     rng = np.random.default_rng(seed)
     levels = min(_LEVELS, int(np.log2(samples / _GROUPS)) - 4)
@@ -212,7 +212,7 @@ def _means(model: Model, variance: Array, project: Callable[[Array], Array], sam
 
 
 def _observations(model: Model, variance: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return labels and known fields of data points, shape (n, features), and true deviations, shape (n, P, K)."""
+    """Return labels and means of fields as features, shape (n, features), and true deviations, shape (n, P, K)."""
     data = sample_data_points(model, model.channel, variance, count, rng)
     known = np.diag(model.prior.self_overlap - variance) > 0
     features = [data.labels.reshape(count, -1), data.omega[:, known].reshape(count, -1)]

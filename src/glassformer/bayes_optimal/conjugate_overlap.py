@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST = 1 << 18
 # The accuracy of diagonal entries that are nearly zero is relative to this, per unit of alpha and column.
 _SMALLEST = 1e-6
-# Points are chosen for a slightly smaller error than asked, as the error estimate is itself known to a fifth or so.
+# The number of points aims at a slightly smaller error than requested: the error estimate has an error of about 20 %.
 _SAFETY = 1.2
 
 
@@ -36,7 +36,7 @@ class ConjugateOverlap(DisplayMixin):
         error_estimate: shape (P, P); with a confidence of 95 % where averages are sampled.
         points: sampled data points per replica, of eight.
         accuracy: largest error estimate on the diagonal, relative to its entry.
-        reached: whether it is the accuracy asked for.
+        reached: whether the requested accuracy is reached.
     """
 
     value: Array
@@ -56,7 +56,7 @@ class ConjugateOverlap(DisplayMixin):
     def remarks(self) -> tuple[str, ...]:
         """Statement of the accuracy."""
         text = f"relative error estimate {self.accuracy:.2g} on the diagonal, with {self.points} points per replica"
-        return (text if self.reached else f"{text}: less accurate than requested",)
+        return (text if self.reached else f"{text}: less accurate than requested, allow more points (most)",)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a data frame with one row per entry."""
@@ -81,8 +81,8 @@ def conjugate_overlap(
         overlap: ``Q``, shape (P, P), or its diagonal, shape (P,), or for one row a number; positive
             semi-definite, below the power of the rows.
         alpha: sample ratio, finite and > 0.
-        accuracy: requested error estimate of every diagonal entry, relative to it.
-        most: data points per replica, at most; if they do not suffice, the result says so.
+        accuracy: requested error estimate of every diagonal entry, relative to the entry.
+        most: largest number of data points per replica; ``reached`` tells whether it suffices.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -103,7 +103,7 @@ def conjugate_overlap(
         raise ParameterError("accuracy", accuracy, "finite and > 0")
     prior = model.prior
     rate, variance = alpha / prior.degrees, prior.self_overlap - matrix
-    # Sampled posteriors have a bias, which no number of data points removes: spend more work on each.
+    # Sampled posteriors have a bias that more data points do not remove, so that more work is spent on each point.
     channel = model.channel.high_accuracy()
     points = channel.points
     with progress(f"conjugate overlap {model.name}", points):
@@ -115,7 +115,7 @@ def conjugate_overlap(
             worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))
             if worst <= accuracy or 2 * points > most or not channel.sampled:
                 return ConjugateOverlap(value, error, points, worst, worst <= accuracy)
-            # Errors fall as one over the root of the points. Other points are other data: they are not added up.
+            # Errors fall with the root of the number of points. A larger set of points is a new sample of the data.
             wanted = points * (_SAFETY * worst / accuracy) ** 2
             spent, points = points, min(max(2 * points, 1 << int(np.ceil(np.log2(wanted)))), 1 << int(np.log2(most)))
             advance(spent, points)

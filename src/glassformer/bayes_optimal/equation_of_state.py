@@ -1,11 +1,11 @@
-r"""The equation of state: every fixed point of state evolution at every sample ratio, as one curve.
+r"""The equation of state: the curve of all fixed points of state evolution of one row.
 
 In state evolution the sample ratio enters only in :math:`\hat q = \alpha\,E g^2(V)`, not in
-:math:`V = \mathrm{MMSE}(\hat q)`. So every fixed point lies on
+:math:`V = \mathrm{MMSE}(\hat q)`. So every fixed point lies on the curve
 
 .. math:: \alpha(\hat q) = \frac{\hat q}{E g^2(\mathrm{MMSE}(\hat q))},
 
-without any iteration. Where the curve decreases, two stable fixed points coexist. This holds for one row only:
+which needs no iteration. Where the curve decreases, two stable fixed points coexist. Several rows have no such curve:
 covariances have no total order.
 """
 
@@ -21,15 +21,15 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.models import Model
 from glassformer.models.base import counting_threshold, require_theory
 
-# Points of the curve per decade of q_hat, and around every extremum; steps into which a cell is divided to invert it.
-# (chosen by trial).
+# Points of the curve per decade of q_hat and around every extremum, and subdivisions of a cell in which the curve is
+# inverted (chosen by trial).
 _PER_DECADE, _AROUND, _CELL_STEPS = 11, 200, 32
-# Relative change of alpha that makes an extremum: less is rounding.
+# Smallest relative change of alpha at an extremum: smaller changes are rounding errors.
 _TURN = 1e-7
-# Share of the information about a known signal beyond which the curve cannot fold any more (chosen by trial).
+# Share of the information about a known signal beyond which the curve is monotone (chosen by trial).
 _SATURATED = 0.9
-# The exponent of the information is measured over two decades of the variance. It is that of a power law if it exceeds
-# the first value and two more decades leave the second share of it (chosen by trial).
+# The information follows a power law of the variance if its exponent over two decades exceeds the second number, and
+# if the exponent over two further decades is larger than the third number times that (chosen by trial).
 _EXPONENT_DECADES, _SMALLEST_EXPONENT, _STEADY = 2.0, 0.05, 0.9
 
 
@@ -39,8 +39,8 @@ class StateCurve:
 
     Attributes:
         q_hat: :math:`\hat q > 0`.
-        alpha: sample ratio whose fixed point it is.
-        variance: :math:`V = 1 - q` there.
+        alpha: sample ratio of the fixed point.
+        variance: :math:`V = 1 - q` at the fixed point.
         error: absolute error of ``alpha``.
     """
 
@@ -63,7 +63,7 @@ class StateCurve:
         t = np.log(self.q_hat)
         # Points without information have infinite ratios; variances of discrete weights may round to zero.
         known = np.isfinite(self.alpha) & (self.variance > 0)
-        # This interpolation is local: its result does not depend on where the curve ends.
+        # Monotone cubic interpolation is local: the result does not depend on the end of the curve.
         curve = np.log([self.alpha[known], self.variance[known]])
         spline = scipy.interpolate.PchipInterpolator(t[known], curve, axis=1)
         share = np.linspace(0, 1, _CELL_STEPS + 1)
@@ -72,8 +72,8 @@ class StateCurve:
         step = np.clip(np.sum(rise * (fine[0] - level) < 0, axis=1), 1, _CELL_STEPS)
         (a, b), (v, w) = (np.take_along_axis(x, step[:, None] + [-1, 0], axis=1).T for x in fine)
         with np.errstate(divide="ignore", invalid="ignore"):
-            place = np.clip(np.nan_to_num((level[:, 0] - a) / (b - a)), 0, 1)
-        return np.where(known[cell], np.exp(np.minimum(v + place * (w - v), 0.0)), self.variance[cell - 1])
+            position = np.clip(np.nan_to_num((level[:, 0] - a) / (b - a)), 0, 1)
+        return np.where(known[cell], np.exp(np.minimum(v + position * (w - v), 0.0)), self.variance[cell - 1])
 
 
 def _vertex(t: Array, value: Array) -> float:
@@ -118,7 +118,7 @@ def information_at(model: Model, variance: Array) -> Estimate:
 
 
 def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
-    """Return the equation of state on a grid that is dense around its extrema, where a hard phase begins or ends.
+    """Return the equation of state on a grid that is dense around its extrema, the ends of a hard phase.
 
     Args:
         model: of one row.
@@ -128,10 +128,10 @@ def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
 
 
 def curve_and_model(model: Model, most: float) -> tuple[Model, StateCurve]:
-    """Return the memoized curve, and the model, or an equal one, that it was computed with.
+    """Return the memoized curve, and the model that it was computed with, equal to the given one.
 
-    Averages of a link are interpolated where many have been computed, within their error. Solving next to the curve
-    with the same model gives results that do not depend on whether the curve was in memory.
+    Averages of a link are interpolated, within their error, once many have been computed. Results therefore depend on
+    the model object, and with the object of the curve they do not depend on whether the curve was in memory.
     """
     decades = _decades(model, most)
     found: tuple[Model, StateCurve] = memoize(
@@ -162,9 +162,9 @@ def _refined_curve(model: Model, decades: int) -> StateCurve:
 
 
 def _decades(model: Model, ratio: float) -> int:
-    """Return the decades of q_hat beyond one per degree of freedom that a sample ratio may reach.
+    """Return the number of decades of q_hat, above one per degree of freedom, that a sample ratio may reach.
 
-    Where noise limits the information, its value at the known signal bounds q_hat at this ratio.
+    If noise limits the information, its value at a known signal bounds q_hat at this ratio.
     """
     most = information_at(model, np.array([1e-12])).value[0]
     needed = ratio * most / (model.prior.degrees * natural_scale(model))
@@ -179,10 +179,10 @@ def _decades(model: Model, ratio: float) -> int:
 def perfect_end(model: Model) -> float:
     r"""Return the limit of the equation of state at perfect overlap, :math:`\hat q\to\infty`.
 
-    A continuous signal has :math:`V \simeq \mathrm{dimension}/\hat q`: the limit is the counting threshold. The
-    variance of a discrete one falls exponentially: where the information grows like a power of :math:`1/V`, the limit
-    is zero, and the exact signal is a stable fixed point at every :math:`\alpha > 0`; where noise bounds it, it is
-    infinite. The power is measured at the smallest variances that the channel allows.
+    A continuous signal has :math:`V \simeq \mathrm{dimension}/\hat q`, and the limit is the counting threshold. The
+    variance of a discrete signal falls exponentially. If the information then grows like a power of :math:`1/V`, the
+    limit is zero, and the exact signal is a stable fixed point at every :math:`\alpha > 0`; if noise bounds the
+    information, the limit is infinite. The power is measured at the smallest variances that the channel allows.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
@@ -207,6 +207,6 @@ def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: flo
 
 
 def natural_scale(model: Model) -> float:
-    r"""Return the :math:`\hat q` of one per degree of freedom, or per entry of discrete signals, which have none."""
+    r"""Return :math:`\hat q` for one unit of information per degree of freedom; for discrete signals, per entry."""
     dimension = model.prior.mmse_dimension
     return dimension if dimension > 0 else 1.0

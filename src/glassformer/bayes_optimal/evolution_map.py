@@ -1,4 +1,4 @@
-r"""The map of state evolution: from posterior covariances to the next ones.
+r"""The map of state evolution, from posterior covariances to those after one step.
 
 .. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T, \qquad V = \mathrm{covariance}(\hat Q).
 """
@@ -22,9 +22,9 @@ from glassformer.models.base import Model, require_theory
 from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.priors.base import Prior
 
-# Sampled data points per replica below which a map is too rough to lead anywhere (chosen by trial).
+# Fewest sampled data points per replica: maps of fewer points are too rough for an iteration (chosen by trial).
 _FEWEST_POINTS = 64
-# Relative step of conjugate overlaps in the slope of a prior: its square is of the order of rounding.
+# Relative step of the finite differences of a prior in the conjugate overlaps: its square is of the order of rounding.
 _DIFFERENCE_STEP = 1e-4
 # Standard errors within which a negative eigenvalue of an information matrix counts as zero.
 _STANDARD_ERRORS = 4.0
@@ -33,13 +33,14 @@ _SAMPLED_EXCESS = 0.05
 
 
 class SampledStep(NamedTuple):
-    """The next covariances from sampled averages, and what their error is made of.
+    """The next covariances from sampled averages, and the variants that give their errors.
 
     Attributes:
-        value: from all data, shape (active, P, P).
-        leave_one_out: from all replicas of the data but one, shape (active, replicas, P, P).
-        without_unseen: if data points that the sample may lack carried no information, shape (active, P, P).
-        with_bias: with the bias of sampled posteriors and of the prior's approximation, shape (active, P, P).
+        value: covariances from all data, shape (active, P, P).
+        leave_one_out: covariances from all replicas of the data but one, shape (active, replicas, P, P).
+        without_unseen: covariances if the unseen share of the data carried no information, shape (active, P, P).
+        with_bias: covariances shifted by the estimated bias of sampled posteriors and of the prior's approximation,
+            shape (active, P, P).
     """
 
     value: Array
@@ -55,7 +56,7 @@ class EvolutionMap:
     Args:
         model: prior and channel of ``P`` rows.
         alpha: sample ratios, shape (batch,).
-        channel: the model's, with as many sampled data points as are wanted.
+        channel: the model's channel, with the wanted number of sampled data points.
         subspace: projector on the directions that may be learned, shape (P, P); all by default.
         clamped: a row and its fixed variances, shape (batch,); the row has no overlap with the others.
     """
@@ -75,7 +76,7 @@ class EvolutionMap:
         return self.model.prior
 
     def with_fewer_points(self, factor: int) -> EvolutionMap:
-        """Return the map with fewer sampled data points, by a factor, but no fewer than 64 per replica."""
+        """Return the map with the number of sampled data points divided by a factor, at least 64 per replica."""
         fewer = max(min(_FEWEST_POINTS, self.channel.points), self.channel.points // factor)
         return replace(self, channel=self.channel.with_points(fewer))
 
@@ -84,7 +85,7 @@ class EvolutionMap:
         return replace(self, channel=self.channel.low_accuracy())
 
     def __call__(self, variance: Array, index: Index, conjugates: Array | None = None) -> Estimate:
-        r"""Return the next covariances of the batch elements ``index``, from theirs of shape (active, P, P).
+        r"""Return the next covariances of the batch elements ``index`` from the present ones, shape (active, P, P).
 
         ``conjugates``, shape (2, batch, P, P), is filled with :math:`\hat Q` and its error.
         """
@@ -93,7 +94,8 @@ class EvolutionMap:
             conjugates[:, index] = conjugate
         value, error = self.covariance(conjugate, index)
         if variance.shape[-1] == 1 and np.any(variance == 0) and self.channel.rank > 0:
-            # A signal known exactly stays known if labels fix it, whatever the smallest variance of the channel.
+            # An exactly known signal stays known if noiseless labels determine it; the channel's floor on variances
+            # must not change this.
             value = np.where(variance == 0, 0.0, value)
         return Estimate(value, error)
 
@@ -111,7 +113,7 @@ class EvolutionMap:
         return self._sampled_step(averages, index, conjugates)
 
     def step_with_slope(self, variance: Array, index: Index, conjugates: Array) -> tuple[SampledStep, Array]:
-        """Return the same and the slope of the map there, from the same data."""
+        """Return the step of :meth:`step_with_replicas` and the slope of the map, from the same data."""
         averages, slope = self._averages_and_slope(variance, index)
         return self._sampled_step(averages, index, conjugates), slope
 
@@ -127,11 +129,11 @@ class EvolutionMap:
         parts, growth = zip(*map(self._averages_and_growth, states), strict=True)
         averages, rate = concatenate_averages(parts), self._rate(index)
         conjugate = Estimate(rate * averages.information.value, rate * averages.information.error)
-        # More overlap is less covariance.
+        # Covariances decrease when conjugate overlaps increase.
         return averages, -self._prior_slope(conjugate, index) @ (rate * np.stack(growth))
 
     def _averages_and_growth(self, state: Array) -> tuple[Averages, Array]:
-        # Remembered: refinement begins at the covariances at which the coarse solution has computed its slopes.
+        # Memoized: the refinement starts at covariances at which the coarse solution has already computed slopes.
         averages: tuple[Averages, Array] = memoize(
             lambda: self.channel.averages_and_slope(state), "averages and slope", self.channel, state
         )
@@ -142,7 +144,7 @@ class EvolutionMap:
         rate = self._rate(index)
         conjugates[:, index] = rate * np.array(averages.information)
         q_hat, q_hat_error = conjugates[:, index]
-        # The error of the prior's own approximation alone: conjugate overlaps count as exact.
+        # The error of the prior's approximation alone, for exact conjugate overlaps.
         positive = _positive(Estimate(q_hat, q_hat_error)).value
         value, prior_error = self.covariance(Estimate(positive, np.zeros_like(positive)), index)
         replicas = averages.replicas
@@ -160,9 +162,10 @@ class EvolutionMap:
         )
 
     def _prior_slope(self, conjugate: Estimate, index: Index) -> Array:
-        """Return the derivative of covariances in flattened conjugate overlaps, by differences towards more knowledge.
+        """Return the derivative of covariances in flattened conjugate overlaps, by finite differences.
 
-        Entries off the diagonal are reached by moving two rows together, so that no state leaves the cone.
+        All steps increase the conjugate overlaps by positive semi-definite matrices, so that no state leaves the cone;
+        entries off the diagonal follow from steps in two rows at once.
         """
         q_hat = (_positive(conjugate) if self.channel.sampled else conjugate).value
         size = q_hat.shape[-1]
@@ -190,7 +193,7 @@ class EvolutionMap:
         return np.array([self.channel.row_symmetries.symmetrise(matrix, overlap) for matrix, overlap in pairs])
 
     def covariance(self, q_hat: Estimate, index: Index) -> Estimate:
-        r"""Return covariances at :math:`\hat Q`; directions outside the subspace and clamped rows do not change."""
+        r"""Return covariances at :math:`\hat Q`; directions outside the subspace, and clamped rows, are fixed."""
         value, error = self.prior.covariance(_positive(q_hat) if self.channel.sampled else q_hat)
         if self.subspace is not None:
             outside = np.eye(len(self.subspace)) - self.subspace
@@ -204,7 +207,7 @@ class EvolutionMap:
 
 
 def _positive(q_hat: Estimate) -> Estimate:
-    """Replace eigenvalues of conjugate overlaps that are negative within the sampling error by zero."""
+    """Return conjugate overlaps with zero in place of eigenvalues that are negative within the sampling error."""
     low = np.linalg.eigvalsh(q_hat.value)[:, 0]
     within = (low < 0) & (low > -_STANDARD_ERRORS * np.linalg.norm(q_hat.error, axis=(1, 2)))
     if not within.any():
@@ -215,7 +218,7 @@ def _positive(q_hat: Estimate) -> Estimate:
 
 
 def is_covariance(states: Array, excess: float = _SAMPLED_EXCESS) -> Flags:
-    """Return which states, flattened or not, have eigenvalues from 0 to ``1 + excess``: rows have unit power."""
+    """Return whether states, flattened or not, have eigenvalues from 0 to ``1 + excess``; rows have unit power."""
     flat = states.reshape(len(states), -1)
     finite: Flags = np.all(np.isfinite(flat), axis=1)
     if flat.shape[1] == 1:
@@ -226,7 +229,7 @@ def is_covariance(states: Array, excess: float = _SAMPLED_EXCESS) -> Flags:
 
 
 def floor_eigenvalues(variance: Array, smallest: float) -> Array:
-    """Return covariances with no eigenvalue below ``smallest``; those without such eigenvalues keep all their digits.
+    """Return covariances with eigenvalues raised to at least ``smallest``; other matrices keep all their digits.
 
     Example:
         >>> floor_eigenvalues(np.array([[[0.0]], [[0.5]]]), 1e-14).ravel().tolist()
@@ -241,7 +244,7 @@ def floor_eigenvalues(variance: Array, smallest: float) -> Array:
 
 
 def pin_row(matrices: Array, row: int, values: Array) -> Array:
-    """Return matrices with one row and column replaced by a value on the diagonal.
+    """Return matrices with one row and column set to zero except for a value on the diagonal.
 
     Example:
         >>> pin_row(np.ones((1, 2, 2)), 0, np.array([3.0])).tolist()
@@ -254,7 +257,7 @@ def pin_row(matrices: Array, row: int, values: Array) -> Array:
 
 
 def side_information_overlap(model: Model) -> float:
-    """Return the overlap of every direction that side information alone gives."""
+    """Return the overlap of every direction with the truth by side information alone."""
     prior = model.prior
     nothing = np.zeros((1, prior.rows, prior.rows))
     return float(1 - prior.covariance(Estimate(nothing, nothing)).value[0, 0, 0])

@@ -26,13 +26,12 @@ Index = NDArray[np.intp]
 
 # A fixed point whose integration error exceeds this share of it is not resolved (chosen by trial).
 _UNRESOLVED = 0.05
-# Accelerated steps are at most this share of the way travelled so far, or, if longer, this many residuals. Longer ones
-# skipped the first fixed point in the tests next to a fold.
+# The longest accelerated step is the larger of this share of the distance travelled so far and this many residuals.
+# Longer steps skipped the first fixed point in tests close to a fold.
 _SHARE_TRAVELLED, _SHORTEST_REACH = 0.3, 2.0
-# The longest step, in residuals, grows by this factor from one step to the next, up to an end that only prevents
-# overflow.
+# The longest step, in residuals, grows by this factor from one step to the next; the second number prevents overflow.
 _REACH_GROWTH, _FARTHEST_REACH = 4.0, 1e15
-# Halvings of a step that leads out of the domain: 2^-60 of it is below rounding.
+# Halvings of a step that leaves the domain: 2^-60 of a step is below rounding.
 _HALVINGS = 60
 
 
@@ -44,11 +43,11 @@ def fixed_point(
     origin: Array | None = None,
     noise: float = 0.0,
 ) -> Solution:
-    """Iterate ``x -> function(x)`` from ``start`` until it converges, each batch element on its own.
+    """Iterate ``x -> function(x)`` from ``start`` until convergence, independently for each batch element.
 
-    The accelerated step is Anderson's with one remembered pair, restricted to the direction of the residual and to a
-    length that may grow fourfold per step. So the iteration approaches the *first* fixed point from its start, and it
-    leaves an unstable start instead of mistaking it for a solution.
+    The accelerated step is an Anderson step of depth one, accepted only along the residual and with a length that may
+    grow fourfold per step. The iteration thus approaches the *first* fixed point from its start, and it leaves an
+    unstable start instead of accepting it as a solution.
 
     Args:
         function: called with the states still active, shape ``(active, ...)``, and their batch indices; returns the
@@ -57,13 +56,13 @@ def fixed_point(
         settings: tolerances, iteration limit, damping.
         inside: returns which states, shape ``(active, ...)``, belong to the domain, shape ``(active,)``; by default
             all do.
-        origin: where the path to the fixed point began, if not at ``start``. No other fixed point may lie between the
-            two; accelerated steps may then be as long as a share of the distance from there.
-        noise: share of the integration error below which a residual that does not grow carries no information: the
-            iteration ends there.
+        origin: point from which the distance travelled is measured, ``start`` by default. No other fixed point may lie
+            between ``origin`` and ``start``. A distant origin allows longer accelerated steps.
+        noise: share of the integration error below which a residual that does not grow carries no information, so that
+            the iteration ends.
 
     Returns:
-        A :class:`Solution`; never raises for lack of convergence.
+        A :class:`Solution`. Elements that do not converge have a status that says why; nothing is raised.
 
     Example:
         >>> solution = fixed_point(lambda x, index: Estimate(np.cos(x), 0 * x), np.array([1.0]))
@@ -87,7 +86,7 @@ def fixed_point(
         size, norm, integration_error = (np.linalg.norm(part, axis=1) for part in (r, here, error))
         last_step = (here, here - old_x[active], r - old_r[active])
         distance = _distance(size, *last_step)
-        # The residual itself is known up to rounding and integration error; slow convergence amplifies these as well.
+        # Rounding and integration errors of the residual are amplified by slow convergence like the residual itself.
         uncertainty = _distance(np.maximum(size, np.finfo(float).eps * norm) + integration_error, *last_step)
         residual[active], iterations[active] = size, iterations[active] + 1
         estimate[active] = np.where(np.isfinite(uncertainty), uncertainty, distance + integration_error)
@@ -98,7 +97,7 @@ def fixed_point(
         done = (distance <= settings.tolerance * norm + settings.floor) | (
             np.isfinite(distance) & (size < noise * integration_error)
         )
-        # States within a few floors of zero count as zero, however large their relative error.
+        # States below four floors count as zero, whatever their relative error.
         unresolved = integration_error > _UNRESOLVED * norm + 4 * settings.floor
         status[active[done]] = Status.CONVERGED
         status[active[done & unresolved]] = Status.INTEGRATION_NOT_CONVERGED
@@ -112,7 +111,7 @@ def fixed_point(
             step = (1 - settings.damping) * r
         old_x[active], old_r[active] = here, r
         active = active[keep]
-        # No step after the last evaluation: the residual reported is that of the value returned.
+        # No step follows the last evaluation, so that the reported residual belongs to the returned value.
         if active.size == 0 or remaining == 0:
             break
         note(f"iteration {len(history)}, {active.size} of {batch} not converged")
@@ -130,8 +129,8 @@ def fixed_point(
 def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:
     """Return the distance to the fixed point for residuals of norm ``size``, from the slope over the last step.
 
-    It is infinite without a last step, and where the residual grows along it: then no fixed point need be near,
-    however small the residual.
+    The distance is infinite without a last step, and where the residual grew along it: a small residual is then no
+    evidence of a fixed point.
     """
     length = np.sum(dx * dx, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -144,11 +143,11 @@ def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:
 def _anderson_step(
     x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, travelled: Array
 ) -> tuple[Array, Array]:
-    """Return one Anderson step, aligned with the residual and of limited length, and the next limit.
+    """Return one Anderson step along the residual, of limited length, and the next limit on its length.
 
-    The step is at most ``reach`` times as long as the residual and, beyond twice the residual, no longer than a share
-    of the way already ``travelled``, so that it cannot skip a stable point together with the unstable one behind it.
-    Where the residual grows (the state is leaving an unstable point) the step follows the residual up to that length.
+    The step is at most ``reach`` residuals long and, if longer than two residuals, at most a share of the distance
+    ``travelled``, so that it cannot skip a pair of a stable and an unstable fixed point. Where the residual grows (the
+    state is leaving an unstable point) the step is the longest one allowed along the residual.
     """
     dr, size = r - old_r, np.linalg.norm(r, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -3,7 +3,7 @@ r"""Free entropy of a model, as a function of the overlap and at the fixed point
 .. math:: \Phi(q) = \alpha\, E \log Z_{out}(q)
    + \mathrm{degrees}\,\mathrm{ext}_{\hat q}\bigl[\Psi(\hat q) - q\hat q/2\bigr],
 
-in nats per natural number of degrees of freedom (``dL`` for matrices of extensive width, ``r(L+d)`` for narrow ones).
+in nats per unit of the sample ratio (``dL`` for matrices of extensive width, ``r(L+d)`` for narrow matrices).
 The extremum is at :math:`q = 1 - \mathrm{MMSE}(\hat q)`, so a curve over :math:`\hat q` needs no inversion:
 :math:`\Psi - q\hat q/2 = \hat q V/2 - I(\hat q)` with :math:`V = 1 - q` and :math:`I` the mutual information of the
 denoising problem. Its derivative is :math:`\Phi'(q) = [\alpha\,E g^2(V) - \hat q(q)]/2`: stationary points are exactly
@@ -34,14 +34,14 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
 
     Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
 
-    In nats, shape (batch,). Where averages are sampled, a constant that depends on the labels alone is missing;
-    differences between overlaps at one sample ratio are exact.
+    In nats, shape (batch,). For sampled averages a constant that depends on the labels alone is missing; differences
+    between overlaps at one sample ratio do not depend on it.
 
     Args:
         model: prior and channel.
         alpha: one sample ratio, or one per element of ``q_hat``.
         q_hat: finite conjugate overlaps, shape (batch,) or for several rows (batch, P, P).
-        variance: the posterior covariances at these, of the same shape; by default computed from the prior.
+        variance: posterior covariances at ``q_hat``, of the same shape; by default computed from the prior.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -57,8 +57,8 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
 def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None) -> tuple[Estimate, Estimate]:
     r"""Return the output part :math:`E\log Z_{out}`, per unit of the sample ratio, and the prior part.
 
-    Arguments as those of :func:`free_entropy`. At a fixed point the output part is the derivative of the free entropy
-    with respect to the sample ratio.
+    The arguments are those of :func:`free_entropy`. At a fixed point the output part is the derivative of the free
+    entropy with respect to the sample ratio.
     """
     require_theory(model)
     prior = model.prior
@@ -77,7 +77,7 @@ def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None
 
 # Memory per overlap, in bytes.
 _BYTES = 20_000
-# Overlaps of a profile over one row of several, at most: each takes a fixed point of the other rows.
+# Largest number of overlaps of one row among several: each needs a fixed point of the other rows.
 _MOST_PROFILE_POINTS = 40
 
 
@@ -90,8 +90,8 @@ class Landscape(Table):
     """Free entropy against the overlap at one sample ratio, with its stationary points.
 
     A :class:`~glassformer.core.results.Table` whose columns ``q_hat``, ``overlap``, ``free_entropy`` (in nats) and
-    ``error_estimate`` (absolute) are attributes as well. Every overlap has a status, as the other rows are solved for
-    there; stationary points are located between overlaps that converged.
+    ``error_estimate`` (absolute) are also attributes. The status of an overlap is that of the fixed point of the other
+    rows; stationary points are located between overlaps that converged.
 
     Attributes:
         maxima, minima: overlaps of the local maxima and minima inside the interval.
@@ -119,7 +119,7 @@ class Landscape(Table):
 
     @property
     def peaks(self) -> str:
-        """Overlaps of all maxima in words, including those at the ends."""
+        """Text of the overlaps of all maxima, including maxima at the ends of the interval."""
         inner = [f"{q:.6g}" for q in self.maxima]
         perfect = [f"{self.largest:g} (perfect recovery)"] if self.diverges else []
         return ", ".join([*inner, *perfect] or [f"{self.largest - 1:g}"])
@@ -129,7 +129,7 @@ class Landscape(Table):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the curve, its stationary points and whether there is a hard phase, as the CLI writes them."""
+        """Return the curve, its stationary points and whether there is a hard phase, as written in JSON."""
         summary = {
             "hard_phase": self.hard_phase,
             "maxima": to_json_types(self.maxima),
@@ -140,7 +140,7 @@ class Landscape(Table):
 
 
 def landscape(model: Model, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
-    """Return the free entropy on a grid of overlaps, dense towards both ends (no knowledge, exact knowledge).
+    """Return the free entropy on a grid of overlaps, dense near zero overlap and near perfect overlap.
 
     Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
 
@@ -148,8 +148,8 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         model: prior and channel.
         alpha: sample ratio, finite and >= 0.
         points: number of overlaps, at least 10.
-        row: the row whose overlap varies, counted from 0, the last by default; the others are at the fixed point of
-            state evolution. Where averages are sampled there are at most 40 overlaps.
+        row: the row whose overlap varies, counted from 0, the last by default; the other rows are at the fixed point of
+            state evolution. Models with sampled averages have at most 40 overlaps.
 
     Raises:
         ParameterError: ``alpha``, ``points`` or ``row`` is out of range.
@@ -177,7 +177,7 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
     solution = solve_state_evolution(model, rates, clamped=(row, variance))
     conjugate = solution.extra["q_hat"]
     value, error = free_entropy(model, rates, pin_row(conjugate, row, q_hat), None if exact else solution.value)
-    # Twice the gradient in the overlap is the conjugate overlap of the row less its precision.
+    # Twice the derivative in the overlap is the conjugate overlap of the row minus its precision.
     slope, overlap = (conjugate[:, row, row] - q_hat) * variance, largest - variance
     rises, settled = slope > 0, solution.settled
     change = np.flatnonzero((rises[1:] != rises[:-1]) & settled[1:] & settled[:-1])
@@ -201,7 +201,7 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
 
 
 def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
-    """Return the overlap of zero derivative, between two precisions at which the derivative has opposite signs."""
+    """Return the overlap of zero derivative between two values of q_hat with derivatives of opposite signs."""
 
     def gradient(t: float) -> float:
         q_hat = np.exp([t])

@@ -1,4 +1,4 @@
-"""Hysteresis: sweeps over the sample ratio in both directions, each fixed point starting from the one before."""
+"""Hysteresis: fixed points followed up and down in the sample ratio."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from glassformer.core.solution import Solution
 from glassformer.models.base import Model
 from glassformer.numerics.decompositions import map_eigenvalues
 
-# Relative and absolute distance beyond the error estimates that makes two branches (chosen by trial).
+# Two branches differ by more than their error estimates plus this relative and absolute distance (chosen by trial).
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-9
 
 
 def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None = None) -> Branches:
     r"""Follow the fixed point of state evolution up and down in the sample ratio.
 
-    Going up, each sample ratio starts from the fixed point of the one below, and the lowest from the uninformed start;
-    going down, each starts from that of the one above, and the highest from the informed start. With even labels the
-    overlap never falls below that of the uninformed start, which breaks the symmetry. Between the spinodals the
-    branches differ: a hard phase, in which message passing follows the upper branch of the error.
+    On the way up the iteration at each sample ratio starts from the fixed point at the ratio below; on the way down,
+    from the fixed point at the ratio above. The first iteration has the uninformed and the informed start. With even
+    labels the overlap of a start is at least that of the uninformed start, which breaks the symmetry. Between the
+    spinodals the branches differ: a hard phase, in which message passing follows the branch of larger error.
 
     Args:
         model: prior and channel.
@@ -37,9 +37,9 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
         settings: tolerance and iteration limit.
 
     Returns:
-        :class:`Branches` with ``alpha``, ``error_up`` and ``error_down`` (for several rows the mean over them, with
-        ``row_error_up`` and ``row_error_down``), ``two_branches`` (1 where they differ by more than their errors),
-        ``error_estimate`` (the larger one), and a note that brackets the spinodals.
+        :class:`Branches` with ``alpha``, ``error_up`` and ``error_down`` (for several rows the mean over the rows, with
+        ``row_error_up`` and ``row_error_down``), ``two_branches`` (1 where the branches differ by more than their
+        errors), ``error_estimate`` (the larger of both), and a note that brackets the spinodals.
 
     Raises:
         ParameterError: ``alpha`` is not increasing or out of range.
@@ -78,10 +78,10 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
 
 
 def one_branch(table: Table) -> Branches:
-    """Return limits of a learner with a single fixed point in the form of :func:`follow_branches`.
+    """Return the limits of a learner with a single fixed point as a result of :func:`follow_branches`.
 
     Args:
-        table: with the columns ``alpha``, ``error`` and ``error_estimate``.
+        table: limits with the columns ``alpha``, ``error`` and ``error_estimate``.
 
     Raises:
         ParameterError: fewer than two sample ratios, or not in increasing order.
@@ -109,7 +109,7 @@ def _branch(model: Model, alpha: Array, start: str, settings: Iteration | None) 
     for ratio in track(alpha, f"{len(alpha)} sample ratios, {start}"):
         solution = solve_state_evolution(model, np.array([ratio]), first, settings)
         yield solution
-        # Even labels: no direction may be wholly unknown, or it would stay so.
+        # With even labels a direction of zero overlap would never be learned.
         if model.prior.rows == 1:
             first = np.minimum(solution.value, largest)
         else:

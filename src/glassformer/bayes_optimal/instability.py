@@ -20,15 +20,15 @@ from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.numerics.sequences import remaining_change
 
-# Data points per replica of the operator, at least (chosen by trial).
+# Fewest data points per replica of the operator (chosen by trial).
 FEWEST_POINTS = 256
-# Relative accuracy of the eigenvalue if this factor of the data points of state evolution suffices for it; the lower
-# accuracy, and its smaller factor, if not (a compromise between time and digits).
+# Relative accuracy of the eigenvalue, and the most data points for it as a factor of those of state evolution. If they
+# do not suffice, the lower accuracy with its smaller factor is the goal (a compromise between time and digits).
 ACCURACY, _MOST_POINTS = 5e-4, 64
 _LOW_ACCURACY, _FEW_MORE_POINTS = 4e-3, 8
-# Numbers in the largest array of responses: a limit of memory.
+# Size of the largest array of responses, in numbers (a limit of memory).
 _LARGEST_ARRAY = 100_000_000
-# Eigenvalues count as one within this share of the largest and so many standard errors (chosen by trial).
+# Eigenvalues count as equal within this share of the largest and this many standard errors (chosen by trial).
 DEGENERATE, STANDARD_ERRORS = 2e-3, 4.0
 
 
@@ -36,12 +36,14 @@ class Instability(NamedTuple):
     """Leading eigenvalue of the linearised state evolution, per unit of alpha/degrees.
 
     Attributes:
-        rate: the eigenvalue.
-        error: its standard error.
-        matrix: its eigenvector, positive semi-definite and of unit trace, shape (P, P).
-        degenerate: whether other eigenvalues agree with it within the errors, so that no subspace is singled out.
-        replicas: the eigenvalue from each replica of the data.
-        missing: bias of the eigenvalue, estimated: from sampled posteriors, and from a noise given to labels without.
+        rate: leading eigenvalue.
+        error: standard error of the eigenvalue.
+        matrix: eigenvector, positive semi-definite and of unit trace, shape (P, P).
+        degenerate: whether other eigenvalues agree with the leading one within the errors, so that the subspace is not
+            unique.
+        replicas: eigenvalue from each replica of the data.
+        missing: estimated bias of the eigenvalue, from sampled posteriors and from the small noise that regularises
+            noiseless labels.
     """
 
     rate: float
@@ -64,8 +66,8 @@ def instability(
 
     Equation :eq:`weak-recovery` of the documentation.
 
-    Data points, at first ``finer`` times those of state evolution, are doubled until the eigenvalue has the relative
-    ``accuracy`` where that is within reach, or a lower one where that needs only a few more.
+    The number of data points, at first ``finer`` times that of state evolution, is doubled until the eigenvalue has the
+    relative ``accuracy``. If this would need too many points, the goal is a lower accuracy, or the first estimate.
     """
     channel = model.channel
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
@@ -80,21 +82,21 @@ def instability(
         fresh = channel.with_points(2 * points).response(variance, points, unknown)
         slopes = slopes.joined(_in_basis(fresh, basis))
         points, again, newest = 2 * points, _leading(model, basis, slopes), growth_of(model, basis, fresh)
-        # A search that stops at the first small error stops at one that is small by chance: errors fall no faster than
-        # points grow.
+        # Stopping at the first small error estimate selects estimates that are small by chance. Each doubling therefore
+        # at most halves the error.
         leading = again._replace(
             error=max(again.error, 0.5 * leading.error), missing=max(newest.missing, again.missing, key=abs)
         )
     if channel.with_more_noise is None:
         return leading
     noisier = channel.with_more_noise.with_points(points).response(variance, 0, unknown)
-    # Neither a matter of chance nor of confidence.
+    # A systematic error, to which no confidence factor applies.
     change = abs(_leading(model, basis, _in_basis(noisier, basis)).rate - leading.rate)
     return leading._replace(missing=abs(leading.missing) + change)
 
 
 def _goal(leading: Instability, accuracy: float) -> float:
-    """Return the relative error to be reached with more data points, infinite if they would be too many."""
+    """Return the relative error to reach with more data points; infinite if every goal needs too many of them."""
     goals = ((accuracy, _MOST_POINTS), (max(accuracy, _LOW_ACCURACY), _FEW_MORE_POINTS))
     return next((goal for goal, more in goals if leading.error <= goal * np.sqrt(more) * leading.rate), np.inf)
 
@@ -108,9 +110,10 @@ def growth_of(model: Model, basis: Basis, response: Response) -> Instability:
 
 
 class _Slopes(NamedTuple):
-    """Slopes ``D`` of the score in a basis: two estimates, the true ones, shape (replicas, points, k, L^2, k); weights.
+    """Slopes ``D`` of the score in a basis, shape (replicas, points, k, L^2, k), and weights of the data points.
 
-    The product of the two estimates has no bias from their noise.
+    ``first`` and ``second`` are independent estimates, so that noise causes no bias in their product; ``truth`` is the
+    deviation of the true fields, whose mean given the label is ``D``.
     """
 
     first: Array
@@ -119,7 +122,7 @@ class _Slopes(NamedTuple):
     weight: Array
 
     def joined(self, other: _Slopes) -> _Slopes:
-        """Return them with the further points of every replica."""
+        """Return the slopes with further data points in every replica."""
         return _Slopes(*(np.concatenate(pair, axis=1) for pair in zip(self, other, strict=True)))
 
 
@@ -127,8 +130,8 @@ def _in_basis(response: Response, basis: Basis) -> _Slopes:
     """Return slopes in the directions of the basis."""
 
     def project(slopes: Array) -> Array:
-        turned = np.einsum("pa,nplqm,qb->nalmb", basis.directions, slopes, basis.directions, optimize=True)
-        return turned.reshape(*turned.shape[:2], -1, turned.shape[-1])
+        projected = np.einsum("pa,nplqm,qb->nalmb", basis.directions, slopes, basis.directions, optimize=True)
+        return projected.reshape(*projected.shape[:2], -1, projected.shape[-1])
 
     def symmetrize(slopes: Array) -> Array:
         if basis.invariant is None:
@@ -137,7 +140,7 @@ def _in_basis(response: Response, basis: Basis) -> _Slopes:
         invariant = flat.reshape(*flat.shape[:2], -1) @ basis.invariant
         return np.moveaxis(invariant.reshape(flat.shape), 1, 2)
 
-    # A symmetry that a sampled posterior breaks is broken by noise; true deviations do break it.
+    # Sampled posteriors break the symmetries only by noise, which is removed; true deviations are not symmetric.
     first, second = (symmetrize(project(part)) for part in (response.first, response.second))
     parts = (first, second, project(response.truth), response.weight)
     return _Slopes(*(part.reshape(response.replicas, -1, *part.shape[1:]) for part in parts))
@@ -157,10 +160,10 @@ def _leading(model: Model, basis: Basis, slopes: _Slopes) -> Instability:
     growth = np.stack(mean_and_error(replicas.T), axis=1)
     rate, error = map(float, growth[-1])
     degenerate = rate - growth[:, 0] <= DEGENERATE * rate + STANDARD_ERRORS * (error + growth[:, 1])
-    # Powers of the map tend to the projection of the identity on the eigenspace, which is positive semi-definite.
+    # The projection of the identity on the eigenspace, to which powers of the map tend, is positive semi-definite.
     matrix = np.einsum("ncc,nab->ab", modes[degenerate], modes[degenerate])
     full = basis.directions @ matrix @ basis.directions.T
-    # Bias: what true deviations say of <M, F(M)> beyond chance.
+    # Bias: the significant part of the difference between <M, F(M)> from posteriors and from true deviations.
     square, crossed, *known = (np.tensordot(part, modes[-1], axes=2) for part in mode_images[-1])
     true_entry = controlled_mean(square - crossed, np.stack(known, axis=-1))
     bias = float(significant_gap(*mean_and_error(entries[-1] - true_entry)))
@@ -188,7 +191,7 @@ def _image(slopes: _Slopes, matrix: Array) -> _Image:
 
     first, second, truth, weight = slopes
     mean, tokens = 0.5 * (first + second), np.sqrt(first.shape[3])
-    # Left and right factors trade places under transposition.
+    # F(M) is symmetric: average over the transposed products.
     square, crossed = (0.5 * (part + np.swapaxes(part, -1, -2)) for part in (form(first, second), form(mean, truth)))
     known = tokens**2 * np.trace(matrix) * np.eye(size) + tokens * matrix
     parts = np.stack(

@@ -1,9 +1,9 @@
 r"""The weak-recovery threshold with one known direction, along the curve of its fixed points.
 
-While nothing is known outside one direction, its variance ``v`` is the only unknown of state evolution, and the sample
-ratio follows from it without iteration, as in :mod:`~glassformer.bayes_optimal.equation_of_state`. One pass over the
-data points gives the ratio of the fixed point ``v`` and the growth of the other directions there. The threshold is
-where this growth is one.
+While only one direction is known, its variance ``v`` is the only unknown of state evolution, and the sample ratio
+follows from ``v`` without iteration, as in :mod:`~glassformer.bayes_optimal.equation_of_state`. One pass over the data
+points gives the ratio at the fixed point ``v`` and the growth of overlaps in the other directions. The threshold is the
+point at which this growth per step is one.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confidence_factor
 
-# The coordinate x on the curve is the logarithm of overlap over variance. It is scanned from the first to the last
-# value; beyond the last one the search of one sample ratio at a time takes over (chosen by trial, as all steps here).
+# The coordinate x on the curve is the logarithm of overlap over variance, scanned from the first to the last value in
+# these strides. Thresholds beyond are left to the search over sample ratios (chosen by trial, as all numbers here).
 _FIRST, _LAST, _STRIDE = -3.0, 9.0, 2.0
-# Data points of the last evaluations, as a factor of those of state evolution, and the shares of these that scan the
-# curve and that measure slopes next to the crossing.
+# Data points of the last evaluations, as a factor of those of state evolution; divisors of this number for the scan of
+# the curve and for the slopes near the crossing.
 POINTS_FACTOR = 4
 _SCAN_SHARE, _SLOPE_SHARE = 32, 8
-# Distance of the two points that measure slopes, and the logarithm of the growth that a last linear correction covers.
+# Half the distance of the two points that measure slopes, and the largest log-growth for a last linear correction.
 _PROBE, _NEAR = 0.25, 0.1
-# Passes over all data points, at most.
+# Largest number of passes over all data points.
 _MOST_PASSES = 4
 # Relative error of the slopes used by the last correction.
 _SLOPE_ERROR = 0.1
-# The curve folds where the ratio falls by more than so many standard errors.
+# The curve folds where the ratio falls by more than this many standard errors.
 _FOLD_ERRORS = 4.0
-# Logarithms of the sample ratios between which fixed points are looked for.
+# Range of the logarithm of the sample ratio in the search for fixed points.
 _RATIOS = (-30.0, 30.0)
 
 
 class CurvePoint(NamedTuple):
-    """A fixed point at which one direction is known, and the growth outside.
+    """A fixed point at which one direction is known, and the growth of overlaps in the other directions.
 
     Attributes:
         x: logarithm of overlap over variance of the known direction.
         alpha: logarithm of the sample ratio.
-        growth: logarithm of the growth outside.
-        replicas: changes of the logarithms of ratio and of growth, at that ratio, by each replica of the data.
-        missing: bias of these logarithms by sampled posteriors.
-        unseen: standard error of the former from data points that the sample may lack.
-        instability: what grows.
+        growth: logarithm of the growth per step.
+        replicas: deviations of the logarithms of ratio and growth in each replica of the data.
+        missing: bias of both logarithms from sampled posteriors.
+        unseen: standard error of the logarithm of the ratio from the unseen share of the data.
+        instability: the growing directions.
     """
 
     x: float
@@ -62,7 +62,7 @@ class CurvePoint(NamedTuple):
 
 
 class GrowthCrossing(NamedTuple):
-    """Where the growth is one: sample ratio, its error estimate, and what grows."""
+    """The point at which the growth per step is one: sample ratio, error estimate, and the growing directions."""
 
     alpha: float
     error: float
@@ -85,10 +85,10 @@ class KnownDirection:
         self._map = EvolutionMap(model, np.ones(1), model.channel, subspace=known)
 
     def crossing(self, farthest: float) -> GrowthCrossing | None:
-        """Return the first point at which the growth is one, up to the ratio ``farthest``.
+        """Return the first point at which the growth is one, up to the ratio ``farthest``, or None.
 
-        None where the curve does not determine it: where it folds, where the growth is above one from its beginning, or
-        below one at its end.
+        None means that the curve does not determine the threshold: it folds, or the growth is above one at its
+        beginning, or below one at its end.
         """
         low = high = self._point(_FIRST, _SCAN_SHARE)
         while high is not None and high.growth < 0:
@@ -103,7 +103,7 @@ class KnownDirection:
         return self._corrected(low.x - low.growth * (high.x - low.x) / (high.growth - low.growth))
 
     def _corrected(self, x: float) -> GrowthCrossing | None:
-        """Return the crossing near ``x``: slopes from a share of the data points, growth from all of them."""
+        """Return the crossing near ``x``, with slopes from a share of the data points and growth from all points."""
         low, high = (self._point(x + side * _PROBE, _SLOPE_SHARE) for side in (-1, 1))
         if low is None or high is None or _folds(low, high):
             return None
@@ -122,7 +122,7 @@ class KnownDirection:
         return None
 
     def _point(self, x: float, share: int) -> CurvePoint | None:
-        """Return the fixed point of one overlap from a share of the data points, or None if no ratio leads to it."""
+        """Return the fixed point of one overlap from a share of the data points, or None if no ratio has it."""
         variance, channel = 1 / (1 + np.exp(x)), self._model.channel
         points = max(min(FEWEST_POINTS, channel.points), POINTS_FACTOR * channel.points // share)
         averages, response = channel.with_points(points).averages_and_response(self._elsewhere + variance * self._known)
@@ -144,7 +144,7 @@ class KnownDirection:
         )
 
     def _log_ratio(self, information: Estimate, variance: float) -> float | None:
-        """Return the logarithm of the sample ratio at which the direction keeps this variance."""
+        """Return the logarithm of the sample ratio whose fixed point has this variance of the direction."""
         direction, degrees, nothing = self._direction, self._model.prior.degrees, np.zeros_like(information.error)
 
         def next_variance(log_ratio: float) -> float:
@@ -158,13 +158,13 @@ class KnownDirection:
 
 
 def _folds(first: CurvePoint, second: CurvePoint) -> bool:
-    """Return whether the ratio falls on the way: the uninformed state never comes there."""
+    """Return whether the ratio falls from one point to the next: the uninformed start then never reaches the second."""
     errors = [_standard_error(point.replicas[0]) for point in (first, second)]
     return bool(second.alpha < first.alpha - _FOLD_ERRORS * np.linalg.norm(errors))
 
 
 def extrapolated_crossing(point: CurvePoint, growth_slope: float, alpha_slope: float) -> GrowthCrossing:
-    """Return the crossing next to a point, along the slopes of growth and ratio in ``x``."""
+    """Return the crossing near a point by linear extrapolation of growth and ratio in ``x``."""
     share = alpha_slope / growth_slope
     changes = (1 - share) * point.replicas[0] - share * point.replicas[1]
     correction = share * point.growth

@@ -32,31 +32,32 @@ from glassformer.numerics.quasi_random import confidence_factor
 
 @dataclass(frozen=True)
 class _Distance:
-    """The distance beyond which two fixed points are two."""
+    """Distance beyond which two fixed points count as different."""
 
     relative: float
     absolute: float
     error_estimates: float
 
 
-# Beyond rounding and slow convergence, and beyond sampling errors (both chosen by trial).
+# For exact averages above rounding and slow convergence, for sampled ones above sampling errors (chosen by trial).
 _EXACT, _SAMPLED = _Distance(1e-6, 1e-12, 10.0), _Distance(0.0, 0.02, 2.0)
-# A variance that iterates to less is zero: iterations from the informed start end there.
+# A converged variance below this value counts as zero: iterations from the informed start end there.
 _PERFECT = 1e-11
-# Relative size of off-diagonal conjugate overlaps from which on the second-order prior is worth a note.
+# Relative size of off-diagonal conjugate overlaps above which a note mentions the second-order approximation.
 _NOTED_COUPLING = 0.1
-# Standard errors on labels contain that of the fixed point from this relative size on: labels are evaluated anew.
+# Relative error of a fixed point above which errors on labels are evaluated anew, to propagate it.
 _RELEVANT_ERROR = 1e-4
-# Averages with all data points that a fixed point usually takes, for the estimate of the time left (measured).
+# Usual number of averages over all data points per fixed point, for the estimate of the remaining time (measured).
 _USUAL_AVERAGES = 3.0
-# Errors on labels that are classes.
+# Columns of errors on labels that are classes.
 _CLASS_COLUMNS = ("label_error", "label_standard_error")
 
 
 class _Ends(NamedTuple):
     """Fixed points of the uninformed and the informed start, covariances of shape (batch, P, P), and where they differ.
 
-    ``unconfirmed`` marks second fixed points of few data points that did not converge with all: they may exist or not.
+    ``unconfirmed`` marks second fixed points of few data points that did not converge with all data points: their
+    existence is unknown.
     """
 
     uninformed: Solution
@@ -68,26 +69,26 @@ class _Ends(NamedTuple):
 def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True) -> Table:
     r"""Return the Bayes-optimal error and overlap at each sample ratio.
 
-    State evolution is solved from the uninformed and from the informed start. Where the two agree there is one
-    answer. Where they differ (a hard phase) the Bayes-optimal fixed point is the one of larger free entropy; the
-    row then has status ``bistable`` and lists both.
+    State evolution is solved from the uninformed and from the informed start. If both lead to the same fixed point, it
+    is the result. If they differ (a hard phase), the Bayes-optimal fixed point is that of larger free entropy, and the
+    row has status ``bistable`` and contains both.
 
     Args:
         model: for instance :class:`~glassformer.models.BilinearSequenceRegression`.
         alpha: sample ratios, a number or shape (points,), finite and >= 0.
         settings: tolerances and iteration limit.
-        throw: raise when a row did not converge; a bistable row does not count as that.
+        throw: raise an error if a row did not converge; bistable rows count as converged.
 
     Returns:
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error`` (:math:`V = 1 - q`,
-        Bayes-optimal; for several rows the mean over them), ``overlap`` (:math:`q`), ``q_hat``, ``algorithmic_error``
-        (reached from the uninformed start, so by message passing), ``informed_error``, errors on labels by name,
-        ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``. Models of several rows have
-        matrices in the columns ``overlap`` and ``q_hat``, ``row_error`` with the error of each row,
-        ``q_hat_off_diagonal`` (the largest entry off the diagonal, relative), ``prediction_error`` and
-        ``plugin_error`` on new labels that are numbers, ``label_error`` on discrete ones (the share of wrong ones),
-        with standard errors that contain those of the fixed points. Positions that ``argmax`` or ``argmin`` returns are
-        classes: they have no squared errors.
+        Bayes-optimal; for several rows the mean over the rows), ``overlap`` (:math:`q`), ``q_hat``,
+        ``algorithmic_error`` (from the uninformed start: the error of message passing), ``informed_error``, errors on
+        labels by name, ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``. For models of
+        several rows ``overlap`` and ``q_hat`` are matrices, and there are ``row_error`` (of each row),
+        ``q_hat_off_diagonal`` (the largest relative entry off the diagonal), ``prediction_error`` and
+        ``plugin_error`` on new numerical labels, and ``label_error`` on discrete labels (the share of wrong ones), with
+        standard errors that include those of the fixed points. Labels returned by ``argmax`` or ``argmin`` are classes
+        and have no squared errors.
 
     Raises:
         ParameterError: ``alpha`` is out of range.
@@ -147,10 +148,10 @@ def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
 
 
 def _label_columns(model: Model, best: Solution) -> dict[str, Array]:
-    """Return errors on labels; their standard errors contain the propagated ones of the fixed points."""
+    """Return errors on labels; their standard errors include the propagated errors of the fixed points."""
     channel = model.channel
     errors = channel.label_errors(best.value, model.last_layer)
-    # Each standard error, and the quantity that it belongs to.
+    # The quantity of each standard error.
     quantity = {}
     for bar in errors:
         if bar.endswith("standard_error"):
@@ -158,7 +159,7 @@ def _label_columns(model: Model, best: Solution) -> dict[str, Array]:
             quantity[bar] = own if own in errors else bar.removesuffix("_standard_error")
     if not quantity:
         return errors
-    # Of one row and one token, 1 - q^k is at least k q^(k-1) (1 - q): errors grow no faster than the variance.
+    # For one row and one token 1 - q^k >= k q^(k-1) (1 - q): errors on labels grow no faster than the variance.
     relative = (
         best.error_estimate / np.maximum(mean_error(best.value), best.error_estimate) / confidence_factor(REPLICAS)
     )
@@ -169,14 +170,14 @@ def _label_columns(model: Model, best: Solution) -> dict[str, Array]:
         for own, change in changes.items():
             propagated[own][relevant] = change
     errors |= {bar: np.hypot(errors[bar], propagated[own]) for bar, own in quantity.items()}
-    # Squared differences of class numbers, which the standard errors above need, are not errors.
+    # Squared differences of class numbers are needed for the standard errors above, but are no results.
     return {name: errors[name] for name in _CLASS_COLUMNS} if channel.classes else errors
 
 
 def _label_error_changes(model: Model, best: Solution, errors: dict[str, Array]) -> dict[str, Array]:
-    """Propagate the standard errors of the fixed points to the errors on labels; infinite where they are."""
+    """Return the errors on labels that the standard errors of the fixed points cause; infinite where these are."""
     channel, finite = model.channel, np.isfinite(best.error_estimate)
-    # Independent errors of the fixed points, no more of them than there are entries.
+    # Independent errors of the fixed points, at most as many as a symmetric matrix has entries.
     components = np.where(finite[:, None, None, None], best.extra["error_components"], 0.0)
     _, length, axes = np.linalg.svd(components.reshape(*components.shape[:2], -1), full_matrices=False)
     size = components.shape[-1]
@@ -191,10 +192,10 @@ def _label_error_changes(model: Model, best: Solution, errors: dict[str, Array])
     nearby = channel.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
     changes = {}
     for own, error in errors.items():
-        # Counting wrong labels is slow: they change in proportion to the squared errors.
+        # Counting wrong labels is slow; their relative change is approximated by that of the squared error.
         name = own if own in nearby else "prediction_error"
         change = nearby[name].reshape(places.shape[:3]) - errors[name][:, None]
-        # At the edge of the possible covariances one of the two signs changes nothing.
+        # At the boundary of the cone one of the two signs changes nothing, so the larger change is used.
         size_of_change = np.sqrt(np.sum(np.max(change**2, axis=0), axis=1))
         share = 1.0 if name == own else error / np.maximum(errors[name], 1e-300)
         changes[own] = np.where(finite, share * size_of_change, np.inf)
@@ -208,15 +209,15 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
     if not model.has_curve:
         return _ends_of_rows(model, alpha, settings)
     uninformed, informed = _ends_along_curve(model, alpha, settings)
-    # Two iterations to perfect recovery, next to a threshold ending at ten times as much, are one fixed point.
+    # Both iterations lead to perfect recovery: close to a threshold they end at up to ten times the usual variance.
     perfect = np.maximum(mean_error(uninformed.value), mean_error(informed.value)) <= 10 * _PERFECT
     distinct = _differ(uninformed, informed, _EXACT) & ~perfect
     return _Ends(uninformed, informed, distinct, np.zeros_like(distinct))
 
 
 def _ends_of_rows(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
-    """Solve from both starts; a second fixed point of few data points must be found again with all of them."""
-    # Coarse solutions of both starts use the same data points: their sampling errors cancel in the comparison.
+    """Solve from both starts; a second fixed point of few data points must be confirmed with all data points."""
+    # Coarse solutions of both starts use the same data points, so that sampling errors cancel in their difference.
     coarse = solve_state_evolution(model, alpha, "uninformed", settings, coarse=True)
     other = solve_state_evolution(model, alpha, "informed", settings, coarse=True, other=coarse)
     uninformed = solve_state_evolution(model, alpha, settings=settings, refine_from=coarse)
@@ -231,7 +232,7 @@ def _ends_of_rows(model: Model, alpha: Array, settings: Iteration | None) -> _En
 
 
 def _differ(first: Solution, second: Solution, distance: _Distance) -> Flags:
-    """Return where two fixed points differ by more than sampling and slow convergence explain."""
+    """Return where two fixed points differ by more than sampling errors and slow convergence."""
     gap, *sizes = (np.linalg.norm(v, axis=(1, 2)) for v in (first.value - second.value, first.value, second.value))
     errors = first.error_estimate + second.error_estimate
     threshold = distance.relative * np.maximum(*sizes) + distance.absolute + distance.error_estimates * errors
@@ -241,10 +242,10 @@ def _differ(first: Solution, second: Solution, distance: _Distance) -> Flags:
 def _ends_along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
     """Return fixed points of one row reached from the uninformed and from the informed start.
 
-    All sample ratios share the equation of state on a grid of overlaps, and a row of the result does not depend on the
-    others. The uninformed iteration passes everything up to the first cell in which the curve crosses ``alpha``, the
-    informed one everything down to the last. If both are the same cell there is one fixed point, solved for once, from
-    the interpolated variance in the cell.
+    All sample ratios share the equation of state on a grid of overlaps; results do not depend on the other ratios. The
+    iteration from the uninformed start ends in the first cell of the grid in which the curve crosses ``alpha``, that
+    from the informed start in the last. If both are the same cell, there is one fixed point, which is solved for once
+    from the interpolated variance in the cell.
     """
     model, curve = curve_and_model(model, float(np.max(alpha)))
     unknown = uninformed_variance(model)
@@ -270,7 +271,7 @@ class FreeEntropyGap(NamedTuple):
     """Free entropy of the informed fixed point less that of the uninformed one, in nats, shape (batch,).
 
     Attributes:
-        value: NaN where the two are one, infinite where the informed one is an exactly known signal.
+        value: NaN where both fixed points agree, infinite where the informed one is the exactly known signal.
         error: absolute error of ``value``.
         slope: derivative of ``value`` with respect to the sample ratio.
     """
@@ -296,13 +297,13 @@ def _gap(model: Model, alpha: Array, ends: _Ends) -> FreeEntropyGap:
         (low, prior_low), (high, prior_high) = parts
         gap.slope[places] = high.value - low.value
         gap.value[places] = alpha[places] * gap.slope[places] + prior_high.value - prior_low.value
-        # A signal known exactly is taken at the smallest variance of the channel. Half the information integrated from
-        # zero is missing: as it grows like the root of 1/V, V alpha I(V) = degrees V q_hat.
+        # An exactly known signal is evaluated at the smallest variance of the channel. The error is half the integral
+        # of the information from zero to there: I grows like V^(-1/2), so it is V alpha I(V) = degrees V q_hat.
         smallest = np.maximum(informed_error[places], model.channel.smallest)
         q_hat = np.trace(ends.informed.extra["q_hat"][places], axis1=1, axis2=2)
         missing = np.where(informed_error[places] <= _PERFECT, model.prior.degrees * smallest * q_hat, 0.0)
         gap.error[places] = alpha[places] * (high.error + low.error) + prior_high.error + prior_low.error + missing
-    # A signal known exactly has an infinite conjugate overlap and, if labels have a density, infinite free entropy.
+    # An exactly known signal has an infinite conjugate overlap and, if labels have a density, infinite free entropy.
     perfect = (informed_error <= _PERFECT) & (alpha > counting_threshold(model))
     gap.value[ends.distinct & (perfect | ~finite[1])] = np.inf
     return gap
@@ -312,7 +313,7 @@ def _gap(model: Model, alpha: Array, ends: _Ends) -> FreeEntropyGap:
 
 
 def combined_status(first: Status, second: Status, distinct: bool = False) -> Status:
-    """Return the status of a row of the table from those of its two fixed points."""
+    """Return the status of a row of the table from the statuses of its two fixed points."""
     for status in (first, second):
         if not status.ok:
             return status
@@ -320,7 +321,7 @@ def combined_status(first: Status, second: Status, distinct: bool = False) -> St
 
 
 def row_columns(model: Model, variance: Array, suffix: str = "") -> dict[str, Array]:
-    """Return the column of every row's error, for models with matrix overlaps."""
+    """Return the column ``row_error`` with the error of every row, for models with matrix overlaps."""
     return {f"row_error{suffix}": np.diagonal(variance, axis1=1, axis2=2)} if model.overlap_shape else {}
 
 
@@ -334,8 +335,9 @@ def _notes(model: Model, q_hat: Array) -> list[str]:
         )
     if model.channel.with_more_noise is not None:
         notes.append(
-            "Labels of several numbers without noise are given a noise of 3e-4 of their variance. Its effect, measured "
-            "with four times as much, is in the error estimate of the error, but not in those of predictions."
+            "Noiseless labels of several numbers are regularised by noise of 3e-4 of their variance. Its effect, "
+            "measured with four times the noise, is included in the error estimate of the error, but not in those of "
+            "predictions."
         )
     return notes
 
@@ -346,7 +348,7 @@ def mean_error(variance: Array) -> Array:
 
 
 def off_diagonal(matrices: Array) -> Array:
-    """Return the largest entry off the diagonal, relative to those on it, with its sign; zero for a single row."""
+    """Return the largest entry off the diagonal, normalised by the diagonal, with its sign; zero for a single row."""
     size = matrices.shape[-1]
     if size == 1:
         return np.zeros(len(matrices))

@@ -1,4 +1,4 @@
-"""Thresholds against a parameter of the model."""
+"""Phase diagrams: thresholds as functions of one parameter of the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.bayes_optimal.thresholds import Thresholds, thresholds
+from glassformer.bayes_optimal.threshold_results import Thresholds
+from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.checks import require_arguments
 from glassformer.core.display import DisplayMixin, heading
 from glassformer.core.errors import ParameterError
@@ -25,9 +26,9 @@ class PhaseDiagram(DisplayMixin):
 
     Attributes:
         model: short name of the model.
-        parameter: the parameter that varies.
-        values: its values.
-        thresholds: those of the model at each value.
+        parameter: name of the parameter that varies.
+        values: values of this parameter.
+        thresholds: thresholds of the model at each value.
     """
 
     model: str
@@ -47,7 +48,7 @@ class PhaseDiagram(DisplayMixin):
 
     @property
     def names(self) -> list[str]:
-        """Names of all thresholds, in order: models with more layers may have more of them."""
+        """Names of all thresholds, in order; their number may depend on the parameter."""
         return list(dict.fromkeys(entry.name for one in self.thresholds for entry in one.entries))
 
     def rows(self) -> list[dict[str, Any]]:
@@ -77,7 +78,7 @@ class PhaseDiagram(DisplayMixin):
         return {"model": self.model, "parameters": fixed, "parameter": self.parameter, "points": self.rows()}
 
     def display_frame(self) -> Any:
-        """Return the data frame with infinite ratios for thresholds never reached, and NaN for those undefined."""
+        """Return the data frame with infinite ratios for thresholds never reached, and NaN for undefined ones."""
         return self.to_pandas().assign(alpha=[entry.alpha for found in self.thresholds for entry in found.entries])
 
     def to_pandas(self) -> Any:
@@ -91,13 +92,13 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
     """Return the thresholds of a model at several values of one of its parameters.
 
     Args:
-        model: all its other parameters are kept.
+        model: model with all other parameters.
         parameter: name of a field of the model, for instance ``"skip"``.
-        values: of the parameter, shape (points,); integers for integer parameters, for instance ``"depth"``.
+        values: values of the parameter, shape (points,); integers for integer parameters, for instance ``"depth"``.
 
     Raises:
-        ParameterError: no such parameter, a value that it does not allow, or one value twice.
-        IncompatibleError: a value is incompatible with the model, for instance noise for a channel without it.
+        ParameterError: there is no such parameter, or a value is not allowed or given twice.
+        IncompatibleError: a value is incompatible with the model, for instance noise for a noiseless channel.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression

@@ -2,8 +2,9 @@ r"""Information and generative exponents of every row of a model with several ro
 
 With the normalised Hermite polynomials :math:`h_k` of the field of one row and one token, the information exponent of
 a row is the smallest :math:`k\ge1` with :math:`E[y\,h_k(z)]\ne0` for an entry of the label and a token, and the
-generative exponent the smallest with :math:`E[E[h_k(z)\mid y]^2]>0`. A row that enters only through products with other
-rows may have no finite exponent: it is found once these are (:mod:`~glassformer.bayes_optimal.weak_recovery`).
+generative exponent the smallest with :math:`E[E[h_k(z)\mid y]^2]>0`. A row that enters labels only through products
+with other rows may have no finite exponent: it is learned after these rows
+(:mod:`~glassformer.bayes_optimal.weak_recovery`).
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _STANDARD_ERRORS = 6.0
 
 
 def row_exponents(model: Model, largest: int = 4, samples: int = 2**20, seed: int = 0) -> dict[str, Exponents]:
-    """Return the exponents of every row, by its name, up to ``largest``; infinite if all coefficients so far vanish.
+    """Return the exponents of every row by name; infinite if all coefficients up to degree ``largest`` vanish.
 
-    Fields and labels are sampled, and squares of means estimated without bias. A coefficient counts if it exceeds six
-    standard errors, so that those below about ``samples ** -0.5`` are missed.
+    Fields and labels are sampled, and squares of means are estimated without bias. A coefficient counts as non-zero if
+    it exceeds six standard errors; smaller coefficients, below about ``samples ** -0.5``, are missed.
 
     Args:
         model: prior and channel; labels contain their noise.
-        largest: degree of the Hermite polynomials.
+        largest: largest degree of the Hermite polynomials.
         samples: number of sampled fields and labels.
         seed: of the random samples.
 
@@ -60,7 +61,7 @@ def row_exponents(model: Model, largest: int = 4, samples: int = 2**20, seed: in
     variance = np.eye(rows)
     information = mean_square(model, variance, moments, samples, seed)
     generative = squares_of_means(model, variance, polynomials, samples, seed)
-    # Of both kinds: whether the coefficient of each row and degree is not zero for some token and entry of the label.
+    # For both exponents: whether the coefficient of a row and degree is non-zero for some token and entry of the label.
     nonzero = [
         np.any((value > _STANDARD_ERRORS * error).reshape(-1, rows, columns, largest), axis=(0, 2))
         for value, error in (information, generative)

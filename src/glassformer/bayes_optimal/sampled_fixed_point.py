@@ -1,13 +1,13 @@
-r"""Fixed points of maps whose averages are sampled: a coarse solution, refined by Newton steps.
+r"""Fixed points of maps with sampled averages: a coarse solution, refined by Newton steps.
 
-Averages use the same data points at every step, so the map is a function and has fixed points, but it is rough on the
-scale of its sampling error. Fixed points are found in two stages.
+Averages use the same data points at every step, so that the map is a function and has fixed points, but it is rough on
+the scale of its sampling error. Fixed points are found in two stages.
 
-1. :func:`coarse_solve` iterates the map with few data points up to the first fixed point. It leaves a fixed point at
-   which a symmetry-breaking direction grows along that direction. Of several sample ratios some are solved first; the
-   others start from their fixed points (:func:`continuation_order`).
-2. :func:`newton_refine` takes Newton steps of the map with all data points, until the residual is a fraction of the
-   sampling error. The spread between replicas of the data gives that error.
+1. :func:`coarse_solve` iterates the map with few data points up to the first fixed point. If the point is unstable, the
+   iteration leaves it along the unstable direction. Among several sample ratios some are solved first, and the others
+   start from their fixed points (:func:`continuation_order`).
+2. :func:`newton_refine` takes Newton steps of the map with all data points until the residual is a fraction of the
+   sampling error, which is estimated from the spread between replicas of the data.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from glassformer.core.status import Status
 from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.numerics.quasi_random import confidence_factor
 
-# Numbers without a remark were chosen by trial on the models of the test suite.
+# Numbers without another origin were chosen by trial on the models of the test suite.
 
 # Coarse solution: relative tolerance, and the share of the sampling error below which a residual is noise.
 _COARSE_TOLERANCE, _COARSE_NOISE = 5e-4, 0.1
 # Eigenvalue of the slope above which a fixed point is unstable: one, and the error of a slope from few data points.
 _UNSTABLE = 1.005
-# Length of the push off an unstable fixed point, how many pushes there are at most, and within how many tolerances of
-# its beginning a pushed state has come back.
+# Relative length of a push off an unstable fixed point, largest number of pushes, and number of tolerances within which
+# a pushed state counts as returned to the fixed point.
 _PUSH, _MOST_PUSHES, _RETURNED = 0.03, 6, 3.0
 
-# Newton steps: how many at most, and how many without progress; progress multiplies the step by no more than _GAIN.
+# Newton steps: largest number, largest number without progress, and the factor by which progress shortens the step.
 _MOST_ROUNDS, _PATIENCE, _GAIN = 24, 4, 0.7
-# A step shorter than this share of the sampling error is the last one: in a preliminary refinement, and else.
+# The last step is shorter than this share of the sampling error, in a preliminary (True) and in the final refinement.
 _LAST_STEP = {True: 0.5, False: 1.0}
-# Share of the last step that may be missing after it: half where two fixed points merge.
+# Share of the last step that may remain after it: half of the step where two fixed points merge.
 _MISSING_SHARE = 0.5
-# Standard errors of a fixed point that a step needs for Broyden's update: shorter ones see the roughness of the map.
+# Broyden's update needs steps of this many standard errors: shorter ones measure the roughness of the map.
 _SIGNIFICANT = 2.0
-# A residual that falls by more than so many steps along a step is noise: a monotone map makes it fall by one at most.
+# A residual that falls by more than this multiple of a step is noise: a monotone map reduces it by at most the step.
 _STEEPEST = 2.0
-# Standard error, in units of the prior's covariance, from which on a fixed point is not determined.
+# Standard error, in units of the prior's covariance, above which a fixed point counts as undetermined.
 _UNDETERMINED = 0.2
 # Longest step as a share of the covariance, and halvings of a step that leaves the cone.
 _LONGEST_STEP, _HALVINGS = 0.5, 20
@@ -61,7 +61,7 @@ class ContinuationStage(NamedTuple):
     Attributes:
         members: batch indices of the elements.
         earlier: batch index of an element of an earlier stage for each of them; empty in the first stage.
-        side: 1 if starts are above fixed points, -1 if they are below.
+        side: 1 if starts are above the fixed points, -1 if they are below.
     """
 
     members: Index
@@ -72,9 +72,9 @@ class ContinuationStage(NamedTuple):
 def continuation_order(alpha: Array, informed: bool = False) -> list[ContinuationStage]:
     """Return stages in which sample ratios are solved: few stages, with most elements in the last ones.
 
-    The map is monotone in ``V`` and in the sample ratio. So fixed points reached from the uninformed start are ordered
-    like their ratios: those of smaller ratios lie between the start and those of larger ones, and no other fixed point
-    does. From the informed start the order is reversed.
+    The map is monotone in ``V`` and in the sample ratio. Fixed points reached from the uninformed start are therefore
+    ordered like their ratios: the fixed point of a smaller ratio lies between the start and the fixed point of a larger
+    ratio, without another fixed point between them. From the informed start the order is reversed.
 
     Args:
         alpha: sample ratios, shape (batch,).
@@ -97,9 +97,9 @@ def continuation_order(alpha: Array, informed: bool = False) -> list[Continuatio
 
 
 def warm_start(start: Array, earlier: Array, side: float) -> Array:
-    """Return the nearer one of ``start``, shape (n, P, P), and earlier fixed points, direction by direction.
+    """Return ``start``, shape (n, P, P), with the earlier fixed points in the directions in which these lie ahead.
 
-    Directions that the earlier fixed point has not learned keep the start, which breaks their symmetry.
+    Directions that are not learned at the earlier fixed point keep the start, which breaks their symmetry.
 
     Example:
         >>> warm_start(np.diag([0.9, 0.9])[None], np.diag([1.0, 0.5])[None], 1.0)[0]
@@ -126,9 +126,9 @@ def coarse_solve(
         coarse: the map with few data points.
         start: covariances, shape (batch, P, P).
         settings: tolerance of the residual relative to ``V``, and iteration limit.
-        slope_map: the map whose slopes decide what is stable.
+        slope_map: the map whose slopes determine stability.
         order: stages of the batch; by default all elements at once.
-        other: coarse solutions from another start; where the same fixed point is found, their slopes are used.
+        other: coarse solutions from another start; their slopes are reused where both starts lead to one fixed point.
 
     Returns:
         :class:`Solution`; ``extra["slope"]`` is the slope of ``slope_map`` on flattened covariances, and
@@ -167,7 +167,7 @@ def coarse_solve(
 
 
 def _slopes(update: EvolutionMap, states: Array, index: Index) -> Array:
-    """Return slopes of the map, zero where a state is no covariance."""
+    """Return slopes of the map; zero for states that are not covariances."""
     size = states.shape[-1] ** 2
     slope = np.zeros((len(index), size, size))
     usable = np.flatnonzero(is_covariance(states)) if len(states) else index
@@ -177,7 +177,7 @@ def _slopes(update: EvolutionMap, states: Array, index: Index) -> Array:
 
 
 def _differ(states: Array, others: Array, settings: Iteration) -> Flags:
-    """Return which coarse fixed points are two, not one found twice."""
+    """Return where two coarse fixed points are different."""
     tolerance = _RETURNED * max(settings.tolerance, _COARSE_TOLERANCE)
     return np.asarray(
         np.linalg.norm(states - others, axis=(1, 2)) > tolerance * np.linalg.norm(states, axis=(1, 2)), dtype=bool
@@ -187,10 +187,10 @@ def _differ(states: Array, others: Array, settings: Iteration) -> Flags:
 def _leave_unstable_points(
     solve: Callable[[Array, Index], Solution], start: Array, index: Index, settings: Iteration
 ) -> Solution:
-    """Return solutions from ``start``; states at unstable fixed points are pushed off, towards more knowledge.
+    """Return solutions from ``start``; states at unstable fixed points are pushed off, towards smaller covariances.
 
-    A state that moves slowly away from an unstable point looks like a fixed point, and one that keeps a symmetry never
-    leaves it. An eigenvalue of the slope above one reveals both.
+    A state that leaves an unstable point slowly looks like a fixed point, and a symmetric state never leaves it. An
+    eigenvalue of the slope above one reveals both.
     """
     solution = solve(start, index)
     size = start.shape[-1]
@@ -205,7 +205,7 @@ def _leave_unstable_points(
         pushed = _push(solution.value[todo], direction.reshape(-1, size, size))
         again = solve(pushed, index[todo])
         again = replace(again, iterations=again.iterations + solution.iterations[todo])
-        # A point to which a push returns is stable.
+        # A point is stable if the pushed state returns to it.
         left = _differ(again.value, solution.value[todo], settings)
         solution = solution.merge_where(todo[left], again.at(left))
         todo = todo[left & _ended(again)]
@@ -215,7 +215,7 @@ def _leave_unstable_points(
 
 
 def repelling(slope: Array) -> Flags:
-    """Return where a slope of the map has an eigenvalue that leads away from its fixed point.
+    """Return where a slope of the map has an eigenvalue above one, so that the fixed point is unstable.
 
     Example:
         >>> repelling(np.array([[[0.5]], [[1.5]]])).tolist()
@@ -225,12 +225,12 @@ def repelling(slope: Array) -> Flags:
 
 
 def _ended(solution: Solution) -> Flags:
-    """Return whether there is a fixed point, be it one that few data points do not resolve."""
+    """Return whether the iteration ended at a fixed point, resolved by the few data points or not."""
     return np.array([status in (Status.CONVERGED, Status.INTEGRATION_NOT_CONVERGED) for status in solution.status])
 
 
 def _push(value: Array, direction: Array) -> Array:
-    """Move states a little along unit directions, towards more knowledge."""
+    """Return states after a short step along unit directions, towards smaller covariances."""
     more = np.trace(direction, axis1=1, axis2=2) < 0
     step = _PUSH * np.where(more, 1.0, -1.0)[:, None, None] * 0.5 * (direction + np.swapaxes(direction, 1, 2))
     pushed = value + step
@@ -243,22 +243,25 @@ def _push(value: Array, direction: Array) -> Array:
 
 
 def newton_refine(update: EvolutionMap, coarse: Solution, settings: Iteration, preliminary: bool = False) -> Solution:
-    r"""Return fixed points of a sampled map, next to coarse ones, by Newton steps with Broyden's update.
+    r"""Return fixed points of a sampled map, close to coarse ones, by Newton steps with Broyden's update.
+
+    A point has converged if its Newton step is below the sampling error, or, once the steps end or no longer become
+    shorter, below the sum of sampling error and bias.
 
     Args:
         update: the map.
-        coarse: coarse solution, with slopes and instabilities, as of :func:`coarse_solve`.
+        coarse: coarse solution, with slopes and instabilities, from :func:`coarse_solve`.
         settings: tolerance of the residual relative to ``V``.
-        preliminary: whether a map with more data points is to follow: slopes are computed anew at every step, and the
-            last step may be longer.
+        preliminary: whether a refinement with more data points follows: slopes are then computed at every step, and
+            the refinement ends when steps become too long.
 
     Returns:
-        :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error, and
-        ``extra["error_components"]``, shape (batch, parts, P, P), holds independent errors of the fixed point, each of
-        one standard error. With ``preliminary``, ``extra["slope"]`` is the slope of the map and ``extra["unstable"]``
-        as in ``coarse``. The error estimate is made of residual and sampling error, amplified by the slope, with a
-        confidence of 95 %. Points that no push has left for a stable one are not converged, unless slopes from more
-        data points say that they attract.
+        :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` at the fixed point, ``extra["q_hat_error"]`` its
+        standard error, and ``extra["error_components"]``, shape (batch, parts, P, P), contains independent errors of
+        the fixed point, each of one standard error. With ``preliminary``, ``extra["slope"]`` is the slope of the map
+        and ``extra["unstable"]`` is as in ``coarse``. The error estimate combines residual and sampling error,
+        amplified by the slope, with a confidence of 95 %. Points marked as unstable do not converge, unless slopes from
+        more data points show that they are stable.
     """
     start, (batch, size) = coarse.value, coarse.value.shape[:2]
     unstable = coarse.extra["unstable"].copy()
@@ -284,7 +287,7 @@ def newton_refine(update: EvolutionMap, coarse: Solution, settings: Iteration, p
     for _ in range(_MOST_ROUNDS):
         if active.size == 0:
             break
-        note(f"refining {active.size} of {batch} fixed points with all data points")
+        note(f"refining {active.size} of {batch} fixed points")
         here = state[active]
         slope = None
         if preliminary:
@@ -298,9 +301,9 @@ def newton_refine(update: EvolutionMap, coarse: Solution, settings: Iteration, p
         # The Newton step, (1 - F')^-1 times the residual.
         flat, residual = here.reshape(len(active), -1), (sampled.value - here).reshape(len(active), -1)
         if slope is None:
-            # A residual that has changed its sign vanishes on the way, however short that was.
-            turned = np.sum(residual * previous[1, active], axis=1) < 0
-            rough = np.where(turned, 0.0, _SIGNIFICANT * _norm(_sampling_errors(gain[active], sampled)))
+            # A change of sign of the residual is significant even along a short step: the residual vanishes on it.
+            reversed_sign = np.sum(residual * previous[1, active], axis=1) < 0
+            rough = np.where(reversed_sign, 0.0, _SIGNIFICANT * _norm(_sampling_errors(gain[active], sampled)))
             before = previous[0, active].reshape(here.shape)
             gain[active] = _broyden_update(gain[active], before, here, residual - previous[1, active], rough)
         else:
@@ -310,20 +313,25 @@ def newton_refine(update: EvolutionMap, coarse: Solution, settings: Iteration, p
         step = update.respect_symmetries(np.einsum("nij,nj->ni", gain[active], residual).reshape(here.shape), here)
         length, residual_norm = np.linalg.norm(step, axis=(1, 2)), np.linalg.norm(residual, axis=1)
         if not preliminary:
-            # A monotone map is no nearer to its fixed point than its residual is long, whatever the gain says.
+            # For a monotone map the distance to the fixed point is at least the length of the residual.
             length = np.maximum(length, residual_norm)
 
-        # Errors of the fixed point: sampling, bias of sampled posteriors (not a matter of confidence), and the step.
+        # Errors of the fixed point: sampling error, bias of sampled posteriors (a systematic error), and the step.
         sampling = _sampling_errors(gain[active], sampled)
         bias = _amplify(gain[active], (sampled.with_bias - sampled.value).reshape(len(active), 1, -1))
         sampling_norm, bias_norm = _norm(sampling), _norm(bias)
         confidence = confidence_factor(sampled.leave_one_out.shape[1])
         certain = np.concatenate([bias, _MISSING_SHARE * step.reshape(bias.shape)], axis=1) / confidence
 
-        # The solution is the state with the shortest step.
+        norm = np.linalg.norm(flat, axis=1)
+        last = np.maximum(settings.tolerance * norm + settings.floor, _LAST_STEP[preliminary] * sampling_norm)
+        done = usable & (length <= last)
+        status[active[done]] = Status.CONVERGED
+
+        # The solution is the state that has converged, or else the state with the shortest step.
         iterations[active] += 1
         waited[active] = np.where(length < _GAIN * shortest_step[active], 0, waited[active] + 1)
-        better = usable & (length < shortest_step[active])
+        better = usable & (done | (length < shortest_step[active]))
         improved = active[better]
         shortest_step[improved], best_uncertainty[improved] = length[better], (sampling_norm + bias_norm)[better]
         best.value[improved], best.residual[improved] = here[better], residual_norm[better]
@@ -331,28 +339,26 @@ def newton_refine(update: EvolutionMap, coarse: Solution, settings: Iteration, p
         total = np.maximum(_MISSING_SHARE * length + confidence * sampling_norm + bias_norm, residual_norm)
         best.error_estimate[improved] = total[better]
         components = np.concatenate([sampling, certain], axis=1)[better]
-        # Averages that are exact have one replica, and fewer components.
+        # Exact averages have one replica, and thus fewer components.
         best.extra["error_components"][improved, : components.shape[1]] = components.reshape(
             *components.shape[:2], size, size
         )
         for name, part in zip(("q_hat", "q_hat_error"), conjugates, strict=True):
             best.extra[name][improved] = part[improved]
 
-        norm = np.linalg.norm(flat, axis=1)
-        last = np.maximum(settings.tolerance * norm + settings.floor, _LAST_STEP[preliminary] * sampling_norm)
-        done = usable & (length <= last)
-        status[active[done]] = Status.CONVERGED
         state[active] = moved = _step_in_cone(here, step, _LONGEST_STEP * norm / np.maximum(length, 1e-300))
-        # The last step costs no evaluation and leaves less than its square.
+        # The last step needs no further evaluation: what remains is of the order of its square.
         best.value[active[done]] = moved[done]
         shortened = np.linalg.norm(moved - here - step, axis=(1, 2)) > 1e-9 * length
-        # A shortened step says nothing of progress. Few data points may lead where all of them would not: a
-        # preliminary refinement ends there.
+        # A shortened step does not measure progress. In a preliminary refinement it ends the steps, because few data
+        # points may lead to a point to which all data points would not.
         waited[active[shortened]] = 0
         ended = shortened if preliminary else waited[active] >= _PATIENCE
         active = active[usable & ~done & ~ended]
-    # After the last round a fixed point has converged if its step is below the uncertainty.
-    status[active[shortest_step[active] <= best_uncertainty[active]]] = Status.CONVERGED
+    # Points whose steps ended, or did not become shorter, have converged if their shortest step is below sampling error
+    # and bias together.
+    stalled = np.array([one is Status.ITERATION_LIMIT for one in status], dtype=bool)
+    status[stalled & np.isfinite(shortest_step) & (shortest_step <= best_uncertainty)] = Status.CONVERGED
     status[unstable & (status == Status.CONVERGED)] = Status.INTEGRATION_NOT_CONVERGED
     status[(best_uncertainty > _UNDETERMINED) & np.isfinite(best_uncertainty)] = Status.INTEGRATION_NOT_CONVERGED
     if preliminary:
@@ -361,9 +367,9 @@ def newton_refine(update: EvolutionMap, coarse: Solution, settings: Iteration, p
 
 
 def _newton_gain(slope: Array) -> Array:
-    """Return ``(1 - F')^-1`` of attracting points: eigenvalues of the slope above one, within its error, are mirrored.
+    """Return ``(1 - F')^-1`` of stable points: negative eigenvalues of ``1 - F'``, caused by sampling, change sign.
 
-    Slopes next to a signal known exactly may be of any size, and ``1 - F'`` singular by rounding.
+    Close to an exactly known signal slopes may have any size, and ``1 - F'`` may be singular up to rounding.
     """
     matrices = np.eye(slope.shape[-1]) - slope
     values, vectors = np.linalg.eig(matrices)
@@ -379,9 +385,9 @@ def _newton_gain(slope: Array) -> Array:
 
 
 def _sampling_errors(gain: Array, sampled: SampledStep) -> Array:
-    """Return independent errors of fixed points, shape (n, parts, P^2), whose squares add up to the variance.
+    """Return independent errors of fixed points, shape (n, parts, P^2), whose squares sum to the variance.
 
-    They come from the jackknife over replicas, and from data points that the sample may lack.
+    The errors are those of the jackknife over replicas, and of the unseen share of the data.
     """
     rest = sampled.leave_one_out
     jackknife = np.sqrt((rest.shape[1] - 1) / rest.shape[1]) * (rest - rest.mean(axis=1, keepdims=True))
@@ -390,18 +396,18 @@ def _sampling_errors(gain: Array, sampled: SampledStep) -> Array:
 
 
 def _amplify(gain: Array, parts: Array) -> Array:
-    """Return changes of fixed points under changes of the map, shape (n, parts, P^2): no smaller, it is monotone."""
+    """Return changes of fixed points under changes of a monotone map, shape (n, parts, P^2), at least as large."""
     changes = np.einsum("nij,nrj->nri", gain, parts)
     return np.asarray(changes * np.maximum(1.0, _norm(parts) / np.maximum(_norm(changes), 1e-300))[:, None, None])
 
 
 def _norm(parts: Array) -> Array:
-    """Return the standard error made of independent parts, shape (n,)."""
+    """Return the standard error of the sum of independent parts, shape (n,)."""
     return np.asarray(np.sqrt(np.sum(parts**2, axis=(1, 2))))
 
 
 def _step_in_cone(here: Array, step: Array, share: Array) -> Array:
-    """Return states after a share of the step, at most all of it, halved until the state is a covariance."""
+    """Return states after a share, at most one, of the step, halved until the state is a covariance."""
     share = np.minimum(share, 1.0)
     for _ in range(_HALVINGS):
         inside = is_covariance(here + share[:, None, None] * step)
@@ -409,8 +415,8 @@ def _step_in_cone(here: Array, step: Array, share: Array) -> Array:
     moved = here + share[:, None, None] * step
     values, vectors = np.linalg.eigh(moved)
     # Variances never exceed those of the prior, and a step removes at most half of the overlap of a direction.
-    own = np.minimum(np.einsum("npa,npq,nqa->na", vectors, here, vectors), 1.0)
-    capped = np.where(values > 1, 0.5 * (1 + own), values)
+    before = np.minimum(np.einsum("npa,npq,nqa->na", vectors, here, vectors), 1.0)
+    capped = np.where(values > 1, 0.5 * (1 + before), values)
     beyond = values[:, -1] > 1
     moved[beyond] = ((vectors * capped[:, None, :]) @ np.swapaxes(vectors, 1, 2))[beyond]
     return moved
@@ -419,9 +425,10 @@ def _step_in_cone(here: Array, step: Array, share: Array) -> Array:
 def _broyden_update(gain: Array, before: Array, here: Array, change: Array, rough: Array) -> Array:
     """Return Broyden's update of ``(1 - F')^-1`` from the change of the residual along the last step.
 
-    Steps are measured in units of the covariance, so that the small variance of one direction is not taken for the
-    slope of another. The gain stays as it is after the first step, after a step shorter than ``rough``, which sees the
-    roughness of the map, and where the residual falls by far more than the step: the map is monotone.
+    Steps are measured in units of the covariance, so that a direction of large variance does not change the slope of a
+    direction of small variance. The gain does not change after the first step, after a step shorter than ``rough``,
+    which measures the roughness of the map, and if the residual falls by far more than the step, which a monotone map
+    excludes.
     """
     step = here - before
     values, vectors = np.linalg.eigh(np.nan_to_num(0.5 * (before + here)))

@@ -1,8 +1,8 @@
-r"""State evolution: the fixed points that message passing and the Bayes-optimal estimator reach, for any model.
+r"""State evolution: the fixed points of message passing and of the Bayes-optimal estimator, for any model.
 
-A scalar model is the case of one row. How a fixed point is found depends on what the channel declares: exact averages
-are iterated to rounding (:mod:`~glassformer.bayes_optimal.fixed_point`), sampled ones are solved coarsely with few
-data points and refined with all (:mod:`~glassformer.bayes_optimal.sampled_fixed_point`).
+A scalar model is the case of one row. Maps with exact averages are iterated to rounding
+(:mod:`~glassformer.bayes_optimal.fixed_point`). Maps with sampled averages are solved coarsely with few data points and
+refined with all data points (:mod:`~glassformer.bayes_optimal.sampled_fixed_point`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from glassformer.core.solution import Solution
 from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confidence_factor
 
-# Variance of every row at the informed start, and overlap that breaks the symmetry of even labels at the uninformed
-# one: where averages are sampled (True) they are larger, or they would vanish in the sampling error.
+# Variance of every row at the informed start, and overlap at the uninformed start that breaks the symmetry of even
+# labels. For sampled averages (True) both are larger, to exceed the sampling error.
 _INFORMED = {False: 1e-8, True: 1e-4}
 _SYMMETRY_BREAKING = {False: 1e-6, True: 1e-3}
-# Where averages are sampled, a smaller relative residual carries no information.
+# For sampled averages a smaller relative residual carries no information.
 _SAMPLED_SETTINGS = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
-# Coarse solutions take a sixteenth of the data points, slopes a fourth; a first look 64 per replica (chosen by trial).
+# Coarse solutions use a sixteenth of the data points, slopes a fourth; a first look 64 per replica (chosen by trial).
 _COARSE_FACTOR, _SLOPE_FACTOR, _FIRST_LOOK_POINTS = 16, 4, 64
-# Eigenvalues of a covariance may exceed one by rounding.
+# Amount by which rounding may raise eigenvalues of a covariance above one.
 _ROUNDING = 1e-12
-# Beyond this sample ratio its products with information overflow.
+# Largest sample ratio: products of larger ratios with the information overflow.
 _LARGEST_RATIO = 1e100
 # Memory of the solution at one sample ratio, in bytes.
 _BYTES = 20_000
@@ -63,12 +63,12 @@ def state_evolution(
     Args:
         model: prior and channel.
         alpha: sample ratios, shape (batch,), finite and >= 0, in the model's own unit.
-        start: ``"uninformed"`` (no knowledge of the signal; with an even channel a vanishing overlap, which breaks the
-            symmetry), ``"informed"`` (the signal almost known), or starting variances of shape (batch,), for several
-            rows covariances of shape (batch, P, P).
+        start: ``"uninformed"`` (zero overlap; for even labels a small overlap, which breaks the symmetry),
+            ``"informed"`` (nearly perfect overlap), or starting variances of shape (batch,), for several rows
+            covariances of shape (batch, P, P).
         settings: tolerances and iteration limit; the default depends on whether averages are sampled.
-        origin: variances of shape (batch,) with no other fixed point between them and ``start``; they allow longer
-            steps. Only for averages that are not sampled.
+        origin: variances of shape (batch,) with no other fixed point between them and ``start``, which allow longer
+            steps; for exact averages only.
         subspace: projector on the directions that may be learned, shape (P, P); all by default.
         clamped: a row and its fixed variances, shape (batch,); the row has no overlap with the others.
 
@@ -111,8 +111,9 @@ def solve_state_evolution(
 ) -> Solution:
     """Return the fixed points of :func:`state_evolution` as covariances of shape (batch, P, P) for every model.
 
-    Where averages are sampled, ``coarse`` returns the coarse solution, from a sixteenth of the data points. Given as
-    ``refine_from``, a coarse solution is refined; given as ``other``, one from another start lends its slopes.
+    For sampled averages, ``coarse`` selects the coarse solution, from a sixteenth of the data points. A coarse solution
+    given as ``refine_from`` is refined. The slopes of a coarse solution from another start, given as ``other``, are
+    reused.
     """
     channel = model.channel
     settings = settings or (_SAMPLED_SETTINGS if channel.sampled else Iteration())
@@ -122,22 +123,22 @@ def solve_state_evolution(
     update = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
     if not channel.sampled:
         return _iterate(update, first, settings, None if origin is None else np.reshape(origin, first.shape))
-    slope_map, place = update.with_fewer_points(_SLOPE_FACTOR), refine_from
-    if place is None:
+    slope_map, coarse_solution = update.with_fewer_points(_SLOPE_FACTOR), refine_from
+    if coarse_solution is None:
         order = continuation_order(alpha, start == "informed") if isinstance(start, str) and clamped is None else None
         coarse_map = update.with_fewer_points(_COARSE_FACTOR).low_accuracy()
-        place = coarse_solve(coarse_map, first, settings, slope_map, order, other)
+        coarse_solution = coarse_solve(coarse_map, first, settings, slope_map, order, other)
     if coarse:
-        return place
-    solution = newton_refine(update, newton_refine(slope_map, place, settings, preliminary=True), settings)
+        return coarse_solution
+    solution = newton_refine(update, newton_refine(slope_map, coarse_solution, settings, preliminary=True), settings)
     if channel.with_more_noise is None:
         return solution
-    # Labels without noise are given a little: the error of that is the change of the fixed point under more of it.
+    # Noiseless labels are regularised by a small noise; the error of this is the change of the fixed point with more.
     noisier = replace(update, channel=channel.with_more_noise.with_points(update.channel.points))
     nearby = np.where(is_covariance(solution.value)[:, None, None], solution.value, first)
     coarse_map = noisier.with_fewer_points(_COARSE_FACTOR).low_accuracy()
-    place = coarse_solve(coarse_map, nearby, settings, noisier.with_fewer_points(_SLOPE_FACTOR))
-    other = newton_refine(noisier, place, settings)
+    coarse_solution = coarse_solve(coarse_map, nearby, settings, noisier.with_fewer_points(_SLOPE_FACTOR))
+    other = newton_refine(noisier, coarse_solution, settings)
     change = other.value - solution.value
     distance = np.linalg.norm(change, axis=(1, 2))
     components = [solution.extra["error_components"], change[:, None] / confidence_factor(REPLICAS)]
@@ -149,18 +150,18 @@ def solve_state_evolution(
 
 
 def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution]]:
-    r"""Yield fixed points of the uninformed start from few sampled data points, one sample ratio after the other.
+    r"""Yield rough fixed points of the uninformed start, from few data points, one sample ratio after the other.
 
-    Ratios are taken in increasing order, each starting from the fixed point before. This leads to the same fixed point
-    as the uninformed start: the map is monotone in ``V`` and in ``alpha``, so that the fixed point before is not below
-    the next one, and no other one lies between.
+    Ratios are taken in increasing order, and each iteration starts from the fixed point before. It ends at the same
+    fixed point as from the uninformed start: the map is monotone in ``V`` and in ``alpha``, so that the fixed point
+    before is not below the next one, and no other fixed point lies between them.
 
     Args:
-        model: nothing is yielded unless its averages are sampled, of its own labels.
+        model: a model with sampled averages and without regularising noise; for other models nothing is yielded.
         alpha: sample ratios, a number or shape (points,), finite and >= 0.
 
     Yields:
-        A ratio, and its :class:`Solution`, covariances of shape (1, P, P); its error estimate is that of so few points.
+        A ratio and its :class:`Solution`, covariances of shape (1, P, P), with the error estimate of so few points.
 
     Raises:
         ParameterError: ``alpha`` is out of range.
@@ -172,7 +173,7 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
     """
     ratios = np.sort(validated_alpha(alpha))
     channel = model.channel
-    # The error of a noise that labels were given takes a second solution.
+    # The effect of a regularising noise would need a second solution.
     if not channel.sampled or channel.with_more_noise is not None:
         return
     few = channel.with_points(min(_FIRST_LOOK_POINTS, channel.points))
@@ -181,7 +182,7 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
         update = EvolutionMap(model, np.array([ratio]), few)
         solution = newton_refine(update, coarse_solve(update, start, _SAMPLED_SETTINGS, update), _SAMPLED_SETTINGS)
         yield float(ratio), solution
-        # Directions not learned yet keep the start that breaks their symmetry.
+        # Directions that are not learned yet keep the start that breaks their symmetry.
         start = warm_start(uninformed, solution.value, 1.0) if solution.settled.all() else uninformed
 
 
@@ -191,7 +192,7 @@ def _iterate(update: EvolutionMap, start: Array, settings: Iteration, origin: Ar
         lambda variance, index: update(variance, index, conjugates), start, settings, _inside, origin
     )
     q_hat, q_hat_error = conjugates
-    # A single row has but one way to err.
+    # A single row has one component of the error.
     components = solution.error_estimate[:, None, None, None] / confidence_factor(REPLICAS)
     return replace(solution, extra={"q_hat": q_hat, "q_hat_error": q_hat_error, "error_components": components})
 
@@ -201,7 +202,7 @@ def _inside(states: Array) -> Flags:
 
 
 def validated_alpha(alpha: ArrayLike) -> Array:
-    """Return ``alpha`` as a one-dimensional array, or raise an error that names the first value not allowed."""
+    """Return ``alpha`` as a one-dimensional array, or raise an error that names the first invalid value."""
     values = as_numbers(alpha)
     if values is None or values.ndim != 1 or values.size == 0:
         raise ParameterError("alpha", alpha, "a number or a non-empty one-dimensional sequence of numbers")

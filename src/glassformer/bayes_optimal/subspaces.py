@@ -1,4 +1,4 @@
-"""Subspaces of the rows: projectors, their names, and the symmetric matrices on them."""
+"""Subspaces of the rows: projectors, their names, and bases of the symmetric matrices on them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 
-# Weight on one row from which on a matrix of unit trace names that row (a convention).
+# Weight on one group of rows above which a matrix of unit trace is named after the group (a convention).
 _PURE = 0.98
-# Eigenvalue, relative to the largest, that belongs to the range of a sampled matrix (chosen by trial).
+# Smallest eigenvalue, relative to the largest, that belongs to the range of a sampled matrix (chosen by trial).
 _RANGE = 0.05
 
 
@@ -23,10 +23,10 @@ class Basis(NamedTuple):
     """Orthonormal directions, and a basis of the symmetric matrices on them.
 
     Attributes:
-        directions: of the subspace, shape (P, k).
-        matrices: orthonormal symmetric matrices that may overlap, shape (n, k, k).
+        directions: orthonormal directions of the subspace, shape (P, k).
+        matrices: orthonormal basis of the possible overlaps in the subspace, shape (n, k, k).
         invariant: projector on the flattened matrices that rotations and exchanges of the rows leave invariant, if
-            labels are invariant under these; None else.
+            labels are invariant under these; None otherwise.
     """
 
     directions: Array
@@ -35,10 +35,10 @@ class Basis(NamedTuple):
 
 
 def symmetric_basis(unknown: Array, model: Model) -> Basis:
-    """Return directions of a projector, whole rows where it has some, and the symmetric matrices that may overlap.
+    """Return the directions of a projector, whole rows if possible, and a basis of the overlaps that may be non-zero.
 
-    Matrices that rotations or exchanges of the rows map onto each other grow equally fast: their mean represents them,
-    if these symmetries leave the projector invariant.
+    Matrices that rotations or exchanges of the rows map onto each other grow equally fast. If these symmetries leave
+    the projector invariant, the mean of such matrices represents them.
     """
     values, vectors = np.linalg.eigh(unknown)
     directions = vectors[:, values > 0.5]
@@ -50,14 +50,14 @@ def symmetric_basis(unknown: Array, model: Model) -> Basis:
     for matrix, (a, b) in zip(matrices, combinations_with_replacement(range(size), 2), strict=True):
         matrix[a, b] = matrix[b, a] = 1.0 if a == b else np.sqrt(0.5)
     full = directions @ matrices @ directions.T
-    allowed = [np.allclose(model.prior.allowed(own), own) for own in full]
+    allowed = [np.allclose(model.prior.allowed(matrix), matrix) for matrix in full]
     matrices, full = matrices[allowed], full[allowed]
     symmetries = model.channel.row_symmetries
     if not np.allclose(symmetries.invariant_part(unknown[None])[0], unknown):
         return Basis(directions, matrices)
-    level = directions.T @ symmetries.invariant_part(full) @ directions
-    if not np.allclose(matrices, level):
-        _, weights, axes = np.linalg.svd(level.reshape(len(level), -1), full_matrices=False)
+    averaged = directions.T @ symmetries.invariant_part(full) @ directions
+    if not np.allclose(matrices, averaged):
+        _, weights, axes = np.linalg.svd(averaged.reshape(len(averaged), -1), full_matrices=False)
         matrices = axes[weights > 0.5].reshape(-1, size, size)
     invariant = None
     if symmetries.rotation_groups:
@@ -81,7 +81,7 @@ def group_named(matrix: Array, groups: Mapping[str, tuple[int, ...]]) -> str | N
 
 
 def is_on_whole_rows(projector: Array) -> bool:
-    """Return whether a projector is on rows, none of them mixed with others."""
+    """Return whether a projector is diagonal: it projects on whole rows."""
     return bool(np.max(np.abs(projector - np.diag(np.diag(projector)))) < 1 - _PURE)
 
 

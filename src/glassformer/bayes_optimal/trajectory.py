@@ -1,10 +1,10 @@
-r"""State evolution in time: error and overlap after every step of message passing.
+r"""State evolution as a trajectory: error and overlap after every step of message passing.
 
 .. math::
    \hat Q_t = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T(V_t), \qquad V_{t+1} = \mathrm{covariance}(\hat Q_t)
 
-from the state without data. In the limit of large sizes message passing without damping has the errors
-of this sequence, step by step.
+from the state without data. In the limit of large sizes undamped message passing has the errors of this sequence after
+each step.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from glassformer.core.results import Steps, wide_error_bars
 from glassformer.core.status import Status
 from glassformer.models.base import Model
 
-# Starting overlap of even labels by default: that of a random guess in a thousand dimensions.
+# Default initial overlap for even labels, a typical overlap of a random start.
 _GUESS = 1e-3
 # Memory of one step at one sample ratio, per entry of the covariance, in bytes.
 _BYTES = 100
 
-# One step: from covariances and conjugate overlaps to the next of both, shape (batch, P, P).
+# One step, from covariances and conjugate overlaps to those of the next step, shape (batch, P, P).
 Advance = Callable[[Array, Array], tuple[Array, Estimate]]
 
 
 class StateHistory(NamedTuple):
-    """Covariances and conjugate overlaps, shape (steps + 1, batch, P, P), and errors of the former's norm."""
+    """Covariances and conjugate overlaps, shape (steps + 1, batch, P, P), and errors of the norms of covariances."""
 
     variance: Array
     q_hat: Array
@@ -47,28 +47,28 @@ class StateHistory(NamedTuple):
 def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float | None = None) -> Steps:
     r"""Return error and overlap after every step of undamped message passing, in the limit of large sizes.
 
-    Equations :eq:`state-evolution` and :eq:`matrix-state-evolution` of the documentation, iterated as they stand.
+    Equations :eq:`state-evolution` and :eq:`matrix-state-evolution` of the documentation are iterated without damping.
 
     Args:
         model: prior and channel.
         alpha: sample ratios, shape (points,), in the model's unit.
         steps: number of steps, at least 1.
-        overlap: of every row with its truth before the first step, in [0, 1); by default that of side information and,
-            for even labels, ``0.001``. A random start of size ``r`` has about :math:`r/\sqrt d`; the time to escape
-            from it grows like :math:`\log d`.
+        overlap: overlap of every row with the truth before the first step, in [0, 1); by default that of side
+            information, and 0.001 for even labels. A random start of size ``r`` has an overlap of about
+            :math:`r/\sqrt d`; the time to escape from it grows like :math:`\log d`.
 
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration`` (0
-        before any step), ``error`` (:math:`V = 1 - q`; for several rows the mean over them), ``overlap``, ``q_hat``
-        (of the step to here), for several rows ``row_error``, and ``error_estimate``: the integration errors of all
-        steps so far, propagated by the slope of the map.
+        before the first step), ``error`` (:math:`V = 1 - q`; for several rows the mean over the rows), ``overlap``,
+        ``q_hat`` (of the last step), for several rows ``row_error``, and ``error_estimate``: the integration errors of
+        all steps so far, propagated by the slope of the map.
 
-    At finite size the overlap of a row that labels do not depend on yet stays at about ``1/d`` by chance, however small
-    it gets here: runs leave such a plateau a few steps earlier or later than theory.
+    At finite size the overlap of a row that is not learned yet fluctuates at about ``1/d``, while in theory it may
+    become smaller. Runs therefore leave such a plateau a few steps earlier or later than theory.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: the denoiser of the prior iterates itself.
+        IncompatibleError: the denoiser of the prior is itself iterative, as for factors of fixed width.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -95,23 +95,24 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
 
 
 def require_steps(model: Model, alpha: Array, steps: int) -> None:
-    """Raise an error if ``steps`` is no positive integer or too large, or if the denoiser of the prior iterates itself.
+    """Raise unless ``steps`` is a positive integer, not too large, and the denoiser of the prior is not iterative.
 
     Raises:
         ParameterError: ``steps`` is out of range.
-        IncompatibleError: the denoiser of the prior iterates itself.
+        IncompatibleError: the denoiser of the prior is itself iterative, as for factors of fixed width.
     """
     require_integer("steps", steps)
     prior = model.prior
     if prior.stepwise:
         raise IncompatibleError(
-            "no trajectory at fixed width: the denoiser of the factors iterates itself. Use simulate"
+            "no trajectory is available at fixed width, where the denoiser of the factors is itself iterative: use "
+            "simulate"
         )
     require_resources("steps", steps, _BYTES * len(alpha) * (steps + 1) * prior.rows**2, "use fewer steps")
 
 
 def trajectory_table(model: Model, alpha: Array, history: StateHistory) -> Steps:
-    """Return the table of :func:`trajectory`: rows run over the steps of one sample ratio after the other."""
+    """Return the table of :func:`trajectory`: all steps of one sample ratio, then those of the next."""
     prior, steps = model.prior, len(history.error) - 1
     size = len(alpha) * (steps + 1)
     variance, q_hat = (np.swapaxes(part, 0, 1).reshape(size, prior.rows, prior.rows) for part in history[:2])
@@ -135,7 +136,7 @@ def trajectory_table(model: Model, alpha: Array, history: StateHistory) -> Steps
 
 
 def random_overlap(model: Model, d: int) -> float:
-    """Return the typical overlap of the random start of message passing on even labels at a size ``d``.
+    """Return the typical overlap of the random start of message passing on even labels at token dimension ``d``.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
@@ -146,7 +147,7 @@ def random_overlap(model: Model, d: int) -> float:
 
 
 def iterate_states(advance: Advance, start: Array, batch: int, steps: int) -> StateHistory:
-    """Return the states of so many steps from one covariance, shape (P, P), with errors propagated by the slope."""
+    """Return the states after each of ``steps`` steps from one covariance, shape (P, P), with propagated errors."""
     variance = [np.broadcast_to(start, (batch, *start.shape)).copy()]
     q_hat, error = [np.zeros_like(variance[0])], [np.zeros(batch)]
     slope, last_length = np.ones(batch), np.full(batch, np.nan)

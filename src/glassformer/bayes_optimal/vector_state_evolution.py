@@ -1,4 +1,4 @@
-"""State evolution of vector message passing (VAMP) on inputs known by their singular values."""
+"""State evolution of vector approximate message passing (VAMP) on inputs with given singular values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from glassformer.core.solution import Solution
 from glassformer.models.base import Model, require_theory
 from glassformer.priors.base import ScalarPrior
 
-# Smallest variance of noise (in units of the mean eigenvalue) and of errors, and smallest share of the variance that a
-# denoiser leaves: both are divided by (a convention, far below every error).
+# Divisors are at least: for variances of noise (in units of the mean eigenvalue) and of errors, the first number; for
+# the share of the variance that a denoiser leaves, the second (conventions, far below every error).
 SMALLEST_VARIANCE, SMALLEST_SHARE = 1e-12, 1e-9
 
 
@@ -27,16 +27,16 @@ def vector_state_evolution(
 ) -> Solution:
     r"""Return the error of vector message passing on linear labels, for inputs of given singular values.
 
-    Equation :eq:`vector-state-evolution` of the documentation. Asymptotically exact if the singular vectors of the
-    matrix of the fields are Haar distributed, as for Gaussian or row-orthogonal inputs; not if they distinguish tokens
-    from features, as for correlated tokens.
+    Equation :eq:`vector-state-evolution` of the documentation. The result is exact in the limit of large sizes if the
+    singular vectors of the matrix of the fields are Haar distributed, as for Gaussian or row-orthogonal inputs. It is
+    not exact if the singular vectors distinguish tokens from features, as for correlated tokens.
 
     Args:
-        model: with the Gaussian channel and a signal of one matrix.
-        eigenvalues: of :math:`A A^T`, ``A`` the matrix of the fields :math:`h = A\,\mathrm{vec}(S)`; zeros may be
-            omitted. For bilinear models ``A`` is ``X.reshape(n, -1)/sqrt(L d)``.
+        model: model with the Gaussian channel and a signal of one matrix.
+        eigenvalues: eigenvalues of :math:`A A^T`, with the matrix ``A`` of the fields :math:`h = A\,\mathrm{vec}(S)`;
+            zeros may be omitted. For bilinear models ``A`` is ``X.reshape(n, -1)/sqrt(L d)``.
         entries: number of entries of the signal, ``L d``.
-        settings: of the iteration.
+        settings: tolerance and iteration limit.
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1,), the error
@@ -95,18 +95,18 @@ def vector_state_evolution(
 
 
 def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
-    r"""Return the error after every step of undamped vector message passing on independent inputs, in the limit.
+    r"""Return the error after every step of undamped vector message passing on independent inputs, at large sizes.
 
-    Equation :eq:`vector-state-evolution` of the documentation, iterated as it stands. For independent inputs, whose
-    eigenvalues have the Marchenko-Pastur law,
+    Equation :eq:`vector-state-evolution` of the documentation is iterated without damping. For independent inputs,
+    whose eigenvalues have the Marchenko-Pastur law,
 
-    .. math:: \hat q = \frac1{\tau^2} = \frac\alpha{\Delta + v (1 - f)}, \qquad \frac1{v (1 - f)} = \frac1v + \hat q:
+    .. math:: \hat q = \frac1{\tau^2} = \frac\alpha{\Delta + v (1 - f)}, \qquad \frac1{v (1 - f)} = \frac1v + \hat q.
 
-    the linear estimation step is at its own fixed point. The trajectory ends at the same error as
+    In every step the linear estimation is solved to its own fixed point. The trajectory ends at the same error as
     :func:`~glassformer.bayes_optimal.trajectory.trajectory`, after fewer steps.
 
     Args:
-        model: with the Gaussian channel and a signal of one matrix.
+        model: model with the Gaussian channel and a signal of one matrix.
         alpha: sample ratios, shape (points,), in the model's unit.
         steps: number of steps, at least 1.
 
@@ -115,7 +115,7 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: labels are not linear, the signal is not one matrix, or its denoiser iterates itself.
+        IncompatibleError: labels are not linear, the signal is not one matrix, or its denoiser is itself iterative.
 
     Source: Rangan, Schniter, Fletcher, IEEE Trans. Inf. Theory 65, 6664 (2019), with the denoiser of a matrix.
 
@@ -128,7 +128,7 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
     alpha, prior = validated_alpha(alpha), _linear_matrix(model)
     require_steps(model, alpha, steps)
     noise, ratio = max(float(model.channel.label_noise), SMALLEST_VARIANCE), alpha[:, None, None] / prior.degrees
-    # At negligible width labels per entry are too few for a linear estimate of one entry from the others.
+    # At negligible width there are too few labels per entry for the linear estimation to reduce the variance.
     share = float(prior.extensive)
 
     def advance(variance: Array, q_hat: Array) -> tuple[Array, Estimate]:
@@ -136,7 +136,7 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
         extrinsic = np.maximum(1 - share * variance * q_hat, SMALLEST_SHARE) / variance
         linear = extrinsic * noise + 1 - share * ratio
         root = np.sqrt(linear**2 + 4 * share * noise * ratio * extrinsic)
-        # Whichever form has no cancellation.
+        # Both forms are equal; the one without cancellation is used.
         precision = np.where(linear > 0, 2 * ratio * extrinsic / (linear + root), (root - linear) / (2 * noise))
         error = prior.mmse(precision.ravel())
         value = np.maximum(error.value, SMALLEST_VARIANCE).reshape(precision.shape)
@@ -150,5 +150,5 @@ def _linear_matrix(model: Model) -> ScalarPrior:
     require_theory(model)
     prior = model.matrix_prior
     if not model.channel.linear or prior.symmetric:
-        raise IncompatibleError("vector message passing is for linear labels of one matrix: use bsr, channel gaussian")
+        raise IncompatibleError("vector message passing needs linear labels of one matrix: use bsr, channel gaussian")
     return prior

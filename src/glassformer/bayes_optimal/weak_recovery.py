@@ -1,27 +1,37 @@
-r"""Weak-recovery thresholds of several rows: subspaces are found one after the other, if labels are even in them.
+r"""Weak recovery: sample ratios from which on the uninformed start, and message passing, find a non-zero overlap.
 
-At zero overlap state evolution is linear, :math:`Q \mapsto (\alpha/\mathrm{degrees})F(Q)` with
+:func:`weak_recovery` lists the thresholds of any model.
 
-.. math:: F(M) = \sum_{ll'} E_y\bigl[D_{ll'}MD_{ll'}^T\bigr], \qquad D_{ll'} = \partial g_l/\partial\omega_{l'},
+- Side information, or labels with a non-zero mean score (a link that is not even), give an overlap at any
+  :math:`\alpha > 0`.
+- **One row with even labels**: the limit of the equation of state at vanishing overlap,
+  :math:`\alpha_c = \lim_{\hat q\to0}\hat q/E g^2(\mathrm{MMSE}(\hat q))`. A prior with an onset needs an information at
+  zero overlap above it.
+- **Several rows**: subspaces are found one after the other. At zero overlap state evolution is linear,
+  :math:`Q \mapsto (\alpha/\mathrm{degrees})F(Q)` with
 
-a positive map on symmetric matrices: the eigenvector of its leading eigenvalue is positive semi-definite and spans the
-subspace that is found first, at :math:`\alpha_c = \mathrm{degrees}/\lambda`. Once a subspace is recovered, the same
-holds in the directions orthogonal to it, with ``D`` at the fixed point that state evolution reaches inside it at that
-:math:`\alpha`: the next threshold is where :math:`\alpha\lambda(\alpha) = \mathrm{degrees}`.
+  .. math:: F(M) = \sum_{ll'} E_y\bigl[D_{ll'}MD_{ll'}^T\bigr], \qquad D_{ll'} = \partial g_l/\partial\omega_{l'},
+
+  a positive map on symmetric matrices. The eigenvector of its leading eigenvalue :math:`\lambda` is positive
+  semi-definite and spans the subspace that is found first, at :math:`\alpha_c = \mathrm{degrees}/\lambda`. Once a
+  subspace is recovered, the same holds in the directions orthogonal to it, with ``D`` at the fixed point that state
+  evolution reaches inside the subspace at that :math:`\alpha`: the next threshold is where
+  :math:`\alpha\lambda(\alpha) = \mathrm{degrees}`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.bayes_optimal.equation_of_state import natural_scale
-from glassformer.bayes_optimal.instability import ACCURACY, STANDARD_ERRORS, Instability, instability
+from glassformer.bayes_optimal.equation_of_state import equation_of_state, natural_scale
+from glassformer.bayes_optimal.instability import ACCURACY, DEGENERATE, STANDARD_ERRORS, Instability, instability
 from glassformer.bayes_optimal.known_direction import POINTS_FACTOR, GrowthCrossing, KnownDirection
 from glassformer.bayes_optimal.solve import solve_state_evolution
-from glassformer.bayes_optimal.subspaces import is_on_whole_rows, projector_on, range_of
+from glassformer.bayes_optimal.subspaces import group_named, is_on_whole_rows, projector_on, range_of
+from glassformer.bayes_optimal.threshold_results import Threshold
 from glassformer.core.cache import memoize
 from glassformer.core.checks import require_arguments
 from glassformer.core.equality import content_hash, same_content
@@ -30,29 +40,122 @@ from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.models.base import Model, require_theory
 
-# Later thresholds are looked for between these multiples of the ratio at which something is found first.
+# Later thresholds are searched between these multiples of the first one.
 _NEAREST, _FARTHEST = 0.05, 60.0
-# Accuracy of later thresholds, and of the eigenvalue there; they need a fixed point, which has an error as well.
+# Accuracy of later thresholds and of their eigenvalues, which also contain the error of a fixed point.
 _LATER_ACCURACY, _LATER_EIGENVALUE = 2e-3, 5e-3
-# Accuracy of the threshold from few data points, steps of that search, and the share of the data points it takes.
+# Search with few data points: accuracy, largest number of steps, and share of the data points.
 _COARSE_ACCURACY, _COARSE_STEPS, _COARSE_POINTS = 5e-3, 12, 0.25
-# Evaluations with all data points, and the largest logarithm of the ratio that one of them may correct.
+# Largest number of evaluations with all data points, and largest change of the log-ratio by one of them.
 _CORRECTIONS, _LONGEST_CORRECTION = 4, 0.1
-# Growth per step that counts as none: its logarithm must exist.
+# Growth per step that counts as zero; keeps logarithms finite.
 _NO_GROWTH = 1e-6
-# Entries of a projector, and distances of its trace from an integer, that are rounding.
+# Rounding errors of the entries of a projector and of its trace.
 _ROUNDING = 1e-12
+
+_UNINFORMED_UNSTABLE = "The uninformed fixed point becomes unstable"
+# Conjugate overlap, per degree of freedom, from which the limit at vanishing overlap is extrapolated.
+_VANISHING = 1e-5
+
+
+def weak_recovery(model: Model) -> list[Threshold]:
+    """Return the thresholds of weak recovery in increasing order; models of several rows have one for each subspace."""
+    prior = model.prior
+    if prior.side > 0:
+        note = "Weak recovery at any alpha > 0: side information correlates with every direction"
+        return [Threshold("weak_recovery", 0.0, 0.0, note, **_subspace_fields(model, np.eye(prior.rows)))]
+    if model.channel.even:
+        return [_even_row_threshold(model)] if model.has_curve else _subspace_thresholds(model, 1)
+    if prior.weak_recovery_onset > 0:
+        return [_threshold_beyond_onset(model)]
+    known = known_at_any_ratio(model) if prior.rows > 1 else np.eye(1)
+    if not known.any():
+        return _subspace_thresholds(model, 1)
+    note = "Weak recovery at any alpha > 0: the link is not an even function"
+    first = Threshold("weak_recovery", 0.0, 0.0, note, **_subspace_fields(model, known))
+    return [first, *(_subspace_thresholds(model, 2) if prior.rows > 1 and not model.has_curve else [])]
+
+
+def _threshold_beyond_onset(model: Model) -> Threshold:
+    """Return the ratio at which the largest eigenvalue of the information at zero overlap reaches the prior's onset."""
+    prior = model.prior
+    value, error = information_matrix(model, np.eye(prior.rows))
+    values, vectors = np.linalg.eigh(np.diag(np.diag(value)) if prior.diagonal else prior.allowed(value))
+    uncertainty = float(np.linalg.norm(error))
+    leading = vectors[:, values >= (1 - DEGENERATE) * values[-1] - STANDARD_ERRORS * uncertainty]
+    alpha = prior.degrees * prior.weak_recovery_onset / float(values[-1])
+    direction = _subspace_fields(model, leading @ leading.T)
+    note = f"{direction['layer'] or 'a subspace'} is learned first" if prior.rows > 1 else _UNINFORMED_UNSTABLE
+    return Threshold("weak_recovery", alpha, alpha * uncertainty / float(values[-1]), note, **direction)
+
+
+def _subspace_fields(model: Model, matrix: Array) -> dict[str, Any]:
+    """Return the fields ``layer`` and ``subspace`` of a threshold for the range of a matrix; empty for one row."""
+    if not model.overlap_shape:
+        return {}
+    subspace = matrix / np.trace(matrix)
+    return {"layer": group_named(subspace, model.row_groups), "subspace": subspace.tolist()}
+
+
+# --- one row ----------------------------------------------------------------------------------------------------------
+
+
+def _even_row_threshold(model: Model) -> Threshold:
+    """Return the limit of the equation of state at vanishing overlap, by Richardson extrapolation.
+
+    The equation of state is analytic at zero overlap.
+    """
+    if is_hidden(model):
+        note = "No weak recovery at finite alpha: the generative exponent is above 2"
+        return Threshold("weak_recovery", np.inf, 0.0, note, **_subspace_fields(model, np.eye(1)))
+    if model.prior.weak_recovery_onset > 0:
+        note = "No weak recovery on this sample scale: even labels carry no information at zero overlap"
+        return Threshold("weak_recovery", np.inf, 0.0, note)
+    curve = equation_of_state(model, _VANISHING * natural_scale(model) * np.array([1.0, 2.0, 4.0]))
+    linear = 2 * curve.alpha[:2] - curve.alpha[1:]
+    value = float((4 * linear[0] - linear[1]) / 3)
+    error = float(abs(value - linear[0]) + curve.error[0])
+    return Threshold("weak_recovery", value, error, _UNINFORMED_UNSTABLE, **_subspace_fields(model, np.eye(1)))
+
+
+def is_hidden(model: Model) -> bool:
+    """Return whether the information at small overlap vanishes faster than the overlap."""
+    exponents = model.channel.exponents
+    return exponents is not None and exponents.generative > 2 and model.prior.side == 0
+
+
+# --- several rows -----------------------------------------------------------------------------------------------------
+
+
+def _subspace_thresholds(model: Model, first_number: int) -> list[Threshold]:
+    """Return the thresholds at positive sample ratios, numbered from ``first_number`` on."""
+    entries = []
+    for number, step in enumerate(weak_recovery_steps(model), first_number):
+        name = "weak_recovery" if number == 1 else f"weak_recovery_{number}"
+        direction: dict[str, Any] = {}
+        if not np.isfinite(step.alpha):
+            what = "No direction grows"
+            if np.isnan(step.alpha):
+                what = "Not determined, averages are too rough: use more data points (points, --data-points)"
+            note = f"{what}; within the error nothing is learned up to alpha = {step.silent:.2g}"
+        elif step.degenerate:
+            note = "Several directions are learned at the same alpha, within the error"
+        else:
+            direction = _subspace_fields(model, step.matrix)
+            note = f"{direction['layer'] or 'a subspace'} is learned"
+        entries.append(Threshold(name, step.alpha, step.error_estimate, note, **direction))
+    return entries
 
 
 class WeakRecoveryStep(NamedTuple):
     """One threshold of weak recovery.
 
     Attributes:
-        alpha: where the subspace is found; infinite where nothing grows, NaN where averages are too rough.
-        error_estimate: absolute.
-        matrix: positive semi-definite of unit trace; its range is the subspace.
-        degenerate: whether several subspaces become unstable at once.
-        silent: if nothing is found, the ratio up to which this is certain within the error.
+        alpha: sample ratio at which the subspace is learned; infinite if nothing grows, NaN if averages are too rough.
+        error_estimate: absolute error of ``alpha``.
+        matrix: positive semi-definite matrix of unit trace whose range is the subspace.
+        degenerate: whether several subspaces become unstable at the same ratio.
+        silent: if nothing grows, the ratio up to which this holds within the error.
     """
 
     alpha: float
@@ -71,8 +174,8 @@ class WeakRecoveryStep(NamedTuple):
 def weak_recovery_steps(model: Model) -> list[WeakRecoveryStep]:
     """Return thresholds of weak recovery at positive sample ratios, one subspace after the other.
 
-    If nothing is known and, within the error, nothing grows, the list ends with an infinite one, and with one that is
-    NaN if averages are too rough to tell.
+    If nothing is known and nothing grows within the error, the only threshold is infinite, or NaN if averages are too
+    rough for a statement.
     """
     prior, known = model.prior, known_at_any_ratio(model)
     if np.trace(known) > 0.5:
@@ -84,8 +187,8 @@ def weak_recovery_steps(model: Model) -> list[WeakRecoveryStep]:
             return [first]
         steps, start, farthest = [first], first.alpha, _FARTHEST * first.alpha
         known = range_of(first.matrix)
-    # If priors are not rotationally invariant, the overlap with a mixture of rows implies some with the other mixtures:
-    # then only whole rows are steps. Directions that no label depends on are never known.
+    # Without rotational invariance of the prior, an overlap with one mixture of rows implies overlaps with other
+    # mixtures, so that later thresholds exist for whole rows only. Directions without effect on labels are never known.
     visible = float(np.trace(model.channel.row_symmetries.visible))
     while np.trace(known) < visible - 0.5 and (prior.rotational or is_on_whole_rows(known)):
         following = _later_step(model, known, np.eye(prior.rows) - known, start, farthest, _LATER_EIGENVALUE)
@@ -97,9 +200,9 @@ def weak_recovery_steps(model: Model) -> list[WeakRecoveryStep]:
 
 
 def known_at_any_ratio(model: Model) -> Array:
-    """Return the projector on the directions with overlap at any alpha > 0.
+    """Return the projector on the directions that have an overlap at any alpha > 0.
 
-    The mean score does not vanish there, given the directions known before.
+    In these directions the mean score, given the directions known before, does not vanish.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
@@ -121,7 +224,7 @@ def known_at_any_ratio(model: Model) -> Array:
 
 
 def information_matrix(model: Model, variance: Array) -> tuple[Array, Array]:
-    """Return the information at one covariance, and its error; remembered, as every step asks for zero overlap."""
+    """Return the information at one covariance, and its error; memoized, as all steps need it at zero overlap."""
     channel = model.channel
     value, error = memoize(lambda: channel.information_matrix(variance[None]), "information", channel, variance)
     return value[0], error[0]
@@ -130,24 +233,24 @@ def information_matrix(model: Model, variance: Array) -> tuple[Array, Array]:
 def subspace_threshold(
     model: Model, subspace: int | ArrayLike, known: int | ArrayLike | None = None, accuracy: float = ACCURACY
 ) -> WeakRecoveryStep:
-    r"""Return the threshold of a chosen subspace if only another given one is known.
+    r"""Return the weak-recovery threshold of a given subspace if only another given subspace is known.
 
     Args:
-        model: prior and channel, whose labels are even in the subspace.
-        subspace: a row, counted from 0, a direction, shape (P,), or several of them, shape (P, k).
-        known: what is learned already, given likewise; state evolution says how well at every sample ratio. Nothing by
-            default.
-        accuracy: relative, of averages that are sampled: data points are added up to it, within limits. With ``known``
-            it is half a per cent at best, as a fixed point is needed as well.
+        model: prior and channel, with labels that are even in the subspace.
+        subspace: a row, counted from 0, a direction, shape (P,), or several directions, shape (P, k).
+        known: the known subspace, in the same form; its overlap at each sample ratio follows from state evolution.
+            Nothing by default.
+        accuracy: relative accuracy for sampled averages, reached by more data points up to a limit. With ``known`` it
+            is half a per cent at best, because a fixed point is needed as well.
 
     Returns:
-        :class:`WeakRecoveryStep`; its ``alpha`` is infinite where nothing grows, and NaN where averages are too rough
-        to tell, or where nothing grows up to sixty times the ratio at which something would be found first.
+        :class:`WeakRecoveryStep`. Its ``alpha`` is infinite if nothing grows; NaN if averages are too rough, or if
+        nothing grows up to sixty times the first weak-recovery threshold.
 
     Raises:
-        ParameterError: no such row, directions of another number of rows, or an accuracy that is not positive.
+        ParameterError: the row does not exist, directions have a wrong shape, or the accuracy is not positive.
 
-    Source: arXiv:2502.00901, theorem 2.3, for directions of one's choice.
+    Source: arXiv:2502.00901, theorem 2.3, for given directions.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
@@ -169,13 +272,13 @@ def subspace_threshold(
 
 
 def _first_step(model: Model, unknown: Array | None = None, accuracy: float = ACCURACY) -> WeakRecoveryStep:
-    """Return the threshold of the directions ``unknown``, all by default, where nothing is known."""
+    """Return the threshold of the directions ``unknown``, all by default, if nothing is known."""
     everything = np.eye(model.prior.rows)
     leading = instability(model, everything, everything if unknown is None else unknown, accuracy)
     uncertainty, degrees = STANDARD_ERRORS * leading.error + abs(leading.missing), model.prior.degrees
     if leading.rate <= max(uncertainty, _NO_GROWTH):
         silent = degrees / max(leading.rate + uncertainty, _NO_GROWTH)
-        # Averages so rough that the growth of any model is within their error do not say that nothing grows.
+        # If the growth of a typical model is within the error of the averages, the result is undetermined.
         alpha = np.inf if silent > natural_scale(model) else np.nan
         return WeakRecoveryStep(alpha, 0.0, leading.matrix, leading.degenerate, silent)
     alpha = degrees / leading.rate
@@ -185,10 +288,10 @@ def _first_step(model: Model, unknown: Array | None = None, accuracy: float = AC
 def _later_step(
     model: Model, known: Array, unknown: Array, start: float, farthest: float, accuracy: float
 ) -> WeakRecoveryStep | None:
-    """Return where the directions ``unknown`` become unstable at the fixed points inside ``known``.
+    """Return the ratio at which the directions ``unknown`` become unstable at the fixed points inside ``known``.
 
-    It is looked for along the curve of fixed points if one direction is known. Otherwise few data points locate it, and
-    all of them correct the result. None if nothing becomes unstable up to ``farthest``.
+    If one direction is known, the search follows the curve of fixed points. Otherwise few data points locate the ratio,
+    and all data points correct it. None if nothing becomes unstable up to ``farthest``.
     """
     along = _along_known_direction(model, known, unknown, farthest)
     if along is not None and along.alpha > start:
@@ -198,7 +301,7 @@ def _later_step(
         return max(_NO_GROWTH, leading.rate * alpha / model.prior.degrees)
 
     def coarse_growth(place: float, alpha: float) -> float:
-        """Growth per step at ``alpha``, from few data points and the fixed point at ``place``."""
+        """Return the growth per step at ``alpha`` from few data points and the fixed point at ratio ``place``."""
         note(f"later threshold, instability at alpha = {place:.3g}")
         inside = solve_state_evolution(model, np.array([place]), subspace=known, coarse=True).value[0]
         return growth(instability(model, inside, unknown, np.inf, _COARSE_POINTS), alpha)
@@ -217,7 +320,7 @@ def _later_step(
             return None
         alpha = min(high[0] * 1.6, farthest)
         low, high = high, (alpha, coarse_growth(alpha, alpha))
-    # Growth is nearly a power of alpha between the two ends: secants in logarithms.
+    # Between the two ends growth is nearly a power of alpha: secant steps in logarithms.
     for _ in range(_COARSE_STEPS):
         (width, rise), (_, below) = np.log(np.divide(high, low)), np.log(low)
         exponent = max(rise / width, 1e-3)
@@ -238,7 +341,7 @@ def _later_step(
 
 
 def _along_known_direction(model: Model, known: Array, unknown: Array, farthest: float) -> GrowthCrossing | None:
-    """Return the threshold along the fixed points of a single known direction; None where they do not determine it."""
+    """Return the threshold along the fixed points of a single known direction; None if they do not determine it."""
     channel, single = model.channel, abs(np.trace(known) - 1) <= _ROUNDING
     if not channel.sampled or channel.with_more_noise is not None or not single:
         return None

@@ -184,7 +184,7 @@ def threshold_row(entry: Any) -> dict[str, str]:
     """A threshold in a table: ``inf`` where it is never reached, ``-`` where it does not apply.
 
     Example:
-        >>> from glassformer.bayes_optimal.thresholds import Threshold
+        >>> from glassformer.bayes_optimal.threshold_results import Threshold
         >>> threshold_row(Threshold("weak_recovery", math.inf, 0.0, "never"))
         {'alpha': 'inf', '+-': '-', 'note': 'never'}
     """

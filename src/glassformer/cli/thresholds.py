@@ -42,7 +42,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
 
 def _row_exponents(model: Any) -> dict[str, Any]:
     """Exponents of every row of a link of several rows, null where none is found; nothing for other models."""
-    if not model.of_link or len(model.row_names) < 2:
+    if not model.has_user_link or len(model.row_names) < 2:
         return {}
     from glassformer.bayes_optimal.row_exponents import row_exponents
     from glassformer.core.results import to_json_types

@@ -11,7 +11,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.settings import check_settings
 
 if TYPE_CHECKING:
-    from glassformer.bayes_optimal.thresholds import Thresholds
+    from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution

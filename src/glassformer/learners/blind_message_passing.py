@@ -12,7 +12,7 @@ from glassformer.learners.gamp import MatrixMessagePassing, MatrixStateEvolution
 from glassformer.learners.registry import require_compatible
 
 if TYPE_CHECKING:
-    from glassformer.bayes_optimal.thresholds import Thresholds
+    from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet

@@ -95,7 +95,7 @@ class ErrorHistory:
         """Return the errors of every estimate, by name."""
         if not self._model.overlap_shape:
             return [{"error": one.errors["error"]} for one in self._comparisons]
-        rows = [{name: one.of_rows[name] for name in ("row_error", "cosine")} for one in self._comparisons]
+        rows = [{name: one.row_columns[name] for name in ("row_error", "cosine")} for one in self._comparisons]
         channel = self._model.channel
         if not channel.predictable or not rows:
             return rows

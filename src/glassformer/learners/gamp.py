@@ -20,7 +20,7 @@ from glassformer.priors.base import Side
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from glassformer.bayes_optimal.thresholds import Thresholds
+    from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.bayes_optimal.thresholds import Thresholds
+from glassformer.bayes_optimal.threshold_results import Thresholds
 from glassformer.core.checks import is_number, require_arguments, require_integer
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError

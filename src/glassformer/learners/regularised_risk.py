@@ -14,7 +14,7 @@ from glassformer.core.settings import Iteration, max_iterations_setting, non_neg
 from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
 
 if TYPE_CHECKING:
-    from glassformer.bayes_optimal.thresholds import Thresholds
+    from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution

@@ -1,4 +1,4 @@
-"""Models: each is a prior, a design and a channel, put together from the parameters its users know."""
+"""Models: each combines a prior, a design and a channel, and is constructed from the parameters of the papers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AttentionIndexed", "BilinearSequenceRegression", "FiniteSize", "Model", "counting_threshold"]
 
-# Imported when they are asked for: the table of models is read by command lines that need none of them.
+# Imported at first use: every command line reads the table of models, and few need the classes.
 _HOME = {"AttentionIndexed": "aim", "BilinearSequenceRegression": "bsr"}
 
 

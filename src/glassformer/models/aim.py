@@ -1,4 +1,4 @@
-r"""Attention-indexed models: attention with key-query matrices of extensive width."""
+r"""Attention-indexed models (AIM): attention with key-query matrices of extensive width."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glassformer.core.parsing import parse_number, parse_text
 from glassformer.designs.base import Design
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.quadratic import QuadraticDesign
-from glassformer.models.base import FiniteSize, Model, finite_width_warning, require_teacher
+from glassformer.models.base import FiniteSize, Model, factor_columns, finite_width_warning, require_teacher_memory
 from glassformer.models.token_correlation import correlation_record, correlation_root
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.base import ScalarPrior
@@ -32,9 +32,9 @@ from glassformer.priors.wishart import (
 )
 from glassformer.random_matrices.given import POWER_LAW
 
-# Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
-_NARROWEST, _WIDEST = 1e-3, 1e6
-# Columns up to which indices are too far from Gaussian for theory to be trusted without a word.
+# Outside this range of rho results equal those of the limits rho = 0 and inf, and the law of eigenvalues loses digits.
+_SMALLEST_RHO, _LARGEST_RHO = 1e-3, 1e6
+# Up to this width the attention indices are far from Gaussian, and results carry a note.
 _FEW_COLUMNS = 4
 
 
@@ -47,44 +47,46 @@ class AttentionIndexed(Model):
     Each sample has ``T`` tokens with standard normal entries; :math:`S = W W^T/\sqrt{rd}` with standard normal ``W`` of
     shape (d, r); sizes large at fixed :math:`\rho = r/d`. The sample ratio is :math:`\alpha = n/d^2`, at ``rho = 0`` it
     is :math:`\bar\alpha = n/(rd)`. Errors are :math:`\|\hat S - S\|_F^2/d`, one before any data (the mean
-    :math:`\sqrt\rho\,I` is known); the overlap runs from :math:`\rho` to :math:`1 + \rho` (at ``rho = inf``, where the
-    mean's power is left out, from 0 to 1).
+    :math:`\sqrt\rho\,I` is known). The overlap increases from :math:`\rho` to :math:`1 + \rho`; at ``rho = inf``, where
+    the mean is subtracted, from 0 to 1.
 
     Args:
         rho: :math:`r/d`, from 1e-3 to 1e6; 0 and ``inf`` select the limits of negligible and unlimited width.
-        tokens: ``T``.
+        tokens: ``T``, tokens per sample.
         channel: ``"linear"``, ``"softmax"``, ``"hardmax"``, or a function from matrices of indices, shape
             (..., T, T), to labels, shape (..., m), which needs label noise.
-        noise: variance :math:`\Delta \ge 0` of the Gaussian label noise: of shape :math:`1 + \delta_{ab}` and symmetric
-            for the linear channel, independent on all entries of the label for the others.
+        noise: variance :math:`\Delta \ge 0` of the Gaussian label noise. For the linear channel the noise is a
+            symmetric matrix with entries of variance :math:`\Delta(1 + \delta_{ab})`; for other channels it is
+            independent on all entries of the label.
         temperature: inverse temperature of the softmax.
-        link: a function of one's own from the indices of one sample, a symmetric matrix of shape (T, T), to its label
-            of any shape, in NumPy or JAX (see :class:`~glassformer.channels.link.contract.Link`); instead of
-            ``channel``, with label noise.
-
-        prior: without ``rho``, a finished :class:`~glassformer.priors.base.ScalarPrior` of symmetric matrices
-            of any spectrum; once the model is made, it holds the prior of ``S``.
-        spectrum: eigenvalues of ``S``, instead of ``rho``: numbers, a file of them, or ``"power-law:EXPONENT:COUNT"``
-            (see :func:`~glassformer.random_matrices.given.spectrum_of`), as many as ``S`` has rows or a part of them.
-            They are divided by their standard deviation: errors start from one, the mean is known.
-        width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, for :math:`1\ll r\ll d`, and data can
-            be simulated. At a width of one or two the indices, sums of so few products, are far from Gaussian: there
-            :class:`~glassformer.models.smi.SequenceMultiIndex` with the link
-            :math:`g(ZZ^T/\sqrt r)` of ``r`` indices is exact.
-        untied: keys and queries of their own, :math:`S = QK^T/\sqrt{rd}` with independent factors, for linear and
-            softmax channels: :math:`h_{ab} = x_a^TSz_b/\sqrt d` with ``T`` tokens each of two sequences, ``T x T``
-            independent indices of unit variance, errors one before any data. Noise is independent on all indices; at
-            ``rho = 0`` the sample ratio is :math:`n/(2rd)`.
-        token_correlation: of the tokens of one sample: a number ``c`` for :math:`C_{ab} = c^{|a-b|}`, or ``C``, for
-            tied linear and softmax channels and links with noise. Indices are centred by their own mean,
-            :math:`h_{ab} = (x_a^TSx_b - C_{ab}\mathrm{Tr}S)/\sqrt d`: they are :math:`C^{1/2}hC^{1/2}` with ``h`` of
-            independent tokens. Data have those, rotated back by :math:`C^{-1/2}`.
+        link: function, in NumPy or JAX, from the indices of one sample, a symmetric matrix of shape (T, T), to a label
+            of any shape; instead of ``channel``, with label noise. See
+            :class:`~glassformer.channels.link.contract.Link`.
+        prior: without ``rho``, a :class:`~glassformer.priors.base.ScalarPrior` of symmetric matrices of any spectrum.
+            As an attribute: the prior of ``S``.
+        spectrum: eigenvalues of ``S``, instead of ``rho``: numbers, a file of numbers, or
+            ``"power-law:EXPONENT:COUNT"`` (see :func:`~glassformer.random_matrices.given.spectrum_of`), as many as
+            ``S`` has rows or fewer. They are divided by their standard deviation, and their mean is known, so that
+            errors start from one.
+        width: fixed width ``r``, instead of ``rho``. The theory is that of ``rho = 0``, for :math:`1\ll r\ll d`, and
+            data can be simulated. At width one or two the indices are far from Gaussian, and
+            :class:`~glassformer.models.smi.SequenceMultiIndex` with ``r`` indices and the link :math:`g(ZZ^T/\sqrt r)`
+            is exact.
+        untied: True for independent key and query matrices, :math:`S = QK^T/\sqrt{rd}`, with linear and softmax
+            channels: :math:`h_{ab} = x_a^TSz_b/\sqrt d` for ``T`` tokens each of two sequences. The ``T x T`` indices
+            are independent and of unit variance, errors are one before any data, noise is independent on all indices,
+            and at ``rho = 0`` the sample ratio is :math:`n/(2rd)`.
+        token_correlation: correlation of the tokens of one sample, a number ``c`` for :math:`C_{ab} = c^{|a-b|}` or the
+            matrix ``C``, for tied linear and softmax channels and for links with noise. Indices
+            :math:`h_{ab} = (x_a^TSx_b - C_{ab}\mathrm{Tr}S)/\sqrt d` have mean zero and equal
+            :math:`C^{1/2}\tilde hC^{1/2}`, with the indices :math:`\tilde h` of the independent tokens that data
+            contain: multiply correlated tokens by :math:`C^{-1/2}`.
 
     Raises:
         ParameterError: an argument is out of range.
-        LinkError: a link that fails, is random, or returns no real numbers.
-        IncompatibleError: a channel that cannot be had at this noise, width or number of tokens, or both a width and a
-            prior.
+        LinkError: the link fails, is random, or returns values that are not real numbers.
+        IncompatibleError: the channel is not available at this noise, width or number of tokens, or arguments exclude
+            each other.
 
     Source: Boncoraglio, Troiani, Erba, Zdeborova, arXiv:2506.01582.
 
@@ -109,7 +111,7 @@ class AttentionIndexed(Model):
         opens_file=True,
     )
     prior: Any = None
-    untied: bool = parameter("different matrices of keys and queries", False)
+    untied: bool = parameter("independent key and query matrices", False)
     width: int | None = parameter("fixed width r, instead of --rho", None)
     token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=parse_number)
     spectrum: Any = parameter(
@@ -129,11 +131,16 @@ class AttentionIndexed(Model):
             object.__setattr__(self, "spectrum", lone_spectrum(self.spectrum, **others))
         elif self.width is not None:
             require_integer("width", self.width)
-            self._require_alone(given)
-        elif not (isinstance(given, ScalarPrior) or _is_width(self.rho)):
-            raise ParameterError(
-                "rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf", "give --rho, --width or --spectrum"
-            )
+            others = {"rho": self.rho is not None, "untied": self.untied, "prior": given is not None}
+            for name, is_given in others.items():
+                if is_given:
+                    value = getattr(self, name)
+                    raise IncompatibleError(f"{name} = {value} and width = {self.width} exclude each other: give one")
+        elif not isinstance(given, ScalarPrior):
+            rho: Any = self.rho
+            if not (is_number(rho) and (_SMALLEST_RHO <= rho <= _LARGEST_RHO or rho in (0, np.inf))):
+                allowed = f"0, {_SMALLEST_RHO:g} to {_LARGEST_RHO:g}, or inf"
+                raise ParameterError("rho", rho, allowed, "give --rho, --width or --spectrum")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
@@ -146,16 +153,8 @@ class AttentionIndexed(Model):
         else:
             power = prior.second_moment if self.rho is None else 1 + float(self.rho)
             channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link, root)
-        self._finish(channel, channel=self.channel, link=link)
+        self._set_channel(channel, channel=self.channel, link=link)
         object.__setattr__(self, "prior", prior)
-
-    def _require_alone(self, given: object) -> None:
-        """Raise where a fixed width stands beside what it excludes."""
-        others = {"rho": self.rho is not None, "untied": self.untied, "prior": given is not None}
-        for name, there in others.items():
-            if there:
-                value = getattr(self, name)
-                raise IncompatibleError(f"{name} = {value} and width = {self.width} exclude each other: give one")
 
     @property
     def counts_low_rank(self) -> bool:
@@ -167,13 +166,13 @@ class AttentionIndexed(Model):
         given.pop("layers", None)
         if given.get("skip") is not None:
             raise IncompatibleError(
-                f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
+                f"skip = {given['skip']} needs several layers: give layers (--layers) >= 2, or leave skip out"
             )
         given.pop("skip", None)
         return given
 
     def _prior(self, given: object) -> ScalarPrior:
-        """The prior that the user gave, or the one this width selects, limits included."""
+        """Return the prior of ``S``: the given one, or that of the spectrum, width or width ratio."""
         if self.spectrum is not None:
             return resolve_prior(SymmetricSpectrumPrior(self.spectrum))
         if isinstance(given, ScalarPrior):
@@ -185,7 +184,7 @@ class AttentionIndexed(Model):
         if given is not None and not law_of(given).rotational:
             raise IncompatibleError(
                 f"prior = {law_of(given).label} and rho = {self.rho} exclude each other: factors of extensive width "
-                "have Gaussian entries; leave prior out"
+                "have Gaussian entries: leave prior out"
             )
         if self.width is not None:
             return resolve_prior(FixedWidthWishartPrior(int(self.width)))
@@ -219,8 +218,8 @@ class AttentionIndexed(Model):
         if self.width is None or self.width > _FEW_COLUMNS or self.untied:
             return ()
         return (
-            f"width = {self.width}: theory is that of many columns, 1 << r << d; indices of so few are not Gaussian, "
-            "and smi with the link g(Z Z^T / sqrt(r)) of r indices is exact",
+            f"width = {self.width}: the theory assumes 1 << r << d, and indices of so few columns are not Gaussian. "
+            "The exact model is smi with r indices and the link g(Z Z^T / sqrt(r))",
         )
 
     @property
@@ -228,7 +227,7 @@ class AttentionIndexed(Model):
         from glassformer.models.trainable.attention import attention_parametrisation
 
         if self.untied:
-            raise IncompatibleError("fits tied attention, not keys and queries of their own")
+            raise IncompatibleError("fits tied attention only, and this model is untied")
         return attention_parametrisation(self.channel, float(self.temperature))
 
     def inputs_at(self, d: int) -> tuple[type[Design], int]:
@@ -237,35 +236,29 @@ class AttentionIndexed(Model):
 
     def tokens_remedy(self, tokens: int, d: int) -> str:
         del d
-        return f"tokens={tokens // 2}, of {tokens} the queries before the keys" if self.untied else f"tokens={tokens}"
+        if self.untied:
+            return f"tokens={tokens // 2}: every sample has its query tokens first, then as many key tokens"
+        return f"tokens={tokens}"
 
     def at_size(self, d: int) -> FiniteSize:
-        """The model at ``r = round(rho d)``, at least one, or at its fixed width."""
+        """Return the model at ``r = round(rho d)``, at least one, or at its fixed width."""
         if self.rho is not None and (self.rho == 0 or np.isinf(self.rho)):
             raise no_data_error(f"rho = {self.rho}", "give finite rho > 0, or width instead of rho = 0")
-        wide = self._wide(d)
-        rho = None if self.rho is None else wide / d
+        columns = factor_columns(self.width, self.rho, d)
+        rho = None if self.rho is None else columns / d
         channel = self.channel if rho is None or self.untied else self.channel.at_power(1 + rho)
         spectrum = None if self.spectrum is None else self.spectrum.resized(d)
         if spectrum is not None:
             channel = channel.at_power(SymmetricSpectrumPrior(spectrum).second_moment)
         prior = self.prior if rho is None and self.width is None and spectrum is None else None
         model = replace(self, rho=rho, channel=channel, prior=prior, link=None, spectrum=spectrum)
-        narrow = finite_width_warning(self.width, (d, d))
+        remarks = finite_width_warning(self.width, (d, d))
         if self.untied:
-            return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d), narrow)
-        unit = wide * d if self.width is not None else d * d
-        return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(unit), narrow)
+            return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d), remarks)
+        unit = columns * d if self.width is not None else d * d
+        return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(unit), remarks)
 
     def require_teacher(self, d: int) -> None:
-        wide = self._wide(d)
+        columns = factor_columns(self.width, self.rho, d)
         name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
-        require_teacher({"d": (d, d), name: (wide, value)}, (d, d), wide)
-
-    def _wide(self, d: int) -> int:
-        """How many columns the factors have at token dimension ``d``; zero where there are no factors."""
-        return self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
-
-
-def _is_width(rho: Any) -> bool:
-    return is_number(rho) and bool(_NARROWEST <= rho <= _WIDEST or rho in (0, np.inf))
+        require_teacher_memory({"d": (d, d), name: (columns, value)}, (d, d), columns)

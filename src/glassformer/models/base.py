@@ -22,7 +22,7 @@ from glassformer.models.comparison import NewInputs, compare
 from glassformer.models.trainable.base import Trainable
 from glassformer.priors.base import Prior, ScalarPrior
 
-# Ratios beyond these equal their limits to rounding, and would only lose digits.
+# Outside this range results equal those of the limits up to rounding, and their computation loses digits.
 SMALLEST, LARGEST = 1e-9, 1e9
 
 # Width over size up to which finite-width corrections stay below the statistical error of a few runs (a convention).
@@ -31,14 +31,14 @@ _NEGLIGIBLE = 0.02
 
 @dataclass(frozen=True)
 class FiniteSize:
-    """A model at a finite size, and how to draw from it.
+    """A model at a finite size, with the design from which inputs are drawn.
 
     Attributes:
-        model: the model at the ratios that whole numbers allow.
-        design: the class of its inputs, or an object that draws them.
-        input_shape: shape of one sample's input.
+        model: the model at the ratios of the rounded sizes.
+        design: class of the inputs, or an object that draws them.
+        input_shape: shape of the input of one sample.
         unit: number of samples at sample ratio one.
-        remarks: finite-size effects that theory does not contain.
+        remarks: finite-size effects that the theory neglects.
     """
 
     model: Model
@@ -49,7 +49,7 @@ class FiniteSize:
 
 
 def finite_width_warning(width: int | None, shape: tuple[int, int]) -> tuple[str, ...]:
-    """Warn that theory of negligible width neglects terms of order width over size.
+    """Return a warning that the theory of negligible width neglects terms of order width over size, or nothing.
 
     Example:
         >>> finite_width_warning(8, (100, 100))[0]
@@ -69,54 +69,54 @@ def finite_width_warning(width: int | None, shape: tuple[int, int]) -> tuple[str
 class Model(Trainable, ABC):
     """A model: a prior, a channel, and the design at a finite size.
 
-    A scalar model is the case of one row. Its overlaps are numbers in results, those of several rows matrices.
+    A scalar model is the case of one row. In results its overlaps are numbers; overlaps of several rows are matrices.
     """
 
     channel_names: ClassVar[tuple[str, ...]] = ()
-    """Names of its channels."""
+    """Names of the channels that the model accepts."""
 
-    together: ClassVar[int] = 1024
-    """Number of sample ratios that are best computed in one call: many when each takes less than a millisecond."""
+    ratios_per_call: ClassVar[int] = 1024
+    """Number of sample ratios that sweeps compute in one call: large where one ratio takes less than a millisecond."""
 
     channel: Any
-    """The channel: a :class:`~glassformer.channels.scalar.base.ScalarChannel`, or one of several rows."""
+    """The channel: a :class:`~glassformer.channels.scalar.base.ScalarChannel`, or a channel of several rows."""
 
     @classmethod
     def select(cls, given: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the parameters of this class if they select it among the classes of its name; None otherwise.
+        """Return the parameters of this class if they select it among the classes of the same name; None otherwise.
 
         Raises:
             IncompatibleError: parameters that exclude each other.
         """
         return given
 
-    _asked: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Arguments as given, for attributes that hold the objects made of them."""
+    _arguments: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Arguments as given, for attributes that now hold the objects constructed from them."""
 
-    def _finish(self, channel: Any, /, **asked: Any) -> None:
-        """Set the finished channel and its noise, and keep the arguments as given."""
-        object.__setattr__(self, "_asked", asked)
+    def _set_channel(self, channel: Any, /, **arguments: Any) -> None:
+        """Set the channel object and its noise, and store the arguments that it was constructed from."""
+        object.__setattr__(self, "_arguments", arguments)
         object.__setattr__(self, "channel", channel)
         object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
 
     def varied(self, **parameters: Any) -> Self:
-        """Return the model with other parameters; a channel that depends on them is made again.
+        """Return the model with other parameters; a channel that depends on them is constructed again.
 
         Raises:
-            GlassformerError: values that are not allowed, as where the model is made. A channel that was given
-                finished has noise and temperature of its own.
+            GlassformerError: a value is not allowed, for the same reasons as in the constructor. The noise and the
+                temperature of a channel given as an object cannot be changed.
 
         Example:
             >>> from glassformer import BilinearSequenceRegression
             >>> BilinearSequenceRegression(rho=0.5, channel="gaussian").varied(noise=0.1).channel
             GaussianChannel(noise=0.1)
         """
-        return cast(Self, replace(cast(Any, self), **{**self._asked, **parameters}))
+        return cast(Self, replace(cast(Any, self), **{**self._arguments, **parameters}))
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Short name, as the command line spells it."""
+        """Name on the command line."""
 
     @property
     @abstractmethod
@@ -130,32 +130,32 @@ class Model(Trainable, ABC):
 
     @abstractmethod
     def at_size(self, d: int) -> FiniteSize:
-        """The model at token dimension ``d``.
+        """Return the model at token dimension ``d``.
 
         Raises:
-            IncompatibleError: the model is a limit without data.
+            IncompatibleError: the model is a limit of infinite or negligible ratios, which has no finite size.
         """
 
     def require_teacher(self, d: int) -> None:
-        """Raise if a signal at token dimension ``d`` and its factors would not fit into memory; rows always do."""
+        """Raise if a signal at token dimension ``d`` and its factors do not fit into memory; rows always do."""
         del d
 
     tokens_parameter: ClassVar[str] = "tokens"
     """Name of the parameter that sets the number of tokens."""
 
     def inputs_at(self, d: int) -> tuple[type[Design], int]:
-        """The design class for own inputs with tokens of dimension ``d``, and their number of tokens."""
+        """Return the design class for the user's inputs with tokens of dimension ``d``, and the number of tokens."""
         size = self.at_size(d)
         return cast(type[Design], size.design), size.input_shape[0]
 
     def tokens_remedy(self, tokens: int, d: int) -> str:
-        """The parameter setting for inputs of ``tokens`` tokens of dimension ``d``, for error messages."""
+        """Return the setting that fits inputs of ``tokens`` tokens of dimension ``d``, for error messages."""
         del d
         return f"{self.tokens_parameter}={tokens}"
 
     @property
     def baseline_thresholds(self) -> dict[str, float]:
-        """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""
+        """Sample ratios of perfect recovery by estimators other than the Bayes-optimal one, by name."""
         return {}
 
     @property
@@ -165,7 +165,7 @@ class Model(Trainable, ABC):
 
     @property
     def learned_rows(self) -> str:
-        """Name of all rows together, in messages."""
+        """Phrase for all learned rows, in messages."""
         return "all rows"
 
     @property
@@ -173,7 +173,7 @@ class Model(Trainable, ABC):
         """Groups of interchangeable rows by name; by default every row is a group."""
         return {name: (k,) for k, name in enumerate(self.row_names)}
 
-    remarks = default_property((), "Assumptions of the theory that may fail: notes of results.")
+    remarks = default_property((), "Assumptions of the theory that may fail; results list them as notes.")
     theory_unavailable_reason = default_property(
         None, "Reason why no theory is available, offending parameter first; None if there is one."
     )
@@ -189,17 +189,19 @@ class Model(Trainable, ABC):
 
     @property
     def matrix_prior(self) -> ScalarPrior:
-        """The prior of a signal that is one matrix.
+        """Prior of a signal that is one matrix.
 
         Raises:
             IncompatibleError: the signal has several rows.
         """
         if self.overlap_shape:
-            raise IncompatibleError(f"this is for a signal of one matrix, not for the rows of {self.name}")
+            raise IncompatibleError(
+                f"model {self.name} has several rows, and this calculation needs a signal of one matrix: use bsr or aim"
+            )
         return cast(ScalarPrior, self.prior)
 
     def signal_shape(self, design: Design) -> tuple[int, ...]:
-        """Shape of the signal behind a design: rows first, where there are several."""
+        """Return the shape of a signal for a design; the first axis runs over the rows if there are several."""
         return self.prior.signal_shape(design.row_shape)
 
     def measured(
@@ -208,38 +210,41 @@ class Model(Trainable, ABC):
         """Return the errors of an estimate after alignment by the symmetries of the labels.
 
         Args:
-            estimate: of the signal.
-            signal: the true one.
+            estimate: estimate of the signal.
+            signal: the true signal.
             variance: posterior covariance that the estimate claims, shape (P, P); none by default.
-            new: inputs whose labels are predicted; by default fields of new samples are normal, with the inner products
-                of the rows, as in the limit of large sizes.
+            new: test inputs; by default the fields of new samples are drawn as in the limit of large sizes, normal with
+                the inner products of the rows as covariances.
 
         Returns:
-            ``error`` and ``prior_error``; ``label_error`` where labels are discrete; ``prediction_error`` and
-            ``plugin_error`` where they are numbers; for several rows also ``row_error``, ``overlap`` and ``cosine``.
+            ``error`` and ``prior_error``; for discrete labels ``label_error``; for numerical labels
+            ``prediction_error`` and ``plugin_error``; for several rows also ``row_error``, ``overlap`` and ``cosine``.
         """
-        found = compare(self, estimate, signal, variance)
+        comparison = compare(self, estimate, signal, variance)
         if self.theory_unavailable_reason is not None:
-            return found.errors
-        channel, inner = self.channel, found.inner
-        samples = new_samples(channel, *inner[:3]) if new is None else new.samples(found.estimate, found.signal)
+            return comparison.errors
+        channel, inner, alignment = self.channel, comparison.inner, comparison.alignment
+        if new is None:
+            samples = new_samples(channel, *inner[:3])
+        else:
+            samples = new.samples(comparison.estimate, comparison.signal)
         on_labels: dict[str, Any] = {}
         if channel.discrete:
-            turned = samples._replace(estimated=found.turn @ samples.estimated)
-            on_labels["label_error"] = wrong_labels_on(channel, turned, found.turn @ inner.claimed @ found.turn.T)
+            aligned = samples._replace(estimated=alignment @ samples.estimated)
+            on_labels["label_error"] = wrong_labels_on(channel, aligned, alignment @ inner.claimed @ alignment.T)
         if channel.predictable:
             both = squared_errors_on(channel, samples, inner.claimed)
             on_labels |= zip(("prediction_error", "plugin_error"), map(float, both), strict=True)
-        return {**found.errors, **on_labels, **(found.of_rows if self.overlap_shape else {})}
+        return {**comparison.errors, **on_labels, **(comparison.row_columns if self.overlap_shape else {})}
 
-    of_link = default_property(False, "True when labels are a user's function of the fields of several rows.")
-    few_rows = default_property(
-        False, "True when fixed points at a few sample ratios cost no more than the thresholds."
+    has_user_link = default_property(False, "True when labels are a user's function of the fields of several rows.")
+    hard_phase_from_thresholds = default_property(
+        False, "True when `thresholds` also compares fixed points at a few sample ratios, to find a hard phase."
     )
 
     @property
     def has_curve(self) -> bool:
-        """True for one row whose averages are not sampled: all its fixed points lie on one curve."""
+        """True for one row with averages that are not sampled: the equation of state then gives all fixed points."""
         return self.prior.rows == 1 and not self.channel.sampled
 
 
@@ -247,7 +252,7 @@ def require_theory(model: Model) -> None:
     """Raise if the model can only be simulated.
 
     Raises:
-        IncompatibleError: no theory of it is known.
+        IncompatibleError: no theory of the model is known.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -261,7 +266,7 @@ def require_theory(model: Model) -> None:
 
 
 def counting_threshold(model: Model) -> float:
-    """Sample ratio at which noiseless labels are as many as the unknowns; infinite for labels that never fix the field.
+    """Return the sample ratio of as many noiseless labels as unknowns; infinite if labels never determine the field.
 
     Equation :eq:`counting` of the documentation.
 
@@ -275,20 +280,30 @@ def counting_threshold(model: Model) -> float:
 
 
 def is_ratio(value: object) -> bool:
-    """True for a number in the range of ratios in which the theory keeps its digits."""
+    """Return whether a value is a number in the range of ratios that the theory computes without loss of digits."""
     return is_number(value) and bool(SMALLEST <= value <= LARGEST)  # type: ignore[operator]
 
 
-def require_teacher(sizes: dict[str, tuple[float, object]], shape: tuple[int, int], width: int) -> None:
-    """Raise if a signal of this shape and its factors do not fit into memory, naming the largest size.
-
-    Args:
-        sizes: by parameter name, the size that it causes, and its value.
-        shape: of the signal.
-        width: of its factors.
+def factor_columns(width: int | None, rho: float | None, d: int) -> int:
+    """Return the number of columns of the factors at token dimension ``d``; zero for a signal without factors.
 
     Example:
-        >>> require_teacher({"d": (100, 100), "rho": (50, 0.5)}, (100, 100), 50)
+        >>> factor_columns(None, 0.5, 100), factor_columns(3, None, 100), factor_columns(None, None, 100)
+        (50, 3, 0)
+    """
+    return width or (0 if rho is None else max(1, round(rho * d)))
+
+
+def require_teacher_memory(sizes: dict[str, tuple[float, object]], shape: tuple[int, int], width: int) -> None:
+    """Raise if a signal of this shape and its factors do not fit into memory; the message names the largest size.
+
+    Args:
+        sizes: for each parameter, by name, the size that it sets and its value.
+        shape: shape of the signal.
+        width: width of the factors.
+
+    Example:
+        >>> require_teacher_memory({"d": (100, 100), "rho": (50, 0.5)}, (100, 100), 50)
     """
     name = max(sizes, key=lambda name: sizes[name][0])
     memory = 8.0 * (4 * shape[0] * shape[1] + 2 * width * sum(shape))

@@ -1,4 +1,4 @@
-"""Bilinear sequence regression: a product of two matrices seen through single linear functionals."""
+"""Bilinear sequence regression (BSR): learn a product of two matrices from labels of its linear functionals."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from glassformer.models.base import (
     SMALLEST,
     FiniteSize,
     Model,
+    factor_columns,
     finite_width_warning,
     is_ratio,
-    require_teacher,
+    require_teacher_memory,
 )
 from glassformer.models.token_correlation import are_correlated, correlation_record, correlation_root
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.base import ScalarPrior
 from glassformer.priors.bilinear import bilinear_prior
 from glassformer.priors.factors import FactorPrior
-from glassformer.priors.law import Law
 from glassformer.priors.laws import NAMES as LAWS
 from glassformer.priors.laws import Gaussian
 from glassformer.priors.resolve import centred, lone_spectrum, matrix_prior, named, requested_prior, resolve_prior
@@ -54,31 +54,32 @@ class BilinearSequenceRegression(Model):
     Args:
         beta: :math:`L/d > 0`; ``inf`` for sequences much longer than the token dimension.
         rho: :math:`r/d \ge 0`; 0 and ``inf`` select the limits of negligible and unlimited width.
-        noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label; that of a finished channel.
+        noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label. As an attribute: the noise of the
+            channel.
         channel: ``"gaussian"`` (:math:`\varphi(h) = h`), ``"sign"``, ``"absolute"``, a callable
             :math:`\varphi` acting on arrays, or a :class:`~glassformer.channels.scalar.base.ScalarChannel`.
-        link: :math:`\varphi` of one's own, a function from a number to a number, in NumPy, JAX or plain Python (see
+        link: user-defined :math:`\varphi`, a function from a number to a number in NumPy, JAX or plain Python (see
             :class:`~glassformer.channels.link.contract.Link`); the same as ``channel=link``.
-        noise_law: of discrete labels, instead of ``noise``: ``"flip:PROBABILITY"``, ``"neighbour:PROBABILITY"``, or a
-            :class:`~glassformer.channels.confusion.ConfusionLaw`.
-        spectrum: singular values of ``S``, up to their scale, instead of ``rho``: numbers, a file of them, or
-            ``"power-law:EXPONENT:COUNT"``, as many as the shorter side has entries or a part of them; see
+        noise_law: noise of discrete labels, instead of ``noise``: ``"flip:PROBABILITY"``, ``"neighbour:PROBABILITY"``,
+            or a :class:`~glassformer.channels.confusion.ConfusionLaw`.
+        spectrum: singular values of ``S``, up to their scale, instead of ``rho``: numbers, a file of numbers, or
+            ``"power-law:EXPONENT:COUNT"``, as many as the shorter side of ``S`` or fewer; see
             :func:`~glassformer.random_matrices.given.spectrum_of`.
-        width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
-
+        width: fixed width ``r``, instead of ``rho``. The theory is that of ``rho = 0``, and data can be simulated.
         prior: with ``width``, the law of the factors' entries: ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"`` or
-            any :class:`~glassformer.priors.law.Law` of mean zero and variance one. Without ``rho`` and
-            ``width``, a finished :class:`~glassformer.priors.base.ScalarPrior` of matrices of any spectrum.
-            Standard normal factors by default. Once the model is made, it holds the prior of ``S``.
-        token_correlation: of the tokens of one sequence, for data alone: a number ``c`` for
-            :math:`C_{lm} = c^{|l-m|}`, or ``C`` of shape (L, L). Inputs are :math:`X = C^{1/2}Z`, ``Z`` standard
-            normal. There is no theory: labels see :math:`C^{1/2}S`, whose law rotations of the tokens change.
+            any :class:`~glassformer.priors.law.Law` of mean zero and variance one; standard normal by default. Without
+            ``rho`` and ``width``, a :class:`~glassformer.priors.base.ScalarPrior` of matrices of any spectrum. As an
+            attribute: the prior of ``S``.
+        token_correlation: correlation of the tokens of one sequence, for simulations only: a number ``c`` for
+            :math:`C_{lm} = c^{|l-m|}`, or the matrix ``C`` of shape (L, L). Inputs are :math:`X = C^{1/2}Z` with
+            standard normal ``Z``. No theory is known: labels depend on :math:`C^{1/2}S`, whose law is not invariant
+            under rotations of the tokens.
 
     Raises:
         ParameterError: an argument is out of range.
-        LinkError: a link that fails, is random, or returns no real number.
-        IncompatibleError: ``rho`` and ``width`` are both given, or neither; a prior that does not go with
-            them; ``channel`` and ``link`` are both given.
+        LinkError: the link fails, is random, or returns values that are not real numbers.
+        IncompatibleError: ``rho`` and ``width`` are both given, or neither is; the prior is incompatible with them;
+            or ``channel`` and ``link`` are both given.
 
     Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858.
 
@@ -107,7 +108,7 @@ class BilinearSequenceRegression(Model):
         opens_file=True,
     )
     noise_law: InitVar[Any] = parameter(
-        f"of discrete labels, instead of --noise: {', '.join(CONFUSIONS)}", None, read=parse_text
+        f"noise of discrete labels, instead of --noise: {', '.join(CONFUSIONS)}", None, read=parse_text
     )
     prior: Any = parameter(
         f"law of the factors' entries, with --width: {', '.join(LAWS)}",
@@ -121,7 +122,9 @@ class BilinearSequenceRegression(Model):
         opens_file=True,
     )
     token_correlation: float | Any = parameter(
-        "correlation of neighbouring tokens in (-1, 1), for data alone: no theory is known", 0.0, read=parse_number
+        "correlation of neighbouring tokens in (-1, 1), for simulations only: no theory is known",
+        0.0,
+        read=parse_number,
     )
 
     name = "bsr"
@@ -137,8 +140,8 @@ class BilinearSequenceRegression(Model):
                 self, "spectrum", lone_spectrum(self.spectrum, rho=self.rho, width=self.width, prior=given)
             )
         elif self.rho is None and self.width is None and not isinstance(given, ScalarPrior):
-            raise IncompatibleError("the width is missing: give rho (0 and inf included), or a fixed width")
-        are_correlated(self.token_correlation)  # what is nothing for any number of tokens is refused here
+            raise IncompatibleError("the width is missing: give rho (0 and inf are allowed), or a fixed width")
+        are_correlated(self.token_correlation)  # raises for values that are invalid at every number of tokens
         if self.rho is not None and self.width is not None:
             raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
         if self.rho is not None and not (is_ratio(self.rho) or (is_number(self.rho) and self.rho in (0, np.inf))):
@@ -147,12 +150,12 @@ class BilinearSequenceRegression(Model):
             require_integer("width", self.width)
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
-        made = scalar_channel(self.channel, float(self.noise), link, noise_law)
-        self._finish(made, channel=self.channel, link=link, noise_law=noise_law)
+        channel = scalar_channel(self.channel, float(self.noise), link, noise_law)
+        self._set_channel(channel, channel=self.channel, link=link, noise_law=noise_law)
         object.__setattr__(self, "prior", self._prior(given))
 
     def _prior(self, given: object) -> ScalarPrior:
-        """The prior that the user gave, or the one these parameters select, limits included."""
+        """Return the prior of ``S``: the given one, or that of the spectrum, width or width ratio."""
         if self.spectrum is not None:
             if not np.isfinite(self.beta):
                 raise ParameterError("beta", self.beta, "finite when a spectrum is given")
@@ -164,22 +167,18 @@ class BilinearSequenceRegression(Model):
             return matrix_prior(given, 1.0)
         law = Gaussian() if given is None else centred(given)
         if self.width is not None:
-            return self._factors(law, int(self.width))
+            if law.rotational:
+                return resolve_prior(FactorPrior(float(self.beta), int(self.width)))
+            from glassformer.priors.factors import SeparableFactorPrior
+
+            return resolve_prior(SeparableFactorPrior(float(self.beta), int(self.width), law), law)
         assert self.rho is not None
         if not law.rotational:
             raise IncompatibleError(
                 f"prior = {law.label} and rho = {self.rho} exclude each other: factors of extensive width have "
-                "Gaussian entries; give a fixed width instead of rho"
+                "Gaussian entries: give a fixed width instead of rho"
             )
         return resolve_prior(bilinear_prior(float(self.beta), float(self.rho)))
-
-    def _factors(self, law: Law, width: int) -> ScalarPrior:
-        """Factors of fixed width and their law."""
-        if law.rotational:
-            return resolve_prior(FactorPrior(float(self.beta), width))
-        from glassformer.priors.factors import SeparableFactorPrior
-
-        return resolve_prior(SeparableFactorPrior(float(self.beta), width, law), law)
 
     @property
     def counts_low_rank(self) -> bool:
@@ -208,19 +207,19 @@ class BilinearSequenceRegression(Model):
 
     @property
     def theory_unavailable_reason(self) -> str | None:
-        """That tokens are correlated."""
+        """The correlation of the tokens, for which no theory is known; None for independent tokens."""
         if not self._correlated:
             return None
         given = self.token_correlation
         what = f"{given:g}" if is_number(given) else f"<matrix of shape {np.shape(given)}>"
         return (
-            f"token_correlation = {what}: no theory of bsr with correlated tokens is known (labels see C^(1/2) S, "
-            "whose law is not invariant under rotations of the tokens)"
+            f"token_correlation = {what}: no theory of bsr with correlated tokens is known (labels depend on "
+            "C^(1/2) S, whose law is not invariant under rotations of the tokens)"
         )
 
     @property
     def baseline_thresholds(self) -> dict[str, float]:
-        """Perfect recovery by minimal nuclear norm; NaN where labels are noisy or not linear, or the rank unknown."""
+        """Perfect recovery by minimal nuclear norm; NaN if labels are noisy or not linear, or the rank is unknown."""
         if not (self.channel.linear and self.channel.noiseless):
             alpha = np.nan
         elif self.counts_low_rank:
@@ -248,14 +247,13 @@ class BilinearSequenceRegression(Model):
         return f"beta={tokens / d:.6g}"
 
     def at_size(self, d: int) -> FiniteSize:
-        """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""
+        """Return the model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""
         if np.isinf(self.beta) or (self.rho is not None and (self.rho == 0 or np.isinf(self.rho))):
             remedy = "give finite beta and rho, or width instead of rho = 0"
             raise no_data_error(f"beta = {self.beta}, rho = {self.rho}", remedy)
         shape = (max(1, round(self.beta * d)), d)
         spectrum = None if self.spectrum is None else self.spectrum.resized(min(shape))
-        wide = self._wide(d)
-        rho = None if self.rho is None else wide / d
+        rho = None if self.rho is None else factor_columns(self.width, self.rho, d) / d
         prior = self.prior if spectrum is None else None
         model = BilinearSequenceRegression(
             shape[0] / d,
@@ -273,10 +271,6 @@ class BilinearSequenceRegression(Model):
         return FiniteSize(model, design, shape, float(unit), finite_width_warning(self.width, shape))
 
     def require_teacher(self, d: int) -> None:
-        shape, wide = (max(1, round(self.beta * d)), d), self._wide(d)
+        shape, columns = (max(1, round(self.beta * d)), d), factor_columns(self.width, self.rho, d)
         name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
-        require_teacher({"d": (d, d), "beta": (shape[0], self.beta), name: (wide, value)}, shape, wide)
-
-    def _wide(self, d: int) -> int:
-        """How many columns the factors have at token dimension ``d``; zero where there are no factors."""
-        return self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
+        require_teacher_memory({"d": (d, d), "beta": (shape[0], self.beta), name: (columns, value)}, shape, columns)

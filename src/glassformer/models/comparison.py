@@ -1,4 +1,4 @@
-"""Comparison of an estimate with the true signal, and new samples on which labels are predicted."""
+"""Comparison of an estimate with the true signal, and test samples for the prediction of labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.channels.label_errors import NewSamples
 from glassformer.core.estimate import Array
 
-# New samples on which an estimate is judged: the standard error of a label error is below 0.8 % (a convention).
+# Number of test samples: the standard error of a label error is below 0.8 % (a convention).
 _NEW_SAMPLES = 4096
 
 
@@ -19,9 +19,9 @@ class NewInputs:
     """Inputs of a test set, the same for every estimate.
 
     Attributes:
-        design: of the model, at its size.
-        shape: of the input of one sample.
-        seed: of the inputs.
+        design: design of the model at its size.
+        shape: shape of the input of one sample.
+        seed: seed of the inputs.
 
     Example:
         >>> from glassformer import AttentionIndexed
@@ -37,7 +37,7 @@ class NewInputs:
     seed: tuple[int, ...]
 
     def samples(self, estimate: Array, truth: Array) -> NewSamples:
-        """Fields of an estimate and of the truth, shape ``(P, *row_shape)``, on the new inputs."""
+        """Return the fields of an estimate and of the truth, shape ``(P, *row_shape)``, on the test inputs."""
         rng = np.random.default_rng(self.seed)
         signals = np.stack([estimate, truth])
         estimated, fields = self.design.new_fields(signals, self.shape, _NEW_SAMPLES, rng)
@@ -46,16 +46,16 @@ class NewInputs:
 
 
 class Inner(NamedTuple):
-    """Inner products of rows per degree of freedom, shape (P, P) each. In the limit labels depend on nothing else.
+    """Inner products of rows per degree of freedom, shape (P, P) each; they determine errors on labels in the limit.
 
     Attributes:
-        own: of the estimated rows.
-        cross: of estimated with true rows.
-        true: of true rows.
+        estimated: inner products of the estimated rows.
+        cross: inner products of estimated with true rows.
+        true: inner products of the true rows.
         claimed: posterior covariance that the estimate claims.
     """
 
-    own: Array
+    estimated: Array
     cross: Array
     true: Array
     claimed: Array
@@ -67,25 +67,25 @@ class Comparison(NamedTuple):
     Attributes:
         estimate: the estimate as given, shape ``(P, *row_shape)``.
         signal: the true signal, same shape.
-        turn: signs, permutation or rotation that aligns the estimated rows with the signal, shape (P, P).
+        alignment: signs, permutation or rotation that aligns the estimated rows with the signal, shape (P, P).
         inner: inner products of the rows as given.
         errors: ``error`` and ``prior_error``.
-        of_rows: ``row_error``, ``overlap`` and ``cosine``.
+        row_columns: ``row_error``, ``overlap`` and ``cosine``.
     """
 
     estimate: Array
     signal: Array
-    turn: Array
+    alignment: Array
     inner: Inner
     errors: dict[str, Any]
-    of_rows: dict[str, Any]
+    row_columns: dict[str, Any]
 
 
 def compare(model: Any, estimate: Array, signal: Array, variance: Array | None = None) -> Comparison:
-    """Compare an estimate with the signal.
+    """Return the comparison of an estimate with the signal.
 
     Args:
-        model: the model of both.
+        model: the model.
         estimate: the estimate of the signal.
         signal: the true signal.
         variance: claimed posterior covariance, shape (P, P); zero by default.
@@ -93,15 +93,17 @@ def compare(model: Any, estimate: Array, signal: Array, variance: Array | None =
     prior = model.prior
     row_shape = signal.shape[bool(model.overlap_shape) :]
     shape = (prior.rows, *row_shape)
-    found, true = estimate.reshape(shape), signal.reshape(shape)
-    cross = prior.gram(found, true)
-    turn = model.channel.row_symmetries.alignment(cross)
-    gap, known = np.tensordot(turn, found, axes=1) - true, true - prior.mean_rows(row_shape)
-    rows = np.diag(prior.gram(gap, gap))
-    errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}
+    estimated, true = estimate.reshape(shape), signal.reshape(shape)
+    cross = prior.gram(estimated, true)
+    alignment = model.channel.row_symmetries.alignment(cross)
+    difference, deviation = np.tensordot(alignment, estimated, axes=1) - true, true - prior.mean_rows(row_shape)
+    row_error = np.diag(prior.gram(difference, difference))
+    prior_error = float(np.mean(np.diag(prior.gram(deviation, deviation))))
     claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)
-    inner = Inner(prior.gram(found, found), cross, prior.gram(true, true), claimed)
-    scale = np.diag(turn @ inner.own @ turn.T) * np.diag(inner.true)
-    cosine = np.diag(turn @ cross) / np.sqrt(np.maximum(scale, 1e-300))
-    of_rows = {"row_error": rows, "overlap": turn @ cross, "cosine": cosine}
-    return Comparison(found, true, turn, inner, errors, of_rows)
+    inner = Inner(prior.gram(estimated, estimated), cross, prior.gram(true, true), claimed)
+    squared_norms = np.diag(alignment @ inner.estimated @ alignment.T) * np.diag(inner.true)
+    overlap = alignment @ cross
+    cosine = np.diag(overlap) / np.sqrt(np.maximum(squared_norms, 1e-300))
+    errors = {"error": float(np.mean(row_error)), "prior_error": prior_error}
+    row_columns = {"row_error": row_error, "overlap": overlap, "cosine": cosine}
+    return Comparison(estimated, true, alignment, inner, errors, row_columns)

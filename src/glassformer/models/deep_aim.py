@@ -1,4 +1,4 @@
-r"""Several attention layers with key-query matrices of extensive width."""
+r"""Deep attention-indexed models: several attention layers with key-query matrices of extensive width."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.base import Prior
 from glassformer.priors.layered import LayeredPrior
 
-# Data points per replica of the averages, and steps of the search for modes of each.
+# Data points per replica of the averages, and steps of the search for posterior modes at each point.
 _POINTS, _EFFORT = 256, 100.0
 
 
@@ -35,23 +35,24 @@ class DeepAttentionIndexed(Model):
 
     :math:`B_0 = I,\; B_l = (c_l I + \sigma(B_{l-1} h^l B_{l-1}^T)) B_{l-1},\; y = \sigma(B_{L-1} h^L B_{L-1}^T)` with
     :math:`\sigma` the row softmax and :math:`h^l` the indices of layer ``l``
-    (:class:`~glassformer.models.aim.AttentionIndexed`). Sample ratio, errors and overlaps are those of
-    one layer: each starts from error 1 and overlap :math:`\rho`.
+    (:class:`~glassformer.models.aim.AttentionIndexed`). Sample ratio, errors and overlaps are defined as for one layer:
+    every layer starts from error 1 and overlap :math:`\rho`.
 
-    The off-diagonal part of :math:`\hat Q` couples the layers: its effect is computed to second order
+    The off-diagonal part of :math:`\hat Q` couples the layers. Its effect is computed to second order
     (:class:`~glassformer.priors.layered.LayeredPrior`). Message passing denoises layer by layer.
 
     Args:
-        rho: :math:`r/d` of every layer, as for one layer; ``inf`` is not available.
+        rho: :math:`r/d` of every layer; ``inf`` is not available.
         tokens: ``T >= 2``.
         layers: ``L >= 2``.
-        skip: skip strength :math:`c \ge 0` of every layer but the last, or a sequence of them; None for 1.
+        skip: skip strength :math:`c \ge 0` of every layer but the last, or a sequence of ``L - 1`` strengths; None
+            for 1.
         channel: ``"softmax"`` or ``"linear"``, the activation of the last layer.
         temperature: inverse temperature of the softmax.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: a combination that does not exist.
+        IncompatibleError: arguments that exclude each other.
 
     Source: Boncoraglio, Troiani, Erba, Zdeborova, arXiv:2506.01582.
 
@@ -77,7 +78,8 @@ class DeepAttentionIndexed(Model):
         require_integer("layers", self.layers, 2)
         if is_number(self.rho) and np.isinf(self.rho):
             raise IncompatibleError(
-                "rho = inf and several layers exclude each other: the mean alone decides the mixing"
+                "rho = inf and several layers exclude each other: the mean of S alone determines the mixing. "
+                "Give finite rho"
             )
         if isinstance(self.channel, Channel):
             return
@@ -111,7 +113,7 @@ class DeepAttentionIndexed(Model):
 
     @cached_property
     def prior(self) -> Prior:
-        """One prior per layer, of the width asked for."""
+        """One prior of width ratio ``rho`` per layer."""
         return LayeredPrior(AttentionIndexed(self.rho, self.tokens).prior, self.layers)
 
     @property
@@ -133,12 +135,12 @@ class DeepAttentionIndexed(Model):
 
     @property
     def parametrisation(self) -> Parametrisation:
-        from glassformer.models.trainable.deep_attention import layered_parametrisation
+        from glassformer.models.trainable.attention import layered_parametrisation
 
         return layered_parametrisation(self.channel)
 
     def at_size(self, d: int) -> FiniteSize:
-        """The model at ``r = round(rho d)``, at least one."""
+        """Return the model at ``r = round(rho d)``, at least one."""
         one = AttentionIndexed(self.rho, self.tokens).at_size(d)
         rho = one.model.parameters["rho"]
         channel = self.channel.at_power(1 + rho)

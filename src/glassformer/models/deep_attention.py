@@ -80,7 +80,7 @@ class DeepAttention(Model):
         ('layer 1', 'layer 2')
     """
 
-    together: ClassVar[int] = 8
+    ratios_per_call: ClassVar[int] = 8
 
     depth: int = parameter("attention layers P", 2)
     tokens: int = parameter("tokens L per sequence", 2)

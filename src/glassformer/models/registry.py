@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A line of the table.
+    """One model in the table.
 
     Attributes:
-        homes: modules and classes that share the name, imported on request; the first one stands for all of them.
+        homes: module and class names, imported at first use; the first class represents all classes of the name.
         title: full name.
         ratio: definition of its sample ratio.
         papers: keys or numbers (``"arXiv:2410.18858"``) of the papers of its equations.
-        usual: default range of sample ratios, as the command line writes it.
+        usual: default grid of sample ratios, in the notation of the command line.
     """
 
     homes: tuple[str, ...]
@@ -59,15 +59,15 @@ MODELS = {
 
 
 def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model:
-    """The model called ``name``, one of the table.
+    """Return the model of this name with these parameters.
 
     Args:
-        name: of the model.
-        parameters: its arguments; a ``link`` may be ``"FILE.py:FUNCTION"``, a ``spectrum`` the name of a file.
-        folder: what the paths of such files are relative to.
+        name: name in the table of models.
+        parameters: arguments of the model; ``link`` may be ``"FILE.py:FUNCTION"``, and ``spectrum`` a file name.
+        folder: folder that relative file names refer to.
 
     Raises:
-        ParameterError: an unknown name, parameter, channel or file, or a value out of range.
+        ParameterError: the name, a parameter, the channel or a file is unknown, or a value is out of range.
         IncompatibleError: parameters that exclude each other.
 
     Example:
@@ -89,13 +89,13 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     given = {parameter: resolve_parameter(parameter, value, folder) for parameter, value in given.items()}
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in given]
     if missing:
-        raise ParameterError(missing[0], None, f"a value: {name} has no default for it")
+        raise ParameterError(missing[0], None, f"a value: model {name} requires this parameter")
     model: Model = kind(**given)
     return model
 
 
 def resolve_parameter(parameter: str, value: Any, folder: Path | None = None) -> Any:
-    """Return a parameter as a model takes it: names of files are replaced by the function or spectrum in them.
+    """Return the value of a parameter; the name of a file is replaced by the function or spectrum in the file.
 
     Example:
         >>> resolve_parameter("noise", 0.1), resolve_parameter("spectrum", "power-law:1.25:400")
@@ -111,7 +111,7 @@ def resolve_parameter(parameter: str, value: Any, folder: Path | None = None) ->
 
 
 def parameter_types(name: str) -> dict[str, Any]:
-    """Types of all parameters of the model called ``name``; a link may also be text.
+    """Return the types of all parameters of a model; a link may also be text.
 
     Example:
         >>> parameter_types("bsr")["noise"]
@@ -123,9 +123,7 @@ def parameter_types(name: str) -> dict[str, Any]:
 
 
 def function_from(text: str, folder: Path | None = None, blamed: str = "link") -> Callable[..., Any]:
-    """The function that ``FILE.py:FUNCTION`` names.
-
-    A class is replaced by its instance without arguments, a callable object.
+    """Return the function that ``FILE.py:FUNCTION`` names; a class is replaced by an instance without arguments.
 
     Raises:
         ParameterError: the file does not exist, does not run, or defines no such function.
@@ -140,7 +138,7 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
         found = runpy.run_path(str(path)).get(name)
         found = found() if isinstance(found, type) else found
     except (Exception, SystemExit) as error:
-        # Any error may come from a user's file; the message passes it on.
+        # The user's file may raise any error; the message quotes it.
         raise ParameterError(blamed, text, f"a file that runs ({type(error).__name__}: {error})") from error
     if not callable(found):
         raise ParameterError(blamed, text, f"a function {name!r} defined in {path}")
@@ -148,17 +146,17 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
 
 
 def model_types(name: str) -> list[Any]:
-    """The classes that share the name of a model."""
+    """Return the classes that share the name of a model."""
     return [import_string("models", home) for home in MODELS[name].homes]
 
 
 def model_type(name: str) -> Any:
-    """The class that stands for the name of a model."""
+    """Return the class that represents the name of a model."""
     return model_types(name)[0]
 
 
 def selected_type(name: str, parameters: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The class of a name that the parameters select, and the parameters that it takes.
+    """Return the class that the parameters select among those of a name, and the parameters of that class.
 
     Raises:
         IncompatibleError: parameters that exclude each other.
@@ -172,7 +170,7 @@ def selected_type(name: str, parameters: Mapping[str, Any]) -> tuple[Any, dict[s
 
 
 def options_of(name: str) -> list[Option]:
-    """The parameters of a model as options of the command line.
+    """Return the parameters of a model as options of the command line.
 
     Example:
         >>> [option.word for option in options_of("bsr")][:5]

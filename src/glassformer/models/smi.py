@@ -73,7 +73,7 @@ class SequenceMultiIndex(Model):
         [[[0.5]]]
     """
 
-    together: ClassVar[int] = 8
+    ratios_per_call: ClassVar[int] = 8
 
     link: Callable[[Any], Any] = parameter(
         "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
@@ -100,7 +100,7 @@ class SequenceMultiIndex(Model):
     )
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=parse_text)
 
-    few_rows = of_link = True
+    hard_phase_from_thresholds = has_user_link = True
     name = "smi"
 
     def __post_init__(self) -> None:

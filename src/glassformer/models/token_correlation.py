@@ -1,9 +1,10 @@
-r"""Correlated tokens of one sequence: :math:`x_l` with covariance :math:`C` over the tokens of a sample.
+r"""Correlated tokens: the tokens :math:`x_l` of one sample have covariance :math:`C_{lm}`.
 
-For models whose fields belong to single tokens, fields are :math:`Z C^{1/2}` with ``Z`` of independent tokens. The
-theory is that of the link :math:`Z\mapsto g(ZC^{1/2})`. Data are drawn with independent tokens and labelled by this
-link, which is the same up to a known linear map of the tokens. In bilinear sequence regression one field is a sum over
-all tokens: inputs are drawn correlated (:class:`~glassformer.designs.dense.CorrelatedDesign`) and have no theory.
+In models whose fields belong to single tokens, fields are :math:`Z C^{1/2}` with the fields ``Z`` of independent
+tokens, and the theory is that of the link :math:`Z\mapsto g(ZC^{1/2})`. Data are drawn with independent tokens and
+labelled by this link; they equal correlated data up to a known linear map of the tokens. In bilinear sequence
+regression a field is a sum over all tokens: correlated inputs are drawn
+(:class:`~glassformer.designs.dense.CorrelatedDesign`), and no theory is known.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from glassformer.core.estimate import Array
 Root = tuple[tuple[float, ...], ...]
 """Symmetric root of a correlation matrix; empty for independent tokens."""
 
-# Smallest eigenvalue of a correlation matrix whose root is still inverted without loss.
+# Smallest eigenvalue of a correlation matrix: the inverse of its root then keeps more than ten digits.
 _SMALLEST = 1e-6
 
 
 def correlation_root(given: Any, tokens: int) -> Root:
-    r""":math:`C^{1/2}` from ``C``, or from the correlation of neighbours: :math:`C_{lm} = c^{|l-m|}`.
+    r"""Return :math:`C^{1/2}` from ``C``, or from the correlation of neighbours, :math:`C_{lm} = c^{|l-m|}`.
 
     Args:
         given: a number in (-1, 1), or a symmetric positive definite matrix of shape (L, L) with ones on the diagonal.
         tokens: ``L``.
 
     Raises:
-        ParameterError: it is neither.
+        ParameterError: ``given`` is neither.
 
     Example:
         >>> correlation_root(0.0, 3)
@@ -46,25 +47,25 @@ def correlation_root(given: Any, tokens: int) -> Root:
         raise ParameterError("token_correlation", given, allowed)
     if is_number(given) and given == 0:
         return ()
-    place = np.arange(tokens)
-    matrix = given ** np.abs(place[:, None] - place) if is_number(given) else real_numbers("token_correlation", given)
+    token = np.arange(tokens)
+    matrix = given ** np.abs(token[:, None] - token) if is_number(given) else real_numbers("token_correlation", given)
     if matrix.shape != (tokens, tokens) or tokens == 1:
         raise ParameterError("token_correlation", given, allowed if tokens > 1 else "0 for a single token")
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    sound = np.allclose(matrix, matrix.T) and np.allclose(np.diag(matrix), 1) and values[0] >= _SMALLEST
-    if not sound:
+    valid = np.allclose(matrix, matrix.T) and np.allclose(np.diag(matrix), 1) and values[0] >= _SMALLEST
+    if not valid:
         raise ParameterError("token_correlation", given, allowed)
     return tuple(tuple(float(x) for x in row) for row in (vectors * np.sqrt(values)) @ vectors.T)
 
 
 def are_correlated(given: Any) -> bool:
-    """Return whether tokens are correlated, before their number is known.
+    """Return whether tokens are correlated, for any number of tokens.
 
     Args:
-        given: as for :func:`correlation_root`, which checks it again for the number of tokens.
+        given: as for :func:`correlation_root`, which checks the value for a given number of tokens.
 
     Raises:
-        ParameterError: it is invalid for every number of tokens.
+        ParameterError: the value is invalid for every number of tokens.
 
     Example:
         >>> are_correlated(0.5), are_correlated(0), are_correlated([[1, 0], [0, 1]])
@@ -83,17 +84,17 @@ def _allowed(tokens: int | str) -> str:
 
 
 def correlation_record(given: Any, correlated: Root | bool) -> dict[str, Any]:
-    """The parameter as tables record it; empty for independent tokens."""
+    """Return the parameter as tables record it; empty for independent tokens."""
     return {"token_correlation": given if is_number(given) else np.asarray(given).tolist()} if correlated else {}
 
 
 @dataclass(frozen=True)
 class CorrelatedTokensLink:
-    """A link on the fields of independent tokens.
+    """A link of correlated tokens as a function of the fields of independent tokens.
 
     Attributes:
-        link: on those of correlated ones.
-        root: of their correlation.
+        link: function of the fields of correlated tokens.
+        root: symmetric root of the correlation matrix.
     """
 
     link: Callable[[Any], Any]

@@ -11,7 +11,7 @@ import numpy as np
 
 from glassformer.bayes_optimal.free_entropy import Landscape
 from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
-from glassformer.bayes_optimal.thresholds import Thresholds
+from glassformer.bayes_optimal.threshold_results import Thresholds
 from glassformer.core.display import DisplayMixin, readable_name
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
-from glassformer.bayes_optimal.thresholds import Threshold, Thresholds
+from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.roots import root_by_growth
 from glassformer.risk.loss_base import Loss

@@ -257,7 +257,7 @@ class Sweep:
 
     def tasks(self, points: Sequence[GridPoint]) -> Iterator[Task]:
         """All points in groups that are computed together: theory in batches over ``alpha``, simulations one by one."""
-        batch = 1 if self.compute == "simulate" else model_type(self.model).together
+        batch = 1 if self.compute == "simulate" else model_type(self.model).ratios_per_call
         groups: dict[str, list[GridPoint]] = {}
         for point in points:
             others = {name: value for name, value in point.coordinates.items() if name != "alpha"}

@@ -1,1 +1,1 @@
-"""What of a model is trained by gradients: its signal as a function of parameters."""
+"""Trainable models: the signal as a differentiable function of parameters, for gradient descent."""

@@ -1,6 +1,9 @@
-r"""Gradient descent on the weights of attention-indexed models, several starts as one matrix product.
+r"""Trainable weights of attention-indexed models of one and of several layers, for several starts at once.
 
-.. math:: \hat S = WW^T/\sqrt{rd}, \qquad \mathcal L = \tfrac14\sum_\mu \|\sigma(h_\mu(\hat S)) - y_\mu\|_F^2.
+.. math:: \hat S = WW^T/\sqrt{rd}, \qquad \mathcal L = \tfrac14\sum_\mu \|\sigma(h_\mu(\hat S)) - y_\mu\|_F^2,
+
+and for several layers :math:`\hat S^l = W^l(W^l)^T/\sqrt{rd}` with the label
+:math:`\sigma(B_{L-1}h_\mu^L(\hat S^L)B_{L-1}^T)` of :class:`~glassformer.models.deep_aim.DeepAttentionIndexed`.
 
 Hardmax labels have no gradient, and do not depend on the size of ``W``. The student is a softmax whose inverse
 temperature increases during training, with weights scaled to the teacher's :math:`\|W\|_F^2 = rd`.
@@ -8,7 +11,7 @@ temperature increases during training, with weights scaled to the teacher's :mat
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -17,11 +20,12 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
 from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Schedule, Student
 
-# Learning rates of the optimizers, the default one first.
+# Learning rates of the optimizers, the default one first: of one layer, and of several.
 RATES = {"adam": 0.05, "sgd": 2.0}
+_DEEP_RATES = {"adam": 0.05, "sgd": 1.0}
 # Annealing of hardmax students, by trial: the inverse temperature grows geometrically to 20 within 2000 steps.
 _COLDEST, _ANNEALING = 20.0, 2000
 
@@ -35,13 +39,13 @@ def attention_student(
 
     Args:
         channel: linear, softmax or hardmax attention, with or without noise.
-        design: tokens; their precision is that of the training.
-        labels: as the channel draws them.
+        design: tokens; training uses their floating-point type.
+        labels: labels as the channel draws them.
         width: ``r``, the columns of ``W``.
-        inverse_temperature: of the softmax of the labels, if the channel has none.
+        inverse_temperature: inverse temperature of the softmax of the labels, if the channel has none.
 
     Raises:
-        IncompatibleError: a channel of another kind.
+        IncompatibleError: the channel has no training loss.
 
     Example:
         >>> from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
@@ -75,10 +79,10 @@ def attention_student(
 
 
 def attention_parametrisation(channel: Any, inverse_temperature: float = 1.0) -> Parametrisation:
-    """Return how weights are trained on labels of this channel, with this inverse temperature of its softmax.
+    """Return the parametrisation by weights for labels of this channel, with this inverse temperature of its softmax.
 
     Raises:
-        IncompatibleError: a channel of another kind.
+        IncompatibleError: the channel has no training loss.
     """
     _loss_of(channel)
     convex = Convex(_trace_weight, positive=True) if channel.linear else None
@@ -87,15 +91,15 @@ def attention_parametrisation(channel: Any, inverse_temperature: float = 1.0) ->
 
 
 def _trace_weight(width: int, shape: tuple[int, int]) -> float:
-    r""":math:`\|W\|^2 = \sqrt{rd}\,\mathrm{Tr}\,S`, in a metric that counts entries of matrices :math:`d/2` times."""
+    r"""Return :math:`\sqrt{r/d}`, from :math:`\|W\|^2 = \sqrt{rd}\,\mathrm{Tr}\,S` in the metric of the design."""
     return float(np.sqrt(width / shape[0]))
 
 
 def _loss_of(channel: Any) -> Loss:
     if getattr(channel, "root", ()):
-        raise IncompatibleError("is for independent tokens, not for correlated ones")
+        raise IncompatibleError("needs independent tokens, and those of this model are correlated")
     if channel.label not in _LOSSES:
-        raise IncompatibleError(f"is for linear, softmax and hardmax, not for channel {channel.label}")
+        raise IncompatibleError(f"fits labels of channel linear, softmax and hardmax, not of channel {channel.label}")
     return _LOSSES[channel.label]
 
 
@@ -122,8 +126,8 @@ def _scaled_signals(parameters: Any) -> Any:
 def indices_of(weights: Any, tokens: Any) -> Any:
     """Attention indices of all starts, shape (starts, samples, T, T), from weights of shape (starts, d, r)."""
     d, width = weights.shape[1:]
-    seen = jnp.einsum("ntd,kdr->kntr", tokens, weights)
-    products = jnp.einsum("kntr,knsr->knts", seen, seen)
+    projections = jnp.einsum("ntd,kdr->kntr", tokens, weights)
+    products = jnp.einsum("kntr,knsr->knts", projections, projections)
     traces = jnp.sum(weights**2, axis=(1, 2))[:, None, None, None] * jnp.eye(tokens.shape[1], dtype=tokens.dtype)
     return (products - traces) / (np.sqrt(width) * d)
 
@@ -135,8 +139,8 @@ def _linear_loss(parameters: Any, data: Any) -> Any:
 
 def _softmax_loss(parameters: Any, data: Any) -> Any:
     tokens, labels, temperature = data
-    found = jax.nn.softmax(temperature * indices_of(parameters[0], tokens), axis=-1)
-    return 0.25 * jnp.sum((found - labels) ** 2, axis=(1, 2, 3))
+    predicted = jax.nn.softmax(temperature * indices_of(parameters[0], tokens), axis=-1)
+    return 0.25 * jnp.sum((predicted - labels) ** 2, axis=(1, 2, 3))
 
 
 def _scaled_loss(parameters: Any, data: Any) -> Any:
@@ -144,3 +148,61 @@ def _scaled_loss(parameters: Any, data: Any) -> Any:
 
 
 _LOSSES: dict[str, Loss] = {"linear": _linear_loss, "softmax": _softmax_loss, "hardmax": _scaled_loss}
+
+
+# --- several layers ---------------------------------------------------------------------------------------------------
+
+
+def layered_student(channel: Any, design: LayeredQuadraticDesign, labels: Array, width: int) -> Student:
+    """Return the student whose parameters are the weights ``W`` of every layer.
+
+    Args:
+        channel: :class:`~glassformer.channels.attention.deep.DeepAttentionIndexedChannel`.
+        design: tokens; training uses their floating-point type.
+        labels: shape (samples, T, T).
+        width: ``r``, the columns of ``W``.
+    """
+    d, kind = design.signal_shape[0], design.inputs.dtype
+    targets, layers = np.asarray(labels), len(channel.skip) + 1
+    return Student(
+        parameters=((layers, d, width),),
+        data=(design.inputs[0], targets.astype(kind)),
+        loss=_layered_loss(tuple(channel.skip), channel.last, float(channel.temperature)),
+        signals=_layered_signals,
+        power=0.25 * float(np.sum(targets**2)),
+        samples=design.samples,
+        unit=1.0,
+        rates=_DEEP_RATES,
+        distance=lambda signal, teacher: float(np.sum((signal - teacher) ** 2) / (d * layers)),
+    )
+
+
+def layered_parametrisation(channel: Any) -> Parametrisation:
+    """Return the parametrisation by the weights of every layer for labels of this channel."""
+    return Parametrisation(_DEEP_RATES, partial(layered_student, channel))
+
+
+def _layered_signals(parameters: Any) -> Any:
+    (weights,) = parameters
+    d, width = weights.shape[2:]
+    return jnp.einsum("klir,kljr->klij", weights, weights) / np.sqrt(d * width)
+
+
+@lru_cache(maxsize=16)
+def _layered_loss(skip: tuple[float, ...], last: str, temperature: float) -> Loss:
+    """Return the loss of networks with these skip strengths; equal arguments give the same function, compiled once."""
+
+    def attention(mixing: Any, indices: Any) -> Any:
+        return mixing @ indices @ jnp.swapaxes(mixing, -1, -2)
+
+    def loss(parameters: Any, data: Any) -> Any:
+        (weights,), (tokens, labels) = parameters, data
+        mixing = jnp.eye(tokens.shape[1], dtype=tokens.dtype)
+        for layer, strength in enumerate(skip):
+            scores = attention(mixing, indices_of(weights[:, layer], tokens))
+            mixing = strength * mixing + jax.nn.softmax(temperature * scores, axis=-1) @ mixing
+        scores = attention(mixing, indices_of(weights[:, -1], tokens))
+        predicted = jax.nn.softmax(temperature * scores, axis=-1) if last == "softmax" else scores
+        return 0.25 * jnp.sum((predicted - labels) ** 2, axis=(1, 2, 3))
+
+    return loss

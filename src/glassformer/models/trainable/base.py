@@ -1,4 +1,4 @@
-"""What of a model is trained by gradients: parametrised signals and their training errors."""
+"""Interface of trainable models: parametrised signals and their training errors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Loss = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Schedule:
-    """Data that change during training, for annealing; training never ends before they have their final form.
+    """An annealing schedule: training data that change with the number of steps.
 
     Attributes:
-        at: ``at(data, steps)``, the data to use after so many steps.
-        steps: after which they no longer change.
+        at: ``at(data, steps)``, the data after this number of steps.
+        steps: number of steps after which the data no longer change; training never ends before.
     """
 
     at: Callable[[Any, int], Any]
@@ -33,17 +33,17 @@ class Student:
     """A parametrised signal, and its training error on data.
 
     Attributes:
-        parameters: shapes of the parameters of one start, which are drawn standard normal, or small.
-        data: arguments of the loss beside the parameters: arrays with the samples along their first axis, any part of
-            which is valid data as well, and single numbers.
+        parameters: shapes of the parameters of one start, drawn standard normal or small.
+        data: arguments of the loss after the parameters: numbers, and arrays whose first axis runs over the samples, so
+            that batches can be taken.
         loss: training errors of all starts.
         signals: signals of all starts, shape (starts, rows, columns), from the parameters.
         power: training error of predicting zero, a quarter of the sum of the squared labels.
         samples: number of labels.
-        unit: of the singular values.
+        unit: unit of the singular values.
         rates: learning rates of the optimizers, the default one first.
-        distance: squared error of a signal, given the true one.
-        schedule: of data that change, see :class:`Schedule`.
+        distance: squared error of a signal, given the true signal.
+        schedule: annealing schedule, None for constant data.
     """
 
     parameters: tuple[tuple[int, ...], ...]
@@ -60,12 +60,12 @@ class Student:
 
 @dataclass(frozen=True)
 class Convex:
-    """The convex risk whose minimum descent with weight decay reaches at full width.
+    """The convex risk that gradient descent with weight decay minimises at full width.
 
-    It is half the sum of squared residuals and a weighted norm of the signal; a training error is a fixed share of it.
+    The risk is half the sum of squared residuals plus a weighted nuclear norm, or trace, of the signal.
 
     Attributes:
-        weight: ``weight(width, (rows, columns))``, of the nuclear norm, or trace, for a unit of decay.
+        weight: ``weight(width, (rows, columns))``, weight of the nuclear norm or trace per unit of weight decay.
         positive: whether signals are positive symmetric matrices.
     """
 
@@ -75,14 +75,14 @@ class Convex:
 
 @dataclass(frozen=True)
 class Parametrisation:
-    """How the signal of a model is trained.
+    """Parametrisation of the signal of a model for training.
 
     Attributes:
         rates: learning rates of the optimizers, the default one first.
-        student: ``student(design, labels, width)``, on the first instance of a design.
-        exploring: optimizer, learning rate and steps of an exploration after which means over starts are near the
-            optimum; None where exploration gains nothing.
-        convex: the risk that descent with decay minimises, for square loss of linear labels.
+        student: ``student(design, labels, width)``, the student on the first instance of a design.
+        exploring: optimizer, learning rate and steps of an exploration that brings the mean over starts close to the
+            Bayes-optimal estimate; None if exploration does not help.
+        convex: the risk that descent with weight decay minimises, for square loss of linear labels; None otherwise.
     """
 
     rates: Mapping[str, float]
@@ -92,27 +92,27 @@ class Parametrisation:
 
 
 class Trainable:
-    """A model without anything to train by gradients; models override what they have.
+    """Default of all models: gradient descent is not available. Models override the properties they provide.
 
-    The errors complete the sentence "algorithm NAME".
+    The error messages complete the sentence "algorithm NAME ...".
     """
 
     name: Any
 
     @property
     def parametrisation(self) -> Parametrisation:
-        """How its signal is trained as a whole.
+        """Parametrisation of the signal.
 
         Raises:
-            IncompatibleError: it has no parametrisation.
+            IncompatibleError: the model has no parametrisation.
         """
         raise IncompatibleError(f"needs a parametrised signal, and model {self.name} has none")
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
-        """The label as a traceable and smooth function of the projections ``Z`` of the tokens on rows of weights.
+        """Label as a differentiable JAX function of the projections ``Z`` of the tokens on the rows of weights.
 
         Raises:
-            IncompatibleError: there is no such function.
+            IncompatibleError: labels are not differentiable.
         """
-        raise IncompatibleError(f"needs a label that JAX can differentiate in the rows, and model {self.name} has none")
+        raise IncompatibleError(f"needs labels that JAX can differentiate in the rows, and model {self.name} has none")

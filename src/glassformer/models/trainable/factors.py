@@ -1,4 +1,4 @@
-r"""Gradient descent on the factors of bilinear sequence regression, several starts as one matrix product.
+r"""Trainable factors of bilinear sequence regression, for several starts at once.
 
 .. math:: \hat S = UV^T/\sqrt r, \qquad \mathcal L = \tfrac14\sum_\mu
    \bigl(\varphi(\mathrm{Tr}(X_\mu\hat S^T)/\sqrt{dL}) - y_\mu\bigr)^2.
@@ -20,13 +20,13 @@ from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Stu
 
 Link = Callable[[Any], Any]
 
-# Learning rates, the default optimizer first. Plain gradient descent runs just below the edge of stability: only there
-# its error without noise is the published one, twice the optimal error, as if it sampled from the posterior.
+# Learning rates, the default optimizer first. The rate of plain gradient descent is just below the edge of stability:
+# only there its noiseless error is the published one, twice the Bayes-optimal error, as of a sample from the posterior.
 RATES = {"sgd": 0.7, "adam": 0.05}
-# Slopes of nonlinear links vary, so the default optimizer adapts the rate.
+# The slope of a nonlinear link varies, so that the default optimizer is adaptive.
 _NONLINEAR_RATES = {"adam": 0.05, "sgd": 0.2}
-# Optimizer, rate and steps of exploration, by trial: Adam wanders among the weights that fit, and means over starts
-# come near message passing. Plain descent stays close to its starts, and their mean above the optimal error.
+# Optimizer, rate and steps of exploration, chosen by trial: Adam at a large rate moves between solutions, and the mean
+# over starts comes close to the error of message passing. Plain descent stays close to its start: its mean is worse.
 EXPLORING = ("adam", 0.5, 8000)
 
 
@@ -42,10 +42,10 @@ def factor_student(
     Equation :eq:`descent` of the documentation.
 
     Args:
-        design: inputs; their precision is that of the training.
+        design: inputs; training uses their floating-point type.
         labels: shape (samples,).
         width: ``r``, the columns of both factors.
-        link: :math:`\varphi`, of arrays of fields, which JAX differentiates.
+        link: :math:`\varphi`, a differentiable JAX function of arrays of fields.
         even: whether labels are even in the signal; errors are then those of the better sign.
 
     Example:
@@ -74,15 +74,13 @@ def factor_student(
 
 
 def factor_parametrisation(link: Link | None, even: bool, name: str) -> Parametrisation:
-    """Return how factors are trained on labels of this link.
+    """Return the parametrisation by factors for labels of this link.
 
     Raises:
         IncompatibleError: the link has no gradient.
     """
     if link is None:
-        raise IncompatibleError(
-            f"fits linear labels, or those of a link with slopes that JAX can trace, not those of channel {name}"
-        )
+        raise IncompatibleError(f"needs labels of a differentiable link, and those of channel {name} have no gradient")
     return Parametrisation(_NONLINEAR_RATES, partial(factor_student, link=link, even=even), EXPLORING)
 
 
@@ -112,7 +110,7 @@ def _loss(link: Link) -> Loss:
 
 
 def _weight(width: int, shape: tuple[int, int]) -> float:
-    r"""The least of :math:`\|U\|^2 + \|V\|^2` is :math:`2\sqrt r\|S\|_*`, and the loss a quarter, not a half."""
+    r"""Return :math:`2\sqrt r`, from :math:`\min\|U\|^2 + \|V\|^2 = 2\sqrt r\|S\|_*`; the loss is a quarter."""
     del shape
     return 2 * float(np.sqrt(width))
 
