@@ -157,7 +157,7 @@ def test_simulation_parameters(arguments, name, value, allowed):
 
 @pytest.mark.parametrize("limit", [{"rho": 0}, {"rho": np.inf}, {"rho": 0.5, "beta": np.inf}, {"rho": 0, "beta": 2}])
 def test_a_limit_has_no_data(limit):
-    with pytest.raises(IncompatibleError, match=r"limit without data.*give finite"):
+    with pytest.raises(IncompatibleError, match=r"simulation needs a finite size.*give finite"):
         simulate(BilinearSequenceRegression(**limit), [0.5], d=8)
 
 

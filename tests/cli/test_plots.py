@@ -256,4 +256,4 @@ def test_tables_print_five_columns_and_tell_infinite_from_unknown(capsys):
     assert table.to_dict()["points"][0]["threshold"] is None  # JSON has no word for it
     shown = str(table).splitlines()
     assert shown[1].split() == ["alpha", "error", "standard_error", "theory", "status"]
-    assert shown[-1] == "4 more columns: to_pandas() has all"
+    assert shown[-1] == "4 more columns: to_pandas() returns all columns"

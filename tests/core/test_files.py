@@ -56,7 +56,7 @@ def test_what_was_there_stays_until_the_new_file_is_complete(tmp_path):
             assert (tmp_path / "file").read_text() == "old"
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(DataError, match="make room"):
+    with pytest.raises(DataError, match="free some space"):
         interrupted()
     assert (tmp_path / "file").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -149,7 +149,7 @@ def test_a_full_disk_leaves_the_old_result(option, tmp_path, monkeypatch, capsys
     monkeypatch.setattr(os, "fsync", full)
     assert main([*command, f"--{option}", str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "make room" in line
+    assert "free some space" in line
     assert path.read_text() == "old"
 
 
@@ -195,7 +195,7 @@ def test_a_checkpoint_that_is_damaged_or_foreign_is_told_and_left(damage, tmp_pa
     checkpoint.save({"leaf_0": np.ones(2)})
     np.testing.assert_array_equal(checkpoint.load()["leaf_0"], 1.0)
     damage(checkpoint.path)
-    with pytest.warns(RuntimeWarning, match=r"state\.npz cannot be read: what it held is computed again"):
+    with pytest.warns(RuntimeWarning, match=r"state\.npz cannot be read: its content is computed again"):
         assert checkpoint.load() is None
 
 

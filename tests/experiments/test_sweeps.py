@@ -262,7 +262,7 @@ def test_a_full_disk_ends_in_an_error_and_a_usable_store(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return replace(self, target)
 
-    with monkeypatch.context() as patch, pytest.raises(DataError, match="make room"):
+    with monkeypatch.context() as patch, pytest.raises(DataError, match="free some space"):
         patch.setattr(Path, "replace", full)
         run_sweep(RUNS, tmp_path)
     left = content(tmp_path)

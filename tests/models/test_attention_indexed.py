@@ -526,7 +526,7 @@ def test_bad_models_are_refused(arguments, error, words):
 
 
 def test_limits_without_data_and_bad_labels_are_refused():
-    with pytest.raises(IncompatibleError, match="limit without data"):
+    with pytest.raises(IncompatibleError, match="simulation needs a finite size"):
         simulate(AttentionIndexed(0, 2), [0.1], d=20)
     design = QuadraticDesign.sample(5, (2, 6), np.random.default_rng(0))
     with pytest.raises(DataError, match="shape"):

@@ -1,4 +1,4 @@
-"""Results that are computed once: the latest in memory, and those that take long in files of the user's cache folder.
+"""Cache of results: the latest results in memory, slow results also as files in the user's cache folder.
 
 The files hold arrays and JSON with a checksum. Reading them never runs code, as unpickling would.
 """
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The variable that names a folder; with one of the words below nothing is written.
+# Environment variable that names the cache folder. One of the words below switches the cache off.
 VARIABLE = "GLASSFORMER_CACHE"
 _NOWHERE = ("", "0", "off", "none")
-# Results in memory. A convention: a session asks for some ten models.
+# Number of results in memory. A convention: a session uses about ten models.
 _IN_MEMORY = 128
-# Seconds from which on a table is written to a file: below it the explorer answers without one.
+# A table is written to a file if it took at least this many seconds. Faster ones are computed again.
 _SLOW = 0.3
-# Seconds of compiling from which on JAX keeps a program.
+# JAX stores a compiled program if compiling took at least this many seconds.
 _SLOW_TO_COMPILE = 0.2
 
 
 def memoize(compute: Callable[[], Any], *parts: Any) -> Any:
-    """Return ``compute()``, from memory if it is among the latest results; nobody may change what is returned.
+    """Return ``compute()``, or the stored result if it was computed recently. Do not modify the returned object.
 
     Args:
-        compute: returns the result; called anew where the parts have no identity.
-        parts: all that determines the result, except the code of this package.
+        compute: returns the result. It is called every time if the parts have no identity.
+        parts: everything that determines the result, except the code of this package.
 
     Example:
         >>> memoize(lambda: [1], "list", 1) is memoize(lambda: [1], "list", 1)
@@ -60,23 +60,23 @@ def memoize(compute: Callable[[], Any], *parts: Any) -> Any:
 
 @lru_cache(maxsize=_IN_MEMORY)
 def _in_memory(key: str) -> list[Any]:
-    """Return the result of this key in a list, which is empty at first."""
+    """Return the list that holds the result of this key. It is empty at first."""
     del key
     return []
 
 
 def cached_array(compute: Callable[[], Array], *parts: Any) -> Array:
-    """Return ``compute()``, from a file if any process has computed it before.
+    """Return ``compute()``, or read it from a file if any process has computed it before.
 
     Args:
         compute: returns the array.
-        parts: all that determines it, except the code of this package.
+        parts: everything that determines it, except the code of this package.
     """
     return _from_file(compute, parts, lambda array: {"array": array}, lambda arrays: arrays["array"])
 
 
 def cached_table(compute: Callable[[], Table], *parts: Any) -> Table:
-    """Return the table ``compute()``, from memory, or from a file if any process has computed it and that took long.
+    """Return the table ``compute()``, from memory or a file if it was computed before. Only slow tables have files.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression, limits
@@ -123,13 +123,13 @@ def _from_file(
     if folder is None or key is None:
         return compute()
     path = folder / "tables" / f"{key}.npz"
-    # A file that is missing, damaged or of another program is written anew.
+    # A file that is missing, damaged or from another program is written again.
     with contextlib.suppress(OSError, ValueError, KeyError):
         return unpack(read_arrays(path))
     start = time.perf_counter()
     result = compute()
     if time.perf_counter() - start >= slow:
-        # A full disk, or parameters that JSON does not know, cost a file and not the result.
+        # If the disk is full, or JSON cannot store the parameters, the result is returned without a file.
         with contextlib.suppress(DataError, TypeError):
             arrays = pack(result)
             make_folder(path.parent, "cache")
@@ -139,7 +139,7 @@ def _from_file(
 
 @lru_cache(maxsize=1)
 def _code_of_package() -> str:
-    """Return a digest of all modules of this package: another version has other files."""
+    """Return a hash of all modules of this package, so that each version has its own files."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
@@ -147,10 +147,11 @@ def _code_of_package() -> str:
 
 
 def cache_folder() -> Path | None:
-    """Return the cache folder: ``GLASSFORMER_CACHE``, or ``glassformer`` in the user's cache folder; None for nowhere.
+    """Return the cache folder, or None if the cache is switched off.
 
-    ``GLASSFORMER_CACHE=off`` writes nothing; the user's cache folder is ``XDG_CACHE_HOME`` or ``~/.cache``. A relative
-    ``XDG_CACHE_HOME`` is ignored, as its standard says.
+    The folder is ``GLASSFORMER_CACHE`` if that variable is set, else ``glassformer`` in ``XDG_CACHE_HOME`` or
+    ``~/.cache``. ``GLASSFORMER_CACHE=off`` switches the cache off. A relative ``XDG_CACHE_HOME`` is ignored, as its
+    standard requires.
 
     Example:
         >>> import os
@@ -169,12 +170,12 @@ def cache_folder() -> Path | None:
             return Path(given).expanduser()
         return (home if home.is_absolute() else Path.home() / ".cache") / "glassformer"
     except RuntimeError:
-        # Users without a home have no cache.
+        # A user without a home folder has no cache.
         return None
 
 
 def keep_compiled() -> None:
-    """Have JAX keep compiled programs in the cache folder, unless its environment says otherwise or it runs already."""
+    """Make JAX store compiled programs in the cache folder, unless its environment sets another or JAX is running."""
     folder = cache_folder()
     if folder is None or "jax" in sys.modules:
         return

@@ -16,14 +16,14 @@ from glassformer.core.files import make_folder, read_arrays, read_document, writ
 from glassformer.core.hashing import identity
 from glassformer.core.status import Status
 
-# Seconds of work that an interruption may cost.
+# Seconds between two checkpoints. An interruption loses at most this much work.
 _EVERY = 20.0
 _STATUS = {str(status): status for status in Status}
 
 
 @dataclass
 class Checkpoint:
-    """The state of one computation in a file that is replaced from time to time; without a ``path`` nothing is written.
+    """The state of one computation, saved to a file at regular times. Without a ``path`` nothing is written.
 
     Args:
         path: the file, or None.
@@ -39,7 +39,7 @@ class Checkpoint:
     written: float = field(default_factory=time.monotonic)
 
     def load(self) -> dict[str, Array] | None:
-        """Return the arrays last saved; None if there are none, or (with a warning) if the file is damaged."""
+        """Return the arrays that were saved last. Return None if there are none, and warn if the file is damaged."""
         if self.path is None or not self.path.exists():
             return None
         try:
@@ -49,7 +49,7 @@ class Checkpoint:
             return None
 
     def offer(self, state: Callable[[], dict[str, Array]]) -> None:
-        """Save ``state()`` if the last write is long enough ago."""
+        """Save ``state()`` if ``every`` seconds have passed since the last write."""
         if self.path is not None and time.monotonic() - self.written >= self.every:
             self.save(state())
             self.written = time.monotonic()
@@ -71,7 +71,7 @@ def pack_records(records: list[dict[str, Any]]) -> dict[str, Array]:
 
 
 def unpack_records(arrays: dict[str, Array]) -> list[dict[str, Any]]:
-    """Return the records of :func:`pack_records` among other arrays.
+    """Return the records that :func:`pack_records` stored among other arrays.
 
     Example:
         >>> unpack_records({**pack_records([{"a": 1.0}, {"a": 2.0}]), "b": np.zeros(3)}) == [{"a": 1.0}, {"a": 2.0}]
@@ -82,7 +82,7 @@ def unpack_records(arrays: dict[str, Array]) -> list[dict[str, Any]]:
 
 
 def pack_leaves(values: Iterable[Any]) -> dict[str, Array]:
-    """Return arrays in a given order by name.
+    """Return a list of arrays as a dictionary with numbered names.
 
     Example:
         >>> sorted(pack_leaves([np.zeros(2), np.ones(3)]))
@@ -92,19 +92,19 @@ def pack_leaves(values: Iterable[Any]) -> dict[str, Array]:
 
 
 def unpack_leaves(arrays: dict[str, Array]) -> list[Array]:
-    """Return the arrays of :func:`pack_leaves` among other arrays."""
+    """Return the list of arrays that :func:`pack_leaves` stored among other arrays."""
     return [arrays[f"leaf_{k}"] for k in range(sum(name.startswith("leaf_") for name in arrays))]
 
 
 @dataclass(frozen=True)
 class CheckpointFolder:
-    """Records of finished runs and checkpoints of unfinished ones, under the identity of all that determines them.
+    """Records of finished runs and checkpoints of unfinished runs, in files named by the identity of the run.
 
     Args:
-        folder: created if missing; None to write nothing.
+        folder: the folder, which is created if it is missing. None writes nothing.
 
     Raises:
-        DataError: the folder cannot be made or written to.
+        DataError: the folder cannot be created or written to.
     """
 
     folder: Path | None = None
@@ -114,10 +114,10 @@ class CheckpointFolder:
             make_folder(self.folder, "checkpoint")
 
     def run(self, kind: type, determines: dict[str, Any] | None, compute: Callable[[Checkpoint], Any]) -> Any:
-        """Return the finished run from its record, or else compute it and write the record.
+        """Return the finished run from its record. If there is no record, compute the run and write one.
 
         Args:
-            kind: the data class of the run.
+            kind: the dataclass of the run.
             determines: all that determines the run, in types that JSON knows; None where that is not known, and
                 nothing is written.
             compute: called with the checkpoint of the computation.
@@ -151,7 +151,7 @@ def _to_json(value: Any) -> Any:
         return value.item()
     if isinstance(value, Status):
         return {"status": str(value)}
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def _from_json(value: Any) -> Any:
@@ -165,4 +165,4 @@ def _from_json(value: Any) -> Any:
 
 
 def _warn_of_damage(path: Path) -> None:
-    warnings.warn(f"{path} cannot be read: what it held is computed again", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"{path} cannot be read: its content is computed again", RuntimeWarning, stacklevel=2)

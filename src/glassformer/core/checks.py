@@ -1,4 +1,4 @@
-"""Checks of arguments, before anything is computed: an error names the argument, its value and what is allowed."""
+"""Checks of arguments before anything is computed. Errors name the argument, its value and the allowed values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 
-# Integers up to this are exact in double precision.
+# Largest integer up to which all integers are exact in double precision.
 _LARGEST = 2**53
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a real number that double precision can hold, and no truth value.
+    """Return whether a value is a real number within the range of double precision. Booleans are not numbers.
 
     Example:
         >>> is_number(1), is_number(True), is_number("1"), is_number(10**400)
@@ -30,12 +30,12 @@ def is_number(value: object) -> bool:
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Return whether a value is an integer from ``least`` on, of any length, and no truth value."""
+    """Return whether a value is an integer >= ``least``, of any size. Booleans are not integers."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
 
 def require_integer(name: str, value: object, low: int = 1) -> None:
-    """Raise unless ``value`` is an integer from ``low`` on, and no truth value.
+    """Raise unless ``value`` is an integer >= ``low``. Booleans are not integers.
 
     Example:
         >>> require_integer("tokens", 2.5)
@@ -50,7 +50,7 @@ def require_integer(name: str, value: object, low: int = 1) -> None:
 
 
 def require_name(name: str, value: object, names: Iterable[str]) -> None:
-    """Raise unless ``value`` is one of the names.
+    """Raise unless ``value`` is one of the allowed names.
 
     Example:
         >>> require_name("output", 3, ["attention", "sequence"])
@@ -64,10 +64,10 @@ def require_name(name: str, value: object, names: Iterable[str]) -> None:
 
 
 def real_numbers(name: str, value: Any) -> Array:
-    """Return ``value`` as an array of finite numbers, with one axis at least.
+    """Return ``value`` as an array of finite numbers with at least one axis.
 
     Raises:
-        ParameterError: it is, or holds, something else.
+        ParameterError: ``value`` is not an array of finite numbers.
 
     Example:
         >>> real_numbers("skip", [1, 0.5])
@@ -80,7 +80,7 @@ def real_numbers(name: str, value: Any) -> Array:
 
 
 def as_numbers(value: Any) -> Array | None:
-    """Return ``value`` as an array of numbers, with one axis at least; None if it is, or holds, something else."""
+    """Return ``value`` as an array of numbers with at least one axis. Return None if it cannot be read as numbers."""
     try:
         found = np.asarray(value)
         return np.atleast_1d(found.astype(float)) if found.dtype.kind in "iuf" else None
@@ -88,20 +88,20 @@ def as_numbers(value: Any) -> Array | None:
         return None
 
 
-# What an annotation allows: its name in messages, and whether a value is that.
+# A type that an annotation allows: its name in messages, and a test whether a value has that type.
 _Kind = tuple[str, Callable[[Any], bool]]
 
 
 def require_arguments(function: Callable[..., Any], given: dict[str, Any], but: Collection[str] = ()) -> None:
-    """Raise unless every argument of a public function has the type of its annotation; ranges are not checked.
+    """Raise unless every argument of a public function has the type of its annotation. Ranges are not checked.
 
     Args:
-        function: the function that calls this first; its annotations are texts.
+        function: the function whose first statement calls this. Its annotations are strings.
         given: its arguments by name, ``locals()``.
-        but: arguments that the function checks itself.
+        but: names of the arguments that the function checks itself.
 
     Raises:
-        ParameterError: an argument has another type.
+        ParameterError: an argument has a type that is not allowed.
 
     Example:
         >>> def draw(count: int, seed: int = 0, share: float | None = None) -> None:
@@ -119,7 +119,7 @@ def require_arguments(function: Callable[..., Any], given: dict[str, Any], but: 
 
 
 def kinds_of(function: Callable[..., Any], name: str) -> list[_Kind]:
-    """Return what the annotation of an argument allows, None first; empty if it allows anything."""
+    """Return the types that the annotation of an argument allows, None first. The list is empty if all are allowed."""
     annotation = function.__annotations__.get(name, "Any")
     parts = sorted(annotation.split(" | "), key=lambda part: part != "None")
     if "Any" in parts:
@@ -132,7 +132,7 @@ def _class(function: Callable[..., Any], name: str) -> _Kind:
         return "a function", callable
     if name.startswith("tuple"):
         return "a tuple", lambda value: isinstance(value, tuple)
-    # A class that a module imports for annotations only is a public name of the package.
+    # A class that a module imports only for annotations is found among the public names of the package.
     kind: type = vars(sys.modules[function.__module__]).get(name) or getattr(sys.modules["glassformer"], name)
     example = _EXAMPLES.get(name, f"{name}()")
     return f"an object of class {name}, for instance {example}", lambda value: isinstance(value, kind)
@@ -155,7 +155,7 @@ _SEED: _Kind = ("an integer >= 0", lambda value: is_whole(value, 0))
 _KINDS: dict[str, _Kind] = {
     "None": ("None", lambda value: value is None),
     "float": ("a number", _is_number),
-    # A fraction passes here: the function then says which integers it takes.
+    # A float passes this check: the function itself then states the range of integers in its message.
     "int": ("an integer", lambda value: isinstance(value, Real)),
     "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_)),
     "str": ("a text", lambda value: isinstance(value, str)),

@@ -1,4 +1,4 @@
-"""Attributes of a class with a default that subclasses override by attributes or properties."""
+"""Default values of attributes, which subclasses override by attributes or properties."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def default_property(value: Any, meaning: str) -> Any:
-    """Return a read-only attribute with the value ``value``, unless a subclass declares another.
+    """Return a read-only attribute of value ``value``. Subclasses may declare another value.
 
     Example:
         >>> class Part:

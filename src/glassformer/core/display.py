@@ -1,4 +1,4 @@
-"""Results as tables in terminals and notebooks, and as figures."""
+"""Display of results: tables in terminals and notebooks, and figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glassformer.core.status import Status
 if TYPE_CHECKING:
     import pandas
 
-# Most rows and columns of a table on display.
+# Largest numbers of rows and columns of a displayed table.
 _ROWS, _COLUMNS = 20, 5
 # Name of the module that registers the function that draws results; core does not import it.
 _PLOTTING = "glassformer.plotting.render"
@@ -23,12 +23,12 @@ _renderers: list[Callable[..., Any]] = []
 
 
 def register_renderer(render: Callable[..., Any]) -> None:
-    """Have results drawn by ``render(result, path, size, theme, ax, **more)``."""
+    """Register the function that draws results: ``render(result, path, size, theme, ax, **more)``."""
     _renderers.append(render)
 
 
 class DisplayMixin(ComparedByContent):
-    """A result that is displayed as its table, with the remedies of the statuses that are not good.
+    """Base class of results that are displayed as a table, with a remedy for each status other than ``converged``.
 
     Attributes:
         drawing: name of the function of ``plotting.plots`` that draws the result.
@@ -43,12 +43,12 @@ class DisplayMixin(ComparedByContent):
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Sentences that a reader of the numbers should know."""
+        """Notes on the numbers, which are displayed below the table."""
         return ()
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Parameters by name, from which remedies are chosen; empty if unknown."""
+        """Parameters by name. Remedies mention only these. Empty if they are unknown."""
         return {}
 
     @abstractmethod
@@ -66,13 +66,13 @@ class DisplayMixin(ComparedByContent):
         """Draw the result.
 
         Args:
-            path: a file for the figure, in the format of its ending.
+            path: the file to which the figure is saved. Its ending determines the format.
             size: width and height in inches.
             theme: ``"light"`` or ``"dark"``.
-            ax: axes of Matplotlib to draw in, instead of a new figure.
+            ax: axes of Matplotlib to draw in. By default a new figure is made.
 
         Returns:
-            A drawing, which notebooks show, with the ``figure`` of Matplotlib; with ``ax`` these axes.
+            A drawing, which notebooks display. Its ``figure`` is the figure of Matplotlib. If ``ax`` is given, ``ax``.
 
         Raises:
             ParameterError: the format, the size or the theme is not allowed.
@@ -81,17 +81,17 @@ class DisplayMixin(ComparedByContent):
         return self._draw(path, size, theme, ax)
 
     def _draw(self, path: str | Path | None, size: tuple[float, float] | None, theme: str, ax: Any, **more: Any) -> Any:
-        """Draw the result, with further arguments of the function that draws it."""
+        """Draw the result. ``more`` are further arguments of the drawing function."""
         importlib.import_module(_PLOTTING)
         return _renderers[-1](self, path, size, theme, ax, **more)
 
     @property
     def display_columns(self) -> Sequence[str] | None:
-        """Columns of the data frame on display; None for all."""
+        """Columns of the data frame that are displayed. None displays all."""
         return None
 
     def display_frame(self) -> pandas.DataFrame:
-        """Return the data frame on display: infinite numbers as such, where :meth:`to_pandas` has None as JSON does."""
+        """Return the displayed data frame. It shows infinite numbers, for which :meth:`to_pandas` has None."""
         return self.to_pandas()
 
     def __str__(self) -> str:
@@ -117,16 +117,16 @@ class DisplayMixin(ComparedByContent):
         return f'<p><b>{escape(self.title)}</b></p><div style="overflow-x: auto">{table}</div>{sentences}'
 
     def _sentences(self, frame: pandas.DataFrame) -> list[str]:
-        """Return the remarks below the table, and the remedies of statuses that are not good."""
+        """Return the notes below the table and the remedies of all statuses other than ``converged``."""
         remedies = _remedies(self.settings)
         ends = [name for name in dict.fromkeys(frame.get("status", ())) if name in remedies]
         hidden = len(frame.columns) - len(self._visible(frame).columns)
-        more = [f"{hidden} more column{'s' * (hidden > 1)}: to_pandas() has all"] if hidden else []
+        more = [f"{hidden} more column{'s' * (hidden > 1)}: to_pandas() returns all columns"] if hidden else []
         return [*more, *self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
 
 
 def first_columns(columns: Sequence[str]) -> list[str]:
-    """Return the first columns of a table on display and the status of its rows: five in all.
+    """Return the names of the five columns that are displayed: the first ones and the status.
 
     Example:
         >>> first_columns(["alpha", "error", "overlap", "status", "error_estimate", "residual"])
@@ -157,12 +157,12 @@ def _mark(status: str) -> str:
 
 
 def _remedies(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the remedies of statuses that are not good, by the names of these statuses."""
+    """Return the remedies of all statuses other than ``converged``, by the names of the statuses."""
     return {str(status): status.remedy_for(settings) for status in Status if not status.ok}
 
 
 class ModelDisplayMixin(DisplayMixin):
-    """A result of a model, with the model and its parameters as the title."""
+    """Base class of results of a model. The title names the model and its parameters."""
 
     model: str
     parameters: dict[str, Any]
@@ -179,12 +179,12 @@ class ModelDisplayMixin(DisplayMixin):
 
 
 def displayed_parameters(parameters: Mapping[str, Any]) -> list[str]:
-    """Return the names of parameters on display: without the noise variance if the labels have another law of noise."""
+    """Return the names of the displayed parameters. The noise variance is left out if another noise law is set."""
     return sorted(parameters.keys() - ({"noise"} if "noise_law" in parameters else set()))
 
 
 def heading(model: str, parameters: Mapping[str, Any]) -> str:
-    """Return one line with the name of the model and its parameters.
+    """Return a line with the name of the model and its parameters.
 
     Example:
         >>> heading("bsr", {"rho": 0.5, "alpha": "n/(dL)"})

@@ -1,4 +1,4 @@
-"""Equality of results by content, arrays entry by entry."""
+"""Equality of results by content. Arrays are compared entry by entry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def same_content(first: Any, second: Any) -> bool:
-    """Return whether two data classes or named tuples of one class have equal fields, arrays and NaN included."""
+    """Return whether two dataclasses or named tuples of the same class have equal fields. NaN equals NaN."""
     if first is second or type(first) is not type(second):
         return first is second
     key = _content(first)
@@ -15,12 +15,12 @@ def same_content(first: Any, second: Any) -> bool:
 
 
 def content_hash(result: Any) -> int:
-    """Return a hash that is the same for objects of equal content."""
+    """Return a hash that is equal for objects of equal content."""
     return hash((type(result).__qualname__, _content(result)))
 
 
 class ComparedByContent:
-    """Base of data classes with ``eq=False`` that hold arrays.
+    """Base of dataclasses with ``eq=False`` that hold arrays.
 
     Example:
         >>> import numpy as np
@@ -41,7 +41,7 @@ class ComparedByContent:
 
 
 def _content(result: Any) -> str | None:
-    # Not at the top: it imports NumPy, and the command line answers --help without it.
+    # Imported here because it imports NumPy, which the command line does not need for --help.
     from glassformer.core.hashing import identity_or_none
 
     if isinstance(result, tuple):

@@ -1,4 +1,4 @@
-"""Errors, one class for each mistake of a user; messages name the parameter, its value and what is allowed."""
+"""Errors, one class for each kind of mistake. Messages name the parameter, its value and the allowed values."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, Protocol, Self
 
 
 class GlassformerError(Exception):
-    """Base class of every error the package raises on purpose."""
+    """Base class of all errors that the package raises deliberately."""
 
 
 class ParameterError(GlassformerError, ValueError):
     """A parameter lies outside its allowed range.
 
     Args:
-        name: the parameter as the user wrote it.
-        value: the value received.
-        allowed: the allowed range, in words or as an interval.
-        remedy: what to do instead, optional.
+        name: name of the parameter, as the user wrote it.
+        value: its value.
+        allowed: the allowed values, in words or as an interval.
+        remedy: what the user can do instead, optional.
 
     Example:
         >>> print(ParameterError("rho", -1.0, "rho > 0"))
@@ -40,29 +40,29 @@ class DataError(ParameterError):
 
 
 class DataWarning(UserWarning):
-    """Observed data contradict an assumption: they are used, but the theory of the result may be wrong."""
+    """Observed data contradict an assumption. The data are used, but theoretical predictions may be wrong."""
 
 
 class LinkError(ParameterError):
-    """A link function of the user fails, is random, or returns values that no label can have."""
+    """A user's link function fails, is random, or returns values that are not valid labels."""
 
 
 class IncompatibleError(GlassformerError, ValueError):
-    """Two choices exclude each other, or a part cannot do what it is asked for."""
+    """Two choices exclude each other, or a part does not support the requested computation."""
 
 
 class BackendError(GlassformerError, RuntimeError):
-    """JAX cannot start as its environment asks; the message names the variable."""
+    """JAX cannot start with the present environment. The message names the variable."""
 
 
 class UnidentifiedError(GlassformerError):
-    """The content of a function or object cannot be read: its results are computed, but not cached.
+    """The content of a function or object cannot be read. Its results are computed, but not cached.
 
     Example:
-        >>> error = UnidentifiedError("what a generator holds cannot be seen")
+        >>> error = UnidentifiedError("the state of a generator cannot be read")
         >>> error.within("link")
         >>> print(error)
-        link: what a generator holds cannot be seen
+        link: the state of a generator cannot be read
     """
 
     def __init__(self, reason: str) -> None:
@@ -70,7 +70,7 @@ class UnidentifiedError(GlassformerError):
         super().__init__(reason)
 
     def within(self, place: str) -> None:
-        """Prepend the name of the part that holds the object."""
+        """Prepend the name of the part that contains the object."""
         self.places.insert(0, place)
 
     def __str__(self) -> str:
@@ -78,16 +78,16 @@ class UnidentifiedError(GlassformerError):
 
 
 class Remedied(Protocol):
-    """A status with remedies."""
+    """Interface of a status that has remedies."""
 
     def remedy_for(self, parameters: Mapping[str, Any]) -> str:
-        """Return one sentence for the user of a result with these parameters."""
+        """Return the remedy, a sentence, for a result with these parameters."""
 
 
 class ConvergenceError(GlassformerError, RuntimeError):
-    """A solver ended without a result that can be trusted.
+    """A solver stopped without convergence.
 
-    The attribute ``solution`` holds the unconverged result; ``throw=False`` returns it instead of raising.
+    The attribute ``solution`` holds the unconverged result. With ``throw=False`` it is returned instead.
     """
 
     def __init__(self, status: Remedied, solution: object) -> None:
@@ -97,13 +97,13 @@ class ConvergenceError(GlassformerError, RuntimeError):
 
 
 def no_data_error(limit: str, remedy: str) -> IncompatibleError:
-    """Return the error for simulations of a limit of infinite or vanishing ratios."""
-    return IncompatibleError(f"{limit} is a limit without data: {remedy}")
+    """Return the error for simulations at infinite or vanishing ratios, for which no finite data exist."""
+    return IncompatibleError(f"simulation needs a finite size, {limit} has none: {remedy}")
 
 
 @contextlib.contextmanager
 def in_file(path: object) -> Iterator[None]:
-    """Add the name of a file to errors about its content.
+    """Prepend the name of a file to errors about its content.
 
     Example:
         >>> with in_file("sweep.toml"):
@@ -124,8 +124,8 @@ def _short(value: object) -> str:
     try:
         text = repr(value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value)
     except ValueError:
-        # Python refuses to write integers of thousands of digits.
+        # Python refuses to convert integers with thousands of digits to text.
         text = f"<{type(value).__name__}>"
     text = " ".join(text.split())
-    # The end of a path is as informative as its beginning.
+    # Keep the end as well: the end of a path is as informative as its beginning.
     return text if len(text) <= 80 else f"{text[:37]}...{text[-40:]}"

@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A quantity from a numerical integration and an estimate of its absolute error, elementwise."""
+    """A numerically integrated quantity and an estimate of its absolute error, elementwise."""
 
     value: Array
     error: Array

@@ -1,7 +1,7 @@
-"""Files that are complete or absent, with a checksum that shows damage.
+"""Atomic writing of files, and files with a checksum that detects damage.
 
-Nothing is written through a symbolic link that somebody else may have planted, nor into an existing file: a new file is
-made in a temporary folder beside the old one and replaces it when it is complete.
+A new file is written in a temporary folder next to the old one and replaces it when it is complete. Symbolic links are
+not followed, because another user may have placed them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _Encoder = Callable[[Any], Any]
 
 @contextlib.contextmanager
 def replace_file(path: Path, what: str, durable: bool = True) -> Iterator[Path]:
-    """Give the path of a new file, which replaces ``path`` at the end, so that readers never see a part of it.
+    """Yield the path of a temporary file, which replaces ``path`` at the end. Readers never see an incomplete file.
 
-    A symbolic link is replaced, not followed, and a file keeps its permissions. A pipe or a device (``/dev/stdout``) is
-    written to.
+    A symbolic link is replaced, not followed. The new file has the permissions of the old one. A pipe or a device
+    (``/dev/stdout``) is written to directly.
 
     Args:
         path: the file.
-        what: how errors name it.
-        durable: whether to wait until the file is on the disk, so that it survives a loss of power.
+        what: name of the file in error messages.
+        durable: whether to wait until the file is on the disk, so that it survives a power failure.
 
     Raises:
-        DataError: it cannot be written, for lack of space or of permission; the old file stays.
+        DataError: the file cannot be written (no space, no permission). The old file stays.
 
     Example:
         >>> path = Path(tempfile.mkdtemp()) / "file"
@@ -65,7 +65,7 @@ def replace_file(path: Path, what: str, durable: bool = True) -> Iterator[Path]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a path is a pipe or a device, or a name that the system gives to one."""
+    """Return whether a path is a pipe or a device, or a system name of one."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -77,10 +77,10 @@ def _is_stream(path: Path) -> bool:
 
 
 def open_lock_file(path: Path, what: str) -> IO[bytes]:
-    """Open a file to be locked, made if needed, never emptied and never reached through a symbolic link.
+    """Open a file for locking. It is created if it is missing, and never truncated. Symbolic links are not followed.
 
     Raises:
-        DataError: it cannot be opened.
+        DataError: the file cannot be opened.
     """
     if path.is_symlink():
         raise DataError(what, str(path), "a file, not a symbolic link", "remove the link")
@@ -91,23 +91,23 @@ def open_lock_file(path: Path, what: str) -> IO[bytes]:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return the content of a regular file; pipes and devices, which may have no end, are refused.
+    """Return the content of a regular file. Pipes and devices are refused, since they may never end.
 
     Raises:
-        OSError: it does not exist, cannot be read, or is no regular file.
+        OSError: the file does not exist, cannot be read, or is not a regular file.
     """
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(f"{path} is no regular file")
+        raise OSError(f"{path} is not a regular file")
     return path.read_bytes()
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any], what: str, durable: bool = True) -> None:
-    """Write arrays by name as an archive of NumPy, with a checksum behind it, which other programs skip.
+    """Write named arrays as a NumPy archive followed by a checksum. Other programs skip the checksum.
 
     Raises:
-        DataError: it cannot be written.
+        DataError: the file cannot be written.
     """
-    import numpy as np  # not at the start of the command line
+    import numpy as np  # imported here to keep the start of the command line fast
 
     content = io.BytesIO()
     np.savez(content, **arrays)
@@ -116,11 +116,11 @@ def write_arrays(path: Path, arrays: Mapping[str, Any], what: str, durable: bool
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
-    """Return the arrays that :func:`write_arrays` has written. Objects are never unpickled.
+    """Return the arrays that :func:`write_arrays` wrote. Objects are never unpickled.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it has been changed or cut short, was written under another name or by another program.
+        ValueError: the file was changed, renamed, is incomplete or was written by another program.
     """
     import numpy as np
 
@@ -130,16 +130,16 @@ def read_arrays(path: Path) -> dict[str, Any]:
 
 
 def write_document(path: Path, document: Mapping[str, Any], what: str, default: _Encoder | None = None) -> None:
-    """Write a document in JSON, with its checksum as the last entry.
+    """Write a JSON document with its checksum as the last entry.
 
     Args:
         path: the file.
-        document: with at least one entry.
-        what: how errors name the file.
-        default: makes what JSON knows from values of other types.
+        document: a dictionary with at least one entry.
+        what: name of the file in error messages.
+        default: converts values of other types to JSON types.
 
     Raises:
-        DataError: it cannot be written.
+        DataError: the file cannot be written.
     """
     text = json.dumps(document, indent=1, default=default).removesuffix("\n}")
     with replace_file(path, what) as part:
@@ -147,11 +147,11 @@ def write_document(path: Path, document: Mapping[str, Any], what: str, default: 
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Return the document that :func:`write_document` has written.
+    """Return the document that :func:`write_document` wrote.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it has been changed or cut short, was written under another name or by another program.
+        ValueError: the file was changed, renamed, is incomplete or was written by another program.
 
     Example:
         >>> path = Path(tempfile.mkdtemp()) / "a.json"
@@ -163,7 +163,7 @@ def read_document(path: Path) -> dict[str, Any]:
     return document
 
 
-# What stands before and behind the checksum of a file. Programs that read archives do not look behind their end.
+# Text before and after the checksum of a file. Programs that read archives ignore bytes after the end.
 _ARCHIVE = b"\nsha256 ", b"\n"
 _DOCUMENT = b',\n "checksum": "', b'"\n}\n'
 
@@ -178,15 +178,15 @@ def _without_checksum(path: Path, around: tuple[bytes, bytes]) -> bytes:
     found = read_regular(path)
     content = found[: -sum(map(len, around)) - 64]
     if found != _with_checksum(path, content, around):
-        raise ValueError(f"{path.name} has been changed or cut short, or is another program's")
+        raise ValueError(f"{path.name} was changed, is incomplete or was written by another program")
     return content
 
 
 def make_folder(folder: Path, what: str) -> Path:
-    """Return the folder, made if needed.
+    """Return the folder. Create it if it is missing.
 
     Raises:
-        DataError: it cannot be made.
+        DataError: the folder cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -196,14 +196,14 @@ def make_folder(folder: Path, what: str) -> Path:
 
 
 def _unwritable(path: Path, what: str, error: OSError) -> DataError:
-    return DataError(what, str(path), "a place that can be written to", f"make room, or choose another ({error})")
+    return DataError(what, str(path), "a writable place", f"free some space or choose another place ({error})")
 
 
 def require_writable_file(name: str, path: Path, make: bool = False) -> None:
-    """Raise unless the file ``path`` can be written; ``make`` its folder if needed.
+    """Raise unless the file ``path`` can be written. With ``make``, create its folder if it is missing.
 
     Raises:
-        DataError: it cannot be written; the message says why.
+        DataError: the file cannot be written. The message gives the reason.
 
     Example:
         >>> require_writable_file("csv", Path("/"))
@@ -216,11 +216,11 @@ def require_writable_file(name: str, path: Path, make: bool = False) -> None:
     if make:
         make_folder(path.parent, name)
     if not path.parent.is_dir():
-        raise DataError(name, str(path), "a file in a folder that is there", f"make the folder {path.parent} first")
+        raise DataError(name, str(path), "a file in an existing folder", f"create the folder {path.parent} first")
     try:
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(f"no permission to write to {path}")
-        # A pipe or a device stays, anything else is replaced by a new file.
+        # A pipe or a device is written to directly. Any other file is replaced by a new one.
         if not _is_stream(path):
             tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:

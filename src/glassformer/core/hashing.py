@@ -1,7 +1,7 @@
-"""Identity: a short key for all that determines a result (settings, models, arrays and functions), by content.
+"""Hash of everything that determines a result (settings, models, arrays and functions), by content.
 
-Pickles would not do: those of equal functions differ with the lines of the source, with the order of sets in a process
-and with the sharing of equal texts, and pickling does not refuse functions that read files.
+Hashes of pickles do not work. Pickles of equal functions depend on line numbers, on the order of sets in the process
+and on which equal strings are one object, and pickling does not refuse functions that read files.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ import numpy as np
 
 from glassformer.core.errors import UnidentifiedError
 
-# Functions, and methods by name, through which code reads what its instructions do not show.
+# Functions and names of methods that read data which the instructions of a function do not show.
 _READERS = frozenset({"open", "eval", "exec", "compile", "globals", "input", "__import__"})
 _FILE_READERS = frozenset(
     {"load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_text", "read_bytes", "read_csv"}
 )
-# Types whose representation is the content.
+# Types whose repr shows the full content.
 _ATOMS = {type(None), bool, int, complex, str, bytes, slice, range, type(...), type(NotImplemented)}
 _FOLDERS = {f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 _INSTALLED = (f"{Path(__file__).parents[1]}/", "<frozen ", *sorted(_FOLDERS))
 
 
 def identity(*parts: Any) -> str:
-    """Return a key of 24 hexadecimal digits for all that determines a result, the same in every process.
+    """Return a hash of 24 hexadecimal digits, the same in every process, of everything that determines a result.
 
-    Data classes count with their class and all their fields, numbers exactly (1 and 1.0 are equal), arrays by content.
-    Functions count by content as well: instructions, defaults, enclosed values and the globals that they read,
-    recursively, and so do partial, bound and compiled functions and callable objects. Code of this package and of other
-    installed packages counts by the version of the package.
+    Dataclasses are hashed by class and fields, numbers exactly (1 and 1.0 are equal), arrays by content.
+    Functions are hashed by their instructions, defaults, closure values and the globals that they read, recursively.
+    The same holds for partial, bound and compiled functions and for callable objects. Code of this package and of other
+    installed packages is hashed by the version of the package.
 
     Raises:
-        UnidentifiedError: something has a state that cannot be seen (a generator, an open file, code that reads files).
+        UnidentifiedError: an object has a state that cannot be read (a generator, an open file, code that reads files).
 
     Example:
         >>> identity({"a": 1, "b": [2.5]}) == identity({"b": [2.5], "a": 1.0})
@@ -57,7 +57,7 @@ def identity(*parts: Any) -> str:
 
 
 def identity_or_none(*parts: Any) -> str | None:
-    """Return the :func:`identity`, or None where there is none.
+    """Return the :func:`identity`, or None if an object cannot be identified.
 
     Example:
         >>> identity_or_none(n for n in [1]) is None
@@ -82,18 +82,18 @@ def _digest(value: Any, in_function: bool) -> str:
 
 
 class _Content:
-    """Words that tell a value from every other.
+    """Collects the words that describe the content of a value and distinguish it from every other value.
 
     Attributes:
-        words: the words so far.
-        in_function: whether the value belongs to a function: there 1 and 1.0 differ, and so do a list and a tuple.
+        words: the words collected so far.
+        in_function: whether the value belongs to a function. There 1 and 1.0 differ, and so do a list and a tuple.
     """
 
     def __init__(self, in_function: bool) -> None:
         self.words: list[str] = []
         self.in_function = in_function
-        # Functions, classes and foreign objects by their place in memory, each with its number: the second time the
-        # number stands for the object, so that cycles end.
+        # Functions, classes and other objects by their memory address, each with a number. If an object occurs again,
+        # its number is added instead, so that cycles end.
         self._numbers: dict[tuple[Any, ...], tuple[int, Any]] = {}
 
     def add(self, value: Any) -> None:
@@ -107,7 +107,7 @@ class _Content:
         elif kind in (list, tuple):
             self._add_all(kind.__name__ if self.in_function else "sequence", value)
         elif kind in (dict, MappingProxyType):
-            # Functions may depend on the order; settings do not.
+            # The result of a function may depend on the order; settings do not.
             items = value.items() if self.in_function else sorted(value.items(), key=lambda item: repr(item[0]))
             self._add_all("mapping", (part for item in items for part in item))
         elif kind in (set, frozenset):
@@ -117,7 +117,7 @@ class _Content:
         elif isinstance(value, np.generic) or kind is np.ndarray or _is_device_array(value):
             self._add_array(kind.__name__, np.asarray(value))
         elif dataclasses.is_dataclass(kind) and kind.__module__.startswith("glassformer."):
-            # Fields alone: values that are derived from them and kept with the object do not count.
+            # Only fields count, not cached values that are derived from them.
             self._add_class(kind)
             for field in dataclasses.fields(value):
                 self._add_named(field.name, getattr(value, field.name))
@@ -137,11 +137,11 @@ class _Content:
             self.in_function = before
 
     def _is_known(self, value: Any, *more: Any) -> bool:
-        """Add the number of an object, and return whether this very object was met before."""
+        """Add the number of an object, and return whether the same object occurred before."""
         key = (id(value), *more)
         known = key in self._numbers
         if not known:
-            # The object is held, so that its place in memory stays its own.
+            # Hold a reference to the object, so that its memory address is not used again.
             self._numbers[key] = (len(self._numbers), value)
         self.words.append(f"object {self._numbers[key][0]}")
         return known
@@ -153,7 +153,7 @@ class _Content:
         self.words.append(")")
 
     def _add_named(self, name: str, value: Any, attributes: frozenset[str] | None = None) -> None:
-        """Add something under a name, which errors then mention."""
+        """Add an object under a name, which errors then mention."""
         self.words.append(name)
         try:
             if isinstance(value, ModuleType):
@@ -178,7 +178,7 @@ class _Content:
         self.words.append(f"function {_read_code(code).digest} {module if version else 'here'} {version}")
         if not version:
             self._add_globals(code, namespace)
-        # A function that an installed module defines has its version; one made in a call encloses what it is made from.
+        # A function that an installed module defines is determined by the version and by its closure.
         if not version or "<locals>" in code.co_qualname:
             for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
                 try:
@@ -190,11 +190,11 @@ class _Content:
             self.add((function.__defaults__, function.__kwdefaults__, vars(function)))
 
     def _add_globals(self, code: CodeType, namespace: dict[str, Any]) -> None:
-        """Add the globals and the modules that a function of the user reads."""
+        """Add the globals and modules that a user's function reads."""
         _, names, attributes, imports = _read_code(code)
         hidden = sorted(_READERS.intersection(names).difference(namespace) | _FILE_READERS.intersection(attributes))
         if hidden:
-            raise UnidentifiedError(f"it calls {hidden[0]}, and what that reads cannot be seen")
+            raise UnidentifiedError(f"it calls {hidden[0]}, which reads data that cannot be hashed")
         self.words.append(f"python {sys.version_info[:2]}")
         for name in sorted(names):
             if name in namespace:
@@ -206,7 +206,7 @@ class _Content:
             self._add_named(name, importlib.import_module("." * level + name, package), attributes)
 
     def _add_module(self, module: ModuleType, attributes: frozenset[str] | None) -> None:
-        """Add a module by its version, or one of the user by the attributes that are read, or all if None."""
+        """Add a module by its version. A user's module is added by the attributes that are read, or by all if None."""
         version = version_of(module.__name__)
         self.words.append(f"module {module.__name__} {version}")
         if version or self._is_known(module, attributes):
@@ -216,7 +216,7 @@ class _Content:
             self._add_named(name, content[name], attributes)
 
     def _add_class(self, kind: type) -> None:
-        """Add the name and the version of a class, or its methods if it is the user's."""
+        """Add the name and version of a class. A user's class is added with its methods."""
         version = version_of(kind.__module__)
         self.words.append(f"class {kind.__module__} {kind.__qualname__} {version}")
         if version:
@@ -229,7 +229,7 @@ class _Content:
                 self._add_named(name, part)
 
     def _add_object(self, value: Any) -> None:
-        """Add what an object of any class holds, as pickling and copying see it."""
+        """Add the state of an object of any class, as pickling and copying do."""
         kind = type(value)
         if isinstance(value, property | functools.cached_property):
             self.add([kind, *(getattr(value, name, None) for name in ("fget", "fset", "fdel", "func"))])
@@ -248,7 +248,7 @@ class _Content:
         except TypeError:
             parts = ""
         if isinstance(parts, str):
-            raise UnidentifiedError(f"what a {kind.__name__} holds cannot be seen")
+            raise UnidentifiedError(f"the state of a {kind.__name__} cannot be read")
         function, arguments, state, *items = (*parts, None, None, None)[:5]
         if isinstance(state, tuple) and len(state) == 2:
             state = state[1]  # slots, beside the dictionary
@@ -258,7 +258,7 @@ class _Content:
 
 
 class _CodeFacts(NamedTuple):
-    """What a code object says, those inside it included: the place in the source does not count."""
+    """Content of a code object and of the code objects in it, without positions in the source."""
 
     digest: str
     names: frozenset[str]  # globals that it reads
@@ -297,7 +297,7 @@ def _read_code(code: CodeType) -> _CodeFacts:
 
 
 def _constant(value: object) -> str:
-    """Return a constant as text; the order of a set is that of no process."""
+    """Return a constant as text. Sets are sorted, since their order differs between processes."""
     if isinstance(value, frozenset):
         return f"set {sorted(map(_constant, value))}"
     return f"tuple {list(map(_constant, value))}" if isinstance(value, tuple) else repr(value)
@@ -309,7 +309,7 @@ def _is_device_array(value: Any) -> bool:
 
 
 def _installed_name(value: Any) -> str:
-    """Return the name and version under which an installed module holds this very object, or an empty text."""
+    """Return the name and version under which an installed module contains this object, or an empty string."""
     name = str(getattr(value, "__qualname__", None) or getattr(value, "__name__", ""))
     module = getattr(value, "__module__", None)
     for home in ("numpy", "scipy.special") if isinstance(value, np.ufunc) else (str(module),):
@@ -323,11 +323,11 @@ def _installed_name(value: Any) -> str:
 
 
 def version_of(module: str, file: str = "") -> str:
-    """Return the package that a module belongs to with its version, or an empty text for a module of the user.
+    """Return the name and version of the package of a module. Return an empty string for a user's module.
 
     Args:
         module: the name of the module.
-        file: the file of the code, if that may be another than the file of the module (typed or generated code).
+        file: the file of the code, if it may differ from the file of the module (typed or generated code).
 
     Example:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Fields of data classes as options of the command line."""
+"""Command-line options from the fields of dataclasses."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 from glassformer.core.errors import ParameterError
 
-# Type of the text of an option, by the first word of the annotation of its field.
+# Type to which the text of an option is converted, by the first word of the annotation of its field.
 _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
 def parameter(
     text: str, default: Any = MISSING, *, option: str = "", read: Callable[[str, str], Any] | None = None, **more: Any
 ) -> Any:
-    """Return a field of a data class that is an option of the command line as well.
+    """Return a dataclass field that is also a command-line option.
 
     Args:
         text: the meaning of the field.
-        default: the value; None where the class has a rule.
-        option: the name of the option, if it is not that of the field. A truth value that is true by default is an
-            option that makes it false.
-        read: makes the value from the name and the text of the option, if it is neither a number nor the text.
+        default: default value. None if the class computes the default.
+        option: the name of the option, if it differs from the name of the field. The option of a boolean field that is
+            true by default sets it to false.
+        read: converts the name and the text of the option to the value, if it is neither a number nor text.
         more: ``metavar``; ``required`` for an option that cannot be left out though the class has a default; ``usual``,
             the ends of the range that controls of a page offer, and ``begin``, where they begin if not at the default;
             ``among``, the allowed words; ``opens_file``, whether the text may name a file that is read.
@@ -35,14 +35,14 @@ class Option:
     """A field as an option.
 
     Attributes:
-        field: its name in the class.
-        name: its name as an option, with underscores.
-        kind: type of its text.
+        field: name of the field in the class.
+        name: name of the option, with underscores.
+        kind: type to which its text is converted.
         meaning: meaning of the field.
-        required: whether it cannot be left out.
+        required: whether the option must be given.
         default: the default of the class.
-        metavar: stands for the value in the help.
-        whole: whether its numbers are integers.
+        metavar: placeholder for the value in the help.
+        whole: whether the values are integers.
         read, usual, begin, among, opens_file: see :func:`parameter`.
     """
 
@@ -62,32 +62,32 @@ class Option:
 
     @property
     def word(self) -> str:
-        """The option as users write it."""
+        """The option as users write it, with two dashes."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def text(self) -> str:
-        """Its meaning, and its default if it can be left out."""
+        """Help text: the meaning, and the default if the option is optional."""
         show_default = not self.required and self.default is not None and not isinstance(self.default, bool)
         return f"{self.meaning} (default {self.default})" if show_default else self.meaning
 
     @property
     def flag(self) -> bool:
-        """Whether it takes no value."""
+        """Whether the option takes no value."""
         return self.kind is bool
 
     def value(self, given: Any) -> Any:
-        """Return the value of the field from the text of the option; None if it was left out."""
+        """Return the value of the field from the text of the option. Return None if the option was not given."""
         if self.flag:
             return not self.default if given else None
         return given if given is None or self.read is None else self.read(self.name, given)
 
 
 def values_of(options: Iterable[Option], field: str, values: Any) -> list[Any]:
-    """Return the numbers of a scan over a field, as integers if the field takes no others.
+    """Return the values of a scan over a field, as integers if the field is an integer.
 
     Raises:
-        ParameterError: they are no finite numbers, or fractions where the field takes integers.
+        ParameterError: a value is not a finite number, or not an integer although the field is one.
 
     Example:
         >>> @dataclass
@@ -96,7 +96,7 @@ def values_of(options: Iterable[Option], field: str, values: Any) -> list[Any]:
         >>> values_of(options_in(Walk), "steps", [1.0, 2.0])
         [1, 2]
     """
-    # The command line imports this module, and answers --help without NumPy.
+    # Imported here because the command line imports this module and does not need NumPy for --help.
     from glassformer.core.checks import real_numbers
 
     numbers = [float(value) for value in real_numbers(field, values).ravel()]
@@ -109,7 +109,7 @@ def values_of(options: Iterable[Option], field: str, values: Any) -> list[Any]:
 
 
 def options_in(*kinds: type) -> list[Option]:
-    """Return the options in data classes, each once.
+    """Return the options of dataclasses, without repetition.
 
     Example:
         >>> @dataclass
@@ -121,7 +121,7 @@ def options_in(*kinds: type) -> list[Option]:
     """
     found: dict[str, Option] = {}
     for kind in kinds:
-        # Unlike dataclasses.fields, with the InitVar fields.
+        # Unlike dataclasses.fields, this includes the InitVar fields.
         for one in kind.__dataclass_fields__.values():  # type: ignore[attr-defined]
             if "help" in one.metadata:
                 found.setdefault(one.name, _option(one))

@@ -1,4 +1,4 @@
-"""Numbers from the texts of command lines and files; errors name the option."""
+"""Parsing of numbers in command lines and files. Errors name the option."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from glassformer.core.errors import ParameterError
 from glassformer.core.resources import require_resources
 
-# Bytes that a value of a grid takes at least, in the tables of closed forms (measured), and the largest grid.
+# Smallest memory of a grid value in bytes, in tables of closed forms (measured), and the largest grid.
 _BYTES, _MOST = 1000, 1_000_000
 
 
@@ -15,7 +15,7 @@ def parse_number(name: str, text: str) -> float:
     """Return the number in a text.
 
     Raises:
-        ParameterError: the text is no number.
+        ParameterError: the text is not a number.
 
     Example:
         >>> parse_number("token_correlation", "0.5")
@@ -31,7 +31,7 @@ def parse_grid(name: str, text: str) -> list[float]:
     """Return the numbers in ``"0.3"``, ``"0.1,0.2"`` or ``"start:stop:count"``, both ends included.
 
     Raises:
-        ParameterError: the text is none of these, or stands for too many numbers.
+        ParameterError: the text has none of these forms, or there are too many numbers.
 
     Example:
         >>> parse_grid("alpha", "0.2:0.8:4")
@@ -50,7 +50,7 @@ def parse_grid(name: str, text: str) -> list[float]:
     require_resources(name, text, _BYTES * float(count), "give fewer values", what="values")
     import numpy as np
 
-    # Rounded to fifteen digits: otherwise 0.2:0.8:4 has 0.6000000000000001. The ends stay as given.
+    # Rounded to fifteen digits: otherwise 0.2:0.8:4 contains 0.6000000000000001. The ends are not rounded.
     inner = [float(f"{value:.15g}") for value in np.linspace(start, stop, count)[1:-1]]
     return [start, *inner, stop][:count]
 
@@ -59,7 +59,7 @@ def parse_integers(name: str, text: str) -> list[int]:
     """Return the integers in ``"2"`` or ``"1,2"``.
 
     Raises:
-        ParameterError: the text is none of these.
+        ParameterError: the text has neither of these forms.
 
     Example:
         >>> parse_integers("rank", "2,1")
@@ -72,7 +72,7 @@ def parse_integers(name: str, text: str) -> list[int]:
 
 
 def parse_strength(name: str, text: str) -> float | None:
-    """Return the strength in a text, None for the best strength.
+    """Return the strength in a text. Return None for the best strength.
 
     Raises:
         ParameterError: the text is neither a number nor "best".
@@ -90,7 +90,7 @@ def parse_strength(name: str, text: str) -> float | None:
 
 
 def parse_text(name: str, given: str) -> str:
-    """Return the text itself, for fields of any type.
+    """Return the text unchanged, for fields of any type.
 
     Example:
         >>> parse_text("prior", "rademacher")

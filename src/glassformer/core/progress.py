@@ -1,4 +1,4 @@
-"""Progress of computations: a bar on a terminal or in a notebook, or calls of a function of the caller."""
+"""Progress of computations: a bar on a terminal or in a notebook, or calls of a user's function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# Seconds before a computation of unknown length shows anything: short ones need not.
+# Seconds before a computation of unknown length shows anything. Short computations show nothing.
 _PATIENCE = 0.5
 # Called with a description, the number of finished items, and the number of all items (None if unknown).
 Watcher = Callable[[str, int, int | None], None]
@@ -23,7 +23,7 @@ _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 @contextmanager
 def watch_progress(watcher: Watcher) -> Iterator[None]:
-    """Report progress to a function instead of the terminal; an exception that it raises ends the computation.
+    """Report progress to a function instead of the terminal. An exception that it raises stops the computation.
 
     Example:
         >>> with watch_progress(print):
@@ -40,7 +40,7 @@ def watch_progress(watcher: Watcher) -> Iterator[None]:
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """Yield ``items``, with a bar and the time left on standard error if that is a terminal, or in the notebook.
+    """Yield ``items`` and show a bar with the remaining time, on standard error if it is a terminal, or in a notebook.
 
     Example:
         >>> list(track([1, 2], "counting"))
@@ -54,7 +54,7 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
             yield item
             watcher(description, done, total)
         return
-    # One bar at a time: loops within a loop that has one show nothing.
+    # One bar at a time: inner loops show nothing.
     if not (sys.stderr.isatty() or in_notebook()) or any(task.counted and task.bar for task in _tasks):
         yield from items
         return
@@ -74,12 +74,12 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
 def progress(description: str, work: float | None = None) -> Iterator[None]:
     """Show a computation that takes longer than half a second.
 
-    With an estimate of its work the share that is done and the time left are shown, on a terminal or in a notebook:
-    :func:`advance` counts the work, and the estimate grows where it proves too small. Without one the latest
-    :func:`note` is shown, on a terminal.
+    If the work is estimated, the completed share and the remaining time are shown on a terminal or in a notebook.
+    :func:`advance` counts the work. The estimate grows if it was too small. Without an estimate the latest
+    :func:`note` is shown on a terminal.
 
     Args:
-        description: what is computed.
+        description: short name of the computation.
         work: estimated amount of work, in the units of :func:`advance`.
 
     Example:
@@ -101,7 +101,7 @@ def progress(description: str, work: float | None = None) -> Iterator[None]:
 
 
 def advance(work: float, ahead: float = 0.0) -> None:
-    """Count work that is done, and tell how much more is known to be ahead; see :func:`progress`.
+    """Count completed work. ``ahead`` is the amount of remaining work that is known, see :func:`progress`.
 
     Example:
         >>> advance(1.0)
@@ -110,18 +110,18 @@ def advance(work: float, ahead: float = 0.0) -> None:
     if task is None:
         return
     task.done += work
-    # At least a tenth is left as long as the computation runs.
+    # Show at least a tenth as remaining as long as the computation runs.
     task.total = max(task.total or 0.0, task.done + ahead, task.done / 0.9)
     if task.bar is None and time.monotonic() >= task.started + _PATIENCE:
         task.open()
     task.update()
-    # The first part compiles: from the second part on it does not count for the pace.
+    # The first part includes compilation. It is left out of the pace.
     if task.since is None:
         task.first, task.since = task.done, time.monotonic()
 
 
 def note(text: str) -> None:
-    """Show beside the bar, if there is one, how far the present item is.
+    """Show a text about the present item next to the bar, if there is a bar.
 
     Example:
         >>> note("step 100")
@@ -140,7 +140,7 @@ def note(text: str) -> None:
 
 
 def in_notebook() -> bool:
-    """Return whether this is the kernel of a notebook that can show a bar (which ``ipywidgets`` transmits).
+    """Return whether the code runs in a notebook that can show a bar. The bar needs ``ipywidgets``.
 
     Example:
         >>> in_notebook()
@@ -154,17 +154,17 @@ def in_notebook() -> bool:
 
 @dataclass(eq=False)
 class _Task:
-    """A computation, and its line of the bars once that is open.
+    """A computation and its line in the progress display.
 
     Attributes:
-        description: what is computed.
-        total: number of items or amount of work; None if unknown.
-        counted: whether the share that is done is known.
+        description: short name of the computation.
+        total: number of items or amount of work. None if unknown.
+        counted: whether the completed share is known.
         estimated: whether the total is an estimate of the work.
-        done: items or work that are done.
-        first: work that does not count for the pace, done before ``since``.
-        bar: the bars, shared by all open lines.
-        line: key of the line among them.
+        done: number of completed items, or completed work.
+        first: work done before ``since``, which is left out of the pace.
+        bar: the progress display, shared by all open lines.
+        line: key of the line in the display.
     """
 
     description: str
@@ -179,7 +179,7 @@ class _Task:
     line: Any = None
 
     def open(self) -> None:
-        """Show a line, below those that are open."""
+        """Add a line below the open lines."""
         self.bar = next((task.bar for task in _tasks if task.bar), None)
         if self.bar is None:
             self.bar = _bars()
@@ -187,7 +187,7 @@ class _Task:
         self.line = self.bar.add_task(self.description, total=self.total, started=self.started, ends=None)
 
     def update(self) -> None:
-        """Show how much is done, and estimate the time left from the pace since ``first``."""
+        """Show the completed work and the remaining time, estimated from the pace since ``first``."""
         if self.bar is None:
             return
         now = time.monotonic()
@@ -199,7 +199,7 @@ class _Task:
             self.bar.update(self.line, completed=self.done, ends=ends, total=self.total)
 
     def close(self) -> None:
-        """Remove the line, and the bars if it was the last."""
+        """Remove the line, and the display if it was the last line."""
         _tasks.remove(self)
         if self.bar is not None:
             self.bar.remove_task(self.line)
@@ -207,7 +207,7 @@ class _Task:
                 self.bar.stop()
 
 
-# Computations that are shown, the innermost last.
+# Computations that are displayed, the innermost last.
 _tasks: list[_Task] = []
 
 
@@ -217,7 +217,7 @@ def _bars() -> Any:
     from rich.text import Text
 
     class Clock(ProgressColumn):
-        """Time since the start, and the time left at the pace so far."""
+        """Column of the display: time since the start and estimated remaining time."""
 
         def render(self, task: Any) -> Text:
             return Text(times(task.fields["started"], task.fields["ends"]), style="progress.remaining")
@@ -227,7 +227,7 @@ def _bars() -> Any:
 
 
 def times(started: float, ends: float | None) -> str:
-    """Return the time since ``started``, and the time left until ``ends`` where that is known.
+    """Return a text with the time since ``started`` and, if ``ends`` is known, the time left.
 
     Example:
         >>> times(time.monotonic() - 30.0, time.monotonic() + 90.0)

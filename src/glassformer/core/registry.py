@@ -1,4 +1,4 @@
-"""Parts by name: tables list names and the classes that they stand for, which are imported on demand."""
+"""Construction of parts by name. Tables map names to classes, which are imported on demand."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def import_string(package: str, place: str) -> Any:
 
 
 def create_by_name(given: object, table: dict[str, str], package: str) -> Any:
-    """Make an object from its name in a table; a name that ends in ``:NUMBER`` is followed by a number.
+    """Return the object that a table has under a name. Names such as ``laplace:SCALE`` take a number after the colon.
 
     Raises:
-        LookupError: the table has no such name, or a number is missing.
+        LookupError: the table does not contain the name, or the number is missing.
 
     Example:
         >>> create_by_name("laplace:0.5", {"laplace:SCALE": "label_laws:Laplace"}, "channels")

@@ -1,4 +1,4 @@
-"""Memory and work that a computation needs, so that it is refused before it begins and not killed later."""
+"""Checks of memory and work. Computations that need too much are refused before they start."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from glassformer.core.errors import ParameterError
 
 # Share of the free memory that a computation may use (a convention).
 _SHARE = 0.9
-# Most operations of one computation (a convention): a day on one core at a billion a second.
+# Largest number of operations of a computation (a convention): a day on one core at a billion a second.
 _LARGEST_WORK = 1e14
-# Bytes that every machine has: below them free memory is not looked up.
+# Every machine has this much memory in bytes: smaller requests are not checked.
 _ALWAYS = 1e8
 
 
 def available_memory() -> float:
-    """Return the free memory in bytes, within the limit of the process; infinite if the system does not tell.
+    """Return the free memory in bytes within the limit of the process. Return infinity if it is unknown.
 
     Example:
         >>> available_memory() > 2**20
@@ -28,7 +28,7 @@ def available_memory() -> float:
 
 
 def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
-    """Return the name and value of the field that exceeds its default by the largest factor, for error messages.
+    """Return name and value of the field that exceeds its default by the largest factor, for error messages.
 
     Example:
         >>> from glassformer.learners.sgd import SGD
@@ -42,15 +42,15 @@ def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
 def require_resources(
     name: str, value: object, memory: float, remedy: str, work: float = 0.0, what: str = "arrays"
 ) -> None:
-    """Raise if a computation would need more memory than is free, or more work than ends.
+    """Raise if a computation needs more memory than is free, or more operations than finish within a day.
 
     Args:
-        name: the parameter that decides.
+        name: the parameter that determines memory and work.
         value: its value.
-        memory: largest number of bytes at a time.
-        remedy: what to do instead.
+        memory: peak memory in bytes.
+        remedy: what the user can do instead.
         work: number of operations.
-        what: the contents of the memory, for the message.
+        what: content of the memory, for the message.
 
     Raises:
         ParameterError: memory or work is too large.
@@ -63,7 +63,7 @@ def require_resources(
         (8e+09 GB needed, ... GB available); use a smaller d
     """
     if work > _LARGEST_WORK:
-        there = f"work that ends (about {work:.1g} operations needed, {_LARGEST_WORK:.0e} allowed)"
+        there = f"a computation of less than a day (about {work:.1g} operations needed, {_LARGEST_WORK:.0e} allowed)"
         raise ParameterError(name, value, there, remedy)
     available = available_memory() if memory > _ALWAYS else math.inf
     if memory > _SHARE * available:
@@ -76,7 +76,7 @@ def _gigabytes(size: float) -> str:
 
 
 def _free() -> float:
-    """Return the free memory of the machine, which includes cached files."""
+    """Return the free memory of the machine, including the memory of cached files."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
@@ -89,7 +89,7 @@ def _free() -> float:
 
 
 def _allowed() -> float:
-    """Return what remains of the limit of the process, as set by ``ulimit -v``."""
+    """Return the remaining memory below the limit of the process, as set by ``ulimit -v``."""
     try:
         import resource
 

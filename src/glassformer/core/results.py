@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-# An error estimate is wide above this share of the error; errors below the second number count as zero (conventions).
+# An error estimate above this share of the error is called wide. Errors below the second number are not checked.
 _WIDE, _VANISHING = 0.2, 1e-3
 
 
@@ -36,7 +36,7 @@ class Table(ModelDisplayMixin):
         columns: one array per quantity, all of the same length, of numbers, vectors or matrices; the first is
             ``alpha``.
         status: one :class:`Status` per row.
-        notes: sentences a reader of the numbers should know.
+        notes: notes on the numbers, such as missing values and their remedy.
 
     Example:
         >>> table = Table(
@@ -69,18 +69,18 @@ class Table(ModelDisplayMixin):
         ax: Any = None,
         runs: Table | None = None,
     ) -> Any:
-        """Draw the table, as :meth:`~glassformer.core.display.DisplayMixin.plot` does, and simulations beside limits.
+        """Draw the table as :meth:`~glassformer.core.display.DisplayMixin.plot` does, with simulations as points.
 
         Args:
-            path: as there, and so are ``size``, ``theme`` and ``ax``.
-            size: as there.
-            theme: as there.
-            ax: as there.
-            runs: the result of :func:`~glassformer.simulate` of the same model, drawn as points with standard errors
-                beside the line of limits.
+            path: the file to which the figure is saved. Its ending determines the format.
+            size: width and height in inches.
+            theme: ``"light"`` or ``"dark"``.
+            ax: axes of Matplotlib to draw in. By default a new figure is made.
+            runs: the result of :func:`~glassformer.simulate` of the same model. It is drawn as points with standard
+                errors next to the line of limits.
 
         Raises:
-            IncompatibleError: the runs are of another model, or this table is none of limits.
+            IncompatibleError: the runs belong to another model, or this table was not returned by ``limits``.
         """
         if runs is None:
             return self._draw(path, size, theme, ax)
@@ -88,15 +88,17 @@ class Table(ModelDisplayMixin):
         return self._draw(path, size, theme, ax, runs=runs)
 
     def _require_same_model(self, runs: Table) -> None:
-        """Raise if the runs cannot be drawn beside this table."""
+        """Raise unless the runs are simulations of the model of this table, and this table is one of limits."""
         if self.drawing != "plot_limits" or not hasattr(runs, "instances"):
-            raise IncompatibleError("runs are points beside a line of limits: limits(...).plot(runs=simulate(...))")
+            raise IncompatibleError(
+                "runs are drawn as points next to a line of limits: use limits(...).plot(runs=simulate(...))"
+            )
         common = [name for name in displayed_parameters(self.parameters) if name in runs.parameters]
         differ = [name for name in common if _text(self.parameters[name]) != _text(runs.parameters[name])]
         if self.model != runs.model or differ:
             values = (f"{name} = {self.parameters[name]} and {runs.parameters[name]}" for name in differ)
             what = ", ".join(values) or f"{self.model} and {runs.model}"
-            raise IncompatibleError(f"limits and runs are of different models ({what}): draw those of the same one")
+            raise IncompatibleError(f"limits and runs are of different models ({what}): simulate the same model")
 
     @property
     def display_columns(self) -> Sequence[str]:
@@ -131,7 +133,7 @@ class Table(ModelDisplayMixin):
         return self
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one dictionary per row; non-finite numbers, which JSON does not have, become None."""
+        """Return one dictionary per row. Non-finite numbers become None, since JSON does not have them."""
         listed = {name: _listed(column) for name, column in self.columns.items()}
         return [
             {**{name: column[i] for name, column in listed.items()}, "status": str(status)}
@@ -153,7 +155,7 @@ class Table(ModelDisplayMixin):
         return frame
 
     def to_xarray(self) -> xarray.Dataset:
-        """Return a data set with dimension ``alpha``, or ``point`` if a sample ratio occurs more than once."""
+        """Return an xarray data set with dimension ``alpha``, or ``point`` if a sample ratio is repeated."""
         import xarray
 
         unique = len(np.unique(self.columns["alpha"])) == len(self.columns["alpha"])
@@ -165,7 +167,7 @@ class Table(ModelDisplayMixin):
         return xarray.Dataset(variables, attrs={"model": self.model, **self.parameters}).set_coords("alpha")
 
 
-# Columns that a table displays first, if it has them.
+# Columns that are displayed first, if the table has them.
 _DISPLAYED_FIRST = (
     "alpha",
     "iteration",
@@ -184,7 +186,7 @@ _DISPLAYED_FIRST = (
 
 
 def _text(value: Any) -> str:
-    """Return the value of a parameter as it is written."""
+    """Return the value of a parameter as text."""
     return str(to_json_types(value))
 
 
@@ -197,13 +199,13 @@ class Branches(Table):
 
 @dataclass(frozen=True, eq=False)
 class Steps(Table):
-    """Errors after every step of an iteration, one sample ratio after the other."""
+    """Errors after each step of an iteration, for one sample ratio after the other."""
 
     drawing = "plot_trajectory"
 
 
 class _Named(Protocol):
-    """An entry of a result: a sample ratio with a name."""
+    """Interface of an entry of a result: a sample ratio with a name."""
 
     @property
     def name(self) -> str:
@@ -211,10 +213,10 @@ class _Named(Protocol):
 
     @property
     def alpha(self) -> float:
-        """The sample ratio; infinite if it is never reached, NaN if it is undefined."""
+        """The sample ratio. Infinite if it is never reached, NaN if it is undefined."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry in JSON types."""
+        """Return the entry in types of JSON."""
 
 
 E = TypeVar("E", bound=_Named)
@@ -227,7 +229,7 @@ class NamedEntries(ModelDisplayMixin, Mapping[str, E]):
         entries: the entries.
 
     Raises:
-        ParameterError: there is no entry of the name asked for.
+        ParameterError: there is no entry of this name.
     """
 
     entries: tuple[E, ...]
@@ -252,7 +254,7 @@ class NamedEntries(ModelDisplayMixin, Mapping[str, E]):
         return next((entry for entry in self.entries if entry.name == name), default)
 
     def display_frame(self) -> pandas.DataFrame:
-        """Return the data frame with infinite ratios where nothing is reached, and NaN where alpha is undefined."""
+        """Return the displayed data frame. alpha is infinite if it is never reached, and NaN if it is undefined."""
         return self.to_pandas().assign(alpha=[entry.alpha for entry in self.entries])
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -262,16 +264,16 @@ class NamedEntries(ModelDisplayMixin, Mapping[str, E]):
         return pandas.DataFrame([entry.to_dict() for entry in self.entries])
 
     def to_xarray(self) -> xarray.Dataset:
-        """Return a data set over the dimension ``name``."""
+        """Return an xarray data set with dimension ``name``."""
         return self.to_pandas().set_index("name").to_xarray()
 
 
 def wide_error_bars(
     alpha: Array, error: Array, estimate: Array, parameters: Mapping[str, Any], option: str = "--data-points"
 ) -> list[str]:
-    """Return a note on the error estimate that is the largest share of its error, if that is more than a fifth.
+    """Return a note on the largest relative error estimate, if it exceeds a fifth.
 
-    Errors below a thousandth are left out. ``option`` is the option of ``points`` on the command line.
+    Errors below 0.001 are not checked. ``option`` is the command-line option of ``points``.
 
     Example:
         >>> (note,) = wide_error_bars(np.array([0.5]), np.array([0.143]), np.array([0.125]), {"points": 64})
@@ -303,14 +305,14 @@ def scalar_columns(name: str, column: Array) -> dict[str, Array]:
 
 
 def _listed(column: Array) -> Any:
-    """Return the column as lists in types of JSON; most columns need no look at single entries."""
+    """Return the column as lists in types of JSON. Columns of finite numbers are converted at once."""
     values = np.asarray(column)
     ready = values.dtype.kind in "iub" or (values.dtype.kind == "f" and np.all(np.isfinite(values)))
     return values.tolist() if ready else to_json_types(column)
 
 
 def to_json_types(value: Any) -> Any:
-    """Return ``value`` in types of JSON; non-finite numbers become None."""
+    """Return ``value`` in types of JSON. Non-finite numbers become None."""
     if isinstance(value, dict):
         return {key: to_json_types(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

@@ -10,7 +10,7 @@ from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
 
-# Raises unless the setting of a name may have this value; the last argument tells whether None is allowed.
+# A check is called with the name of a setting, its value and whether None is allowed. It raises if it is not allowed.
 Check = Callable[..., None]
 
 
@@ -49,7 +49,7 @@ def integer_up_to(most: int) -> Check:
 
 
 def setting(default: Any, text: str, check: Check | None = None, option: str = "") -> Any:
-    """Return a field of a data class that is an option, with its meaning, its check and another name of the option.
+    """Return a dataclass field with its meaning and check that is also a command-line option.
 
     Example:
         >>> @dataclass(frozen=True)
@@ -67,12 +67,12 @@ def setting(default: Any, text: str, check: Check | None = None, option: str = "
 
 
 def checked_field(default: Any, check: Check) -> Any:
-    """Return a field of a data class with its check that is no option."""
+    """Return a dataclass field with a check that is not a command-line option."""
     return field(default=default, metadata={"check": check})
 
 
 def check_settings(settings: Any) -> None:
-    """Check every field that has a check; None is allowed if it is the default.
+    """Check all fields that have a check. None is allowed if it is the default.
 
     Raises:
         ParameterError: a value is out of range.
@@ -84,7 +84,7 @@ def check_settings(settings: Any) -> None:
 
 
 def non_default_fields(settings: Any) -> dict[str, Any]:
-    """Return the fields of a data class that are not at their defaults.
+    """Return the fields of a dataclass that differ from their defaults.
 
     Example:
         >>> from glassformer.learners.sgd import SGD
@@ -101,13 +101,13 @@ def max_iterations_setting(default: int, option: str = "") -> Any:
 
 
 def damping_setting() -> Any:
-    """Return the setting ``damping`` of an iteration that adapts it by default."""
-    return setting(None, "weight of the old state in [0, 1), instead of an adaptive one", unit_interval)
+    """Return the setting ``damping`` of an iteration whose damping is adaptive by default."""
+    return setting(None, "weight of the old state in [0, 1) (by default it is adapted)", unit_interval)
 
 
 def tolerance_setting() -> Any:
     """Return the setting ``tolerance`` of a solver that certifies its duality gap."""
-    return setting(1e-6, "relative duality gap that is accepted", open_unit_interval)
+    return setting(1e-6, "largest accepted relative duality gap", open_unit_interval)
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ class Iteration:
 
     Args:
         tolerance: relative accuracy of the fixed point.
-        floor: absolute accuracy; a variance below it counts as zero.
-        max_iterations: evaluations of the map allowed per batch element.
-        damping: weight of the old state in [0, 1) for plain damped iteration; None for accelerated iteration.
+        floor: absolute accuracy. A variance below it counts as zero.
+        max_iterations: largest number of evaluations of the map per batch element.
+        damping: weight of the old state in [0, 1) for plain damped iteration. None for accelerated iteration.
 
     Raises:
         ParameterError: an argument is out of range.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Solution(DisplayMixin):
-    """The result of a batch of iterations; every field has the batch as its first axis.
+    """The result of a batch of iterations. The batch is the first axis of every field.
 
     Attributes:
         value: the fixed points, shape ``(batch, ...)``.
@@ -53,11 +53,11 @@ class Solution(DisplayMixin):
 
     @property
     def settled(self) -> NDArray[np.bool_]:
-        """Which elements have status ``CONVERGED``, shape ``(batch,)``."""
+        """True for each element of status ``CONVERGED``, shape ``(batch,)``."""
         return np.array([status.ok for status in self.status], dtype=bool)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return one row per element of the batch: status, residual, iterations and error estimate."""
+        """Return a data frame with one row per element: status, residual, iterations and error estimate."""
         import pandas
 
         ends = {"status": [str(status) for status in self.status]}
@@ -65,7 +65,7 @@ class Solution(DisplayMixin):
         return pandas.DataFrame({**{name: getattr(self, name) for name in names}, **ends})
 
     def at(self, where: NDArray[Any]) -> Solution:
-        """Return the elements ``where``, given by indices or flags."""
+        """Return the elements ``where``, given by indices or a boolean mask."""
         return replace(
             self,
             **{name: getattr(self, name)[where] for name in _PER_ELEMENT},
@@ -75,7 +75,7 @@ class Solution(DisplayMixin):
         )
 
     def merge_where(self, where: NDArray[Any], other: Solution) -> Solution:
-        """Return this solution with the elements ``where`` (indices or flags) replaced by those of ``other``."""
+        """Return a copy whose elements ``where`` (indices or a boolean mask) are replaced by those of ``other``."""
         status = np.array(self.status, dtype=object)
         status[where] = other.status
         return replace(

@@ -1,4 +1,4 @@
-"""How a computation ended, and what to do about it."""
+"""Status of a computation and its remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-# Settings that limit an iteration; the option of the command line is the same for both.
+# Settings that limit an iteration. Both have the same command-line option.
 _LIMITS = ("max_iterations", "max_steps")
 
 
@@ -38,8 +38,8 @@ class Status(Enum):
     )
     BISTABLE = (
         "bistable",
-        "the informed and the uninformed fixed points differ (a hard phase): both are reported, the free entropy "
-        "tells which one is Bayes-optimal",
+        "the informed and the uninformed fixed points differ (a hard phase): both are reported, and "
+        "the one of larger free entropy is Bayes-optimal",
     )
     INTEGRATION_NOT_CONVERGED = (
         "integration_not_converged",

@@ -94,7 +94,7 @@ def simulate(
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
-        IncompatibleError: the model is a limit without data, or the algorithm does not exist for it.
+        IncompatibleError: the model has no finite size, or the algorithm does not exist for it.
         DataError: the checkpoint cannot be written.
 
     Example:
