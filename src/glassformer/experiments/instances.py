@@ -52,11 +52,13 @@ class Run(FitStatus):
         prior_error: the error before any data; 1 on average.
         row_error: error of each row, shape (P,).
         overlap: inner products of estimated with true rows, shape (P, P).
+        power: inner products of estimated rows, for students of their own, shape (P, P).
         cosine: cosine similarity of each estimated row with its true one.
         prediction_error: squared error of the posterior mean of new labels, without the noise of the labels; counted as
             in theory, per label, or for one attention layer per token.
         plugin_error: squared error of the labels of the estimated rows on new samples.
         label_error: share of new discrete labels, without their noise, that differ from the most probable ones.
+        test_loss: mean loss of a student of its own on new labels.
     """
 
     seed: int
@@ -64,10 +66,12 @@ class Run(FitStatus):
     prior_error: float
     row_error: Array | None = None
     overlap: Array | None = None
+    power: Array | None = None
     cosine: Array | None = None
     prediction_error: float | None = None
     plugin_error: float | None = None
     label_error: float | None = None
+    test_loss: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All fields that are not None, by name."""
@@ -207,12 +211,8 @@ class Experiment:
         model = self.size.model
         signal, found = self._fit(designs, samples, seed, checkpoint)
         new = NewInputs(self.size.design, self.size.input_shape, (seed, 4))
-        measured = [model.measured(estimate, signal, found.variance, new=new) for estimate in found.estimates]
         reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(FitStatus)}
-        for name in measured[0]:
-            mean = np.mean([one[name] for one in measured], axis=0)
-            reached[name] = float(mean) if np.ndim(mean) == 0 else mean
-        return Run(seed=seed, **reached)
+        return Run(seed=seed, **reached, **found.measured(model, signal, new))
 
     def _require_resources(self) -> None:
         """Raise if a teacher, runs, inputs or labels would not fit into memory, or take too long."""

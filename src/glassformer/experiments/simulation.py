@@ -23,7 +23,10 @@ from glassformer.models import Model
 from glassformer.numerics.quasi_random import confidence_factor
 
 # Fields of a run whose means are columns, and errors with a standard error and a Bayes-optimal counterpart.
-_MEANS = ("overlap", "cosine", "training_error", "training_loss", "rank", "early_stopped_error")
+_MEANS = (
+    *("overlap", "power", "cosine", "training_error", "training_loss", "test_loss", "free_energy", "rank"),
+    "early_stopped_error",
+)
 _COMPARED = ("row", "prediction", "plugin", "label")
 # A mean is far from theory by this share of the error before any data, which is 1, whatever its standard error is; or
 # beyond its 95 % interval, if also by this share of the theory (conventions).

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from glassformer.core.solution import Solution
     from glassformer.core.status import Status
     from glassformer.learners.data_set import DataSet
+    from glassformer.models.comparison import NewInputs
 
 # Ways to store the inputs: in one array; and, for learners that only multiply with them, in parts or not at all.
 IN_ONE_ARRAY = ("float64", "float32")
@@ -232,6 +233,7 @@ class FitStatus:
         damping: damping at the end.
         training_error: mean squared residual on the training samples.
         training_loss: mean of its loss on them.
+        free_energy: minimum of the risk over the dimension.
         rank: share of the singular values of its estimate that are not zero.
         early_stopped_error: least error along the way, by an oracle that knows the teacher.
         history: quantities along the way, one dictionary for each step or block of steps.
@@ -245,6 +247,7 @@ class FitStatus:
     damping: float | None = None
     training_error: float | None = None
     training_loss: float | None = None
+    free_energy: float | None = None
     rank: float | None = None
     early_stopped_error: float | None = None
     history: Sequence[dict[str, Any]] = field(default_factory=list)
@@ -262,6 +265,20 @@ class FitResult(FitStatus):
 
     estimates: Array
     variance: Any = None
+
+    def measured(self, model: Any, signal: Array, new: NewInputs) -> dict[str, Any]:
+        """Return the errors of the estimates as the model measures them, means over the estimates.
+
+        Args:
+            model: of the labels.
+            signal: the true one.
+            new: inputs whose labels are predicted.
+        """
+        import numpy as np
+
+        each = [model.measured(estimate, signal, self.variance, new=new) for estimate in self.estimates]
+        means = {name: np.mean([one[name] for one in each], axis=0) for name in each[0]}
+        return {name: float(mean) if np.ndim(mean) == 0 else mean for name, mean in means.items()}
 
     @classmethod
     def from_solution(cls, solution: Solution, **more: Any) -> FitResult:

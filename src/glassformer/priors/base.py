@@ -101,6 +101,10 @@ class Prior(ABC):
         1e-3, "Size of the random start of message passing on labels that are blind to signs."
     )
 
+    def feature_variances(self, dimension: int) -> Array:
+        """Return the variance of every feature of the inputs, in whose units penalties count weights."""
+        return np.ones(dimension)
+
     def signal_shape(self, row_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of a signal of rows of this shape, as designs take it: rows first, where there are several."""
         return (*self.overlap_shape[:1], *row_shape)

@@ -196,8 +196,11 @@ class SpectrumRowsPrior(WeightRowsPrior):
         """The number of the eigenvalue of every feature."""
         return np.arange(dimension) * len(self.spectrum) // dimension
 
+    def feature_variances(self, dimension: int) -> Array:
+        return np.array(self.spectrum)[self._places(dimension)]
+
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        return rng.standard_normal(shape) * np.sqrt(np.array(self.spectrum)[self._places(shape[-1])])
+        return rng.standard_normal(shape) * np.sqrt(self.feature_variances(shape[-1]))
 
     def power_deviation(self, shape: tuple[Any, ...]) -> float:
         return float(np.sqrt(self.growth) * super().power_deviation(shape))

@@ -17,15 +17,31 @@ class RowMatch(NamedTuple):
     Attributes:
         cosine: of each teacher's row with its partner, zero without one, shape (P*,).
         row_error: squared distance of each teacher's row from its partner per dimension, one without, shape (P*,).
+        turn: signs, permutation or rotation that aligns the student's rows with the teacher's, shape (P, P): partners
+            come in the order of the teacher's rows, before rows without one.
     """
 
     cosine: Array
     row_error: Array
+    turn: Array
 
     @property
     def error(self) -> float:
         """Mean squared distance of the teacher's rows from their partners."""
         return float(np.mean(self.row_error))
+
+
+def row_products(model: Any, first: Array, second: Array) -> Array:
+    """Return inner products of rows per dimension that they see; rows of different heads see different coordinates.
+
+    Args:
+        model: of the teacher.
+        first: rows of student or teacher, shape (P, length).
+        second: rows of student or teacher, shape (P', length).
+    """
+    heads = round(1 / float(model.prior.degrees))
+    same = np.arange(len(first))[:, None] % heads == np.arange(len(second)) % heads
+    return np.asarray(same * (first @ second.T) / first.shape[1])
 
 
 def match_rows(model: Any, student: Student, power: Array, overlap: Array) -> RowMatch:
@@ -46,7 +62,7 @@ def match_rows(model: Any, student: Student, power: Array, overlap: Array) -> Ro
         >>> from glassformer.risk.rows.student import student_of
         >>> model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]))
         >>> match_rows(model, student_of(model, "logistic"), np.array([[4.0]]), np.array([[1.0]]))
-        RowMatch(cosine=array([0.5]), row_error=array([3.]))
+        RowMatch(cosine=array([0.5]), row_error=array([3.]), turn=array([[1.]]))
     """
     count = overlap.shape[1]
     if student.own_link:
@@ -54,7 +70,7 @@ def match_rows(model: Any, student: Student, power: Array, overlap: Array) -> Ro
         power, overlap = turn @ power @ turn.T, turn @ overlap
         sizes = np.diag(power)
         own, cosine = np.diag(overlap), np.diag(overlap) / np.sqrt(np.maximum(sizes, 1e-300))
-        return RowMatch(cosine, sizes - 2 * own + 1)
+        return RowMatch(cosine, sizes - 2 * own + 1, turn)
     sizes = np.diag(power)
     cosines = overlap / np.sqrt(np.maximum(sizes, 1e-300))[:, None]
     even = student.even_rows[:, None]
@@ -63,7 +79,12 @@ def match_rows(model: Any, student: Student, power: Array, overlap: Array) -> Ro
     cosine, row_error = np.zeros(count), np.ones(count)
     cosine[teachers] = gains[rows, teachers]
     row_error[teachers] = sizes[rows] - 2 * cosine[teachers] * np.sqrt(sizes[rows]) + 1
-    return RowMatch(cosine, row_error)
+    partners = rows[np.argsort(teachers)]
+    order = [*partners, *np.setdiff1d(np.arange(len(power)), partners)]
+    signs = np.where(even[rows, 0] & (cosines[rows, teachers] < 0), -1.0, 1.0)
+    turn = np.eye(len(power))
+    turn[rows, rows] = signs
+    return RowMatch(cosine, row_error, turn[order])
 
 
 def prediction_quality(model: Any, student: Student, true: Array, fields: Array, intercept: Array) -> dict[str, float]:

@@ -61,8 +61,14 @@ class RowOrder(NamedTuple):
 
 
 class RowPenalty(ABC):
-    """A penalty on the weights of each feature."""
+    r"""A penalty on the weights of each feature: :math:`a\sum_k|w_k| + \frac s2|w|^2 + g|w|`."""
 
+    absolute: Any
+    """Weight ``a`` of the sum of absolute weights."""
+    square: Any
+    """Weight ``s`` of half the squared norm."""
+    group: Any
+    """Weight ``g`` of the norm."""
     smooth = default_property(False, "True when it has a gradient everywhere.")
 
     @abstractmethod
@@ -85,6 +91,7 @@ class RowPenalty(ABC):
 class RowRidge(RowPenalty):
     r"""Half the squared norm: :math:`w = (\hat V + \lambda)^{-1}b`."""
 
+    absolute, square, group = 0.0, 1.0, 0.0
     smooth = True
 
     def value(self, weights: Array, spectrum: Array) -> float:

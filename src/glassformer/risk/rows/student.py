@@ -163,6 +163,12 @@ class Student:
         with jax_settings():
             return np.asarray(CachedJit(_predictions, student=self)(jnp.asarray(fields)))
 
+    def mean_loss(self, labels: Array, fields: Array, intercept: Array) -> float:
+        """Return the mean loss of labels of shape (n, ...) at fields of shape (n, P, L) and an intercept."""
+        with jax_settings():
+            arrays = map(jnp.asarray, (self.targets(labels), fields, intercept))
+            return float(CachedJit(_mean_loss, student=self)(*arrays))
+
     @cached_property
     def is_linear(self) -> bool:
         """True for a prediction that is linear in the fields: a convex loss then makes a convex risk."""
@@ -193,6 +199,10 @@ class Student:
 
 def _predictions(fields: Any, student: Student) -> Any:
     return jax.vmap(student.predict)(fields)
+
+
+def _mean_loss(y: Any, fields: Any, intercept: Any, student: Student) -> Any:
+    return jnp.mean(jax.vmap(lambda y, z: student.loss.function(y, student.predict(z) + intercept))(y, fields))
 
 
 def _costs(y: Any, fields: Any, student: Student) -> Any:

@@ -1,0 +1,217 @@
+r"""Learn the rows of any student from data by their regularised risk, and compare them with the teacher's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.estimate import Array
+from glassformer.core.settings import Iteration
+from glassformer.learners.base import FitResult
+from glassformer.learners.data_set import DataSet
+from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
+from glassformer.learners.row_risk import minimise_rows
+from glassformer.models.comparison import NewInputs
+from glassformer.numerics.decompositions import square_root
+from glassformer.numerics.quasi_random import normal_points
+from glassformer.risk.rows.comparison import match_rows, prediction_quality, row_products
+from glassformer.risk.rows.penalties import row_penalty
+from glassformer.risk.rows.student import Student, student_of
+
+# Random starts of a risk that is not convex, where no starts are given (a convention).
+_STARTS = 4
+# New samples: the standard error of a label error is below 0.8 %.
+_NEW_SAMPLES = 4096
+
+
+@dataclass(frozen=True)
+class RowRiskSettings:
+    """What is minimised, and from where.
+
+    Attributes:
+        loss: name, or function of label and prediction.
+        penalty: ridge, lasso, elastic or group.
+        strength: of the penalty.
+        student: function of the fields of the student's rows; None for the default of the model and loss.
+        student_rows: rows of the student; None for its default.
+        intercept: whether an intercept is fitted to every output.
+        positions: coefficients of the positional encodings of the tokens on orthonormal directions that the teacher
+            does not see, shape (L, directions); None for none.
+        starts: number of random starts, or a list of "random", "zero", "informed" (the teacher, an oracle) and weights
+            of shape (P, d); None for zero if the risk is convex, and for four random starts otherwise.
+        start_size: standard deviation of random weights.
+        tolerance: gap that is accepted, see :func:`~glassformer.learners.row_risk.minimise_rows`.
+        max_iterations: products with the inputs allowed from each start.
+    """
+
+    loss: Any
+    penalty: str
+    strength: float
+    student: Any = None
+    student_rows: int | None = None
+    intercept: bool = False
+    positions: Any = None
+    starts: Any = None
+    start_size: float = 1.0
+    tolerance: float = 1e-6
+    max_iterations: int = 5000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFit(FitResult):
+    """Rows of a student that need not be the teacher's link, nor have as many rows.
+
+    Attributes:
+        student: prediction and loss.
+        intercept: added to its outputs, shape (outputs,).
+        means: mean fields of every token, shape (P, L): zero without positional encodings.
+        energies: risk at the end of every start over the dimension, shape (starts,).
+        notes: what is known of the minimum.
+    """
+
+    student: Student
+    intercept: Array
+    means: Array
+    energies: Array
+    notes: Sequence[str]
+
+    def measured(self, model: Any, signal: Array, new: NewInputs) -> dict[str, Any]:
+        """Return the errors of the rows, and of their predictions of new labels.
+
+        Fields of new samples are normal, with the inner products of the rows; ``new`` only gives their seed.
+        """
+        estimate = self.estimates[0]
+        power, overlap = row_products(model, estimate, estimate), row_products(model, estimate, signal)
+        match = match_rows(model, self.student, power, overlap)
+        teacher = row_products(model, signal, signal)
+        joint = square_root(np.block([[power, overlap], [overlap.T, teacher]]))
+        normal = normal_points(len(joint) * self.student.tokens, _NEW_SAMPLES, 1)[0]
+        both = joint @ normal.reshape(len(normal), len(joint), -1)
+        fields, true = both[:, : len(power)] + self.means, both[:, len(power) :]
+        labels = model.channel.draw_labels(true, np.random.default_rng(new.seed))
+        return {
+            "error": match.error,
+            "prior_error": float(np.mean(np.diag(teacher))),
+            "overlap": match.turn @ overlap,
+            "power": match.turn @ power @ match.turn.T,
+            "cosine": match.cosine,
+            "test_loss": self.student.mean_loss(labels, fields, self.intercept),
+            **prediction_quality(model, self.student, true, fields, self.intercept),
+        }
+
+
+def learn_rows(settings: RowRiskSettings, model: Any, data: DataSet) -> RowFit:
+    """Return the student's rows of least risk on a data set.
+
+    Args:
+        settings: what is minimised.
+        model: that the labels are believed to come from.
+        data: inputs, whose first instance is used, and labels.
+
+    Raises:
+        ParameterError: a setting is out of range.
+        IncompatibleError: settings that do not go with the model or with the data.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from glassformer import SequenceMultiIndex
+        >>> model, rng = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), np.random.default_rng(0)
+        >>> size = model.at_size(50)
+        >>> design = size.design.sample(150, size.input_shape, rng)
+        >>> teacher = model.prior.sample((1, 50), rng)
+        >>> data = DataSet(design, model.channel.sample(design.forward(teacher, 0), rng), teacher=teacher)
+        >>> found = learn_rows(RowRiskSettings("logistic", "ridge", 0.1), model, data)
+        >>> str(found.status), found.estimates.shape
+        ('converged', (1, 1, 50))
+    """
+    risk, student = row_risk_on(settings, model, data)
+    starts = _starting_weights(settings, model, student, data, risk.shape)
+    iteration = Iteration(tolerance=settings.tolerance, max_iterations=settings.max_iterations)
+    found = minimise_rows(risk, starts, iteration)
+    point, dimension = found.point, risk.shape[1] / float(model.prior.degrees)
+    return RowFit(
+        point.weights[None],
+        status=found.status,
+        iterations=found.iterations,
+        residual=found.gap,
+        training_loss=point.loss / risk.samples,
+        free_energy=point.risk / dimension,
+        student=student,
+        intercept=point.intercept,
+        means=risk.mean_fields(point.weights),
+        energies=found.energies / dimension,
+        notes=found.notes,
+    )
+
+
+def row_risk_on(settings: RowRiskSettings, model: Any, data: DataSet) -> tuple[EmpiricalRowRisk, Student]:
+    """Return the risk on a data set, and the student."""
+    student = student_of(model, settings.loss, settings.student, settings.student_rows)
+    length = int(data.design.row_shape[-1])
+    risk = EmpiricalRowRisk(
+        student,
+        data.design,
+        student.targets(data.labels),
+        row_penalty(settings.penalty),
+        float(settings.strength),
+        model.prior.feature_variances(length),
+        _encodings(settings.positions, model, student, data, length),
+        settings.intercept,
+    )
+    return risk, student
+
+
+def _encodings(positions: Any, model: Any, student: Student, data: DataSet, length: int) -> Array | None:
+    """Return positional encodings of the tokens, shape (L, d), orthogonal to the teacher's rows; None for none."""
+    if positions is None:
+        return None
+    own = np.asarray(positions, dtype=float)
+    if own.ndim != 2 or len(own) != student.tokens or not np.all(np.isfinite(own)):
+        raise ParameterError("positions", np.shape(own), f"finite numbers of shape ({student.tokens}, directions)")
+    if model.prior.degrees != 1:
+        raise IncompatibleError("positions are for one head, whose rows see all coordinates of the tokens")
+    hidden = np.zeros((0, length)) if data.teacher is None else np.asarray(data.teacher)
+    if len(hidden) + own.shape[1] > length:
+        raise ParameterError("positions", own.shape, f"at most {length - len(hidden)} directions of d = {length}")
+    drawn = data.rng.standard_normal((own.shape[1], length))
+    basis = np.linalg.qr(np.concatenate([hidden, drawn]).T)[0]
+    return np.asarray(own @ basis[:, len(hidden) :].T)
+
+
+def _starting_weights(
+    settings: RowRiskSettings, model: Any, student: Student, data: DataSet, shape: tuple[int, int]
+) -> list[Array]:
+    """Return weights to begin at."""
+    starts, rng = settings.starts, data.rng.spawn(1)[0]
+    if starts is None:
+        starts = ["zero"] if student.is_convex else _STARTS
+    if isinstance(starts, str):
+        starts = starts.split(",")
+    elif isinstance(starts, int | np.integer):
+        starts = ["random"] * max(int(starts), 1)
+    spread = settings.start_size * np.sqrt(model.prior.feature_variances(shape[1]))
+
+    def weights(start: Any) -> Array:
+        if not isinstance(start, str):
+            given = np.asarray(start, dtype=float)
+            if given.shape != shape or not np.all(np.isfinite(given)):
+                raise ParameterError("starts", np.shape(given), f"finite weights of shape {shape}")
+            return given
+        name = start.strip()
+        if name == "zero":
+            return np.zeros(shape)
+        drawn = spread * rng.standard_normal(shape)
+        if name == "informed":
+            if data.teacher is None:
+                raise IncompatibleError("starts = informed begins at the teacher's rows, which these data do not have")
+            known = min(shape[0], len(data.teacher))
+            drawn[:known] = data.teacher[:known]
+        elif name != "random":
+            raise ParameterError("starts", name, "random, zero, informed, a number of random starts, or weights")
+        return drawn
+
+    return [weights(start) for start in starts]
