@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from glassformer.learners.empirical_risk import EmpiricalRisk
     from glassformer.learners.proximal_message_passing import ProximalState
     from glassformer.risk.loss_base import Loss
-    from glassformer.risk.penalties import Penalty
+    from glassformer.risk.penalties import MatrixPenalty, Penalty
+    from glassformer.risk.rows.one_row_penalties import WeightPenalty
 
 # Singular values below this share of the largest one, or of one, are rounding errors.
 _ROUNDING = 1e-9
@@ -98,22 +99,37 @@ class RegularisedRisk(Learner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        from glassformer.risk.losses import loss_of
+        from glassformer.risk.rows.one_row_penalties import WEIGHT_PENALTIES
+
         # Unknown names raise.
-        _ = self.minimised
+        _ = loss_of(self.loss) if self.penalty in WEIGHT_PENALTIES else self.minimised
 
     @property
-    def minimised(self) -> tuple[Loss, Penalty, float | None]:
+    def minimised(self) -> tuple[Loss, MatrixPenalty, float | None]:
         """Loss, penalty and strength."""
         from glassformer.risk.losses import loss_of
         from glassformer.risk.penalties import penalty_of
 
         return loss_of(self.loss), penalty_of(self.penalty), self.strength
 
+    @property
+    def minimised_over_row(self) -> tuple[Loss, WeightPenalty, float | None]:
+        """Loss, penalty and strength of one row of weights."""
+        from glassformer.risk.losses import loss_of
+        from glassformer.risk.rows.one_row_penalties import weight_penalty
+
+        return loss_of(self.loss), weight_penalty(self.penalty), self.strength
+
     def incompatibility(self, model: Any) -> str | None:
         from glassformer.risk.problem import risk_problem
+        from glassformer.risk.rows.one_row import one_row_problem
 
         try:
-            risk_problem(model, *self.minimised)
+            if _is_one_row(model):
+                one_row_problem(model, *self.minimised_over_row)
+            else:
+                risk_problem(model, *self.minimised)
         except GlassformerError as error:
             return f"does not go with this model: {error}"
         return None
@@ -135,7 +151,8 @@ class RegularisedRisk(Learner):
         return self.limits(model, alpha, throw=False)["error"]
 
     def equations(self, model: Any) -> Equations:
-        return RiskEquations(self, model, risk=self)
+        equations = OneRowEquations if _is_one_row(model) else RiskEquations
+        return equations(self, model, risk=self)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.proximal_gradient import least_risk
@@ -167,6 +184,11 @@ class RegularisedRisk(Learner):
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
         y = problem.labels.targets(data.labels)
         return EmpiricalRisk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
+
+
+def _is_one_row(model: Any) -> bool:
+    """Return whether the model has one row of weights, and one token."""
+    return bool(model.overlap_shape) and (model.channel.rows, model.channel.columns) == (1, 1)
 
 
 def _without_penalty(penalty: Penalty) -> str:
@@ -221,6 +243,29 @@ class RiskLimits(Equations):
     def _labelled(self, found: Any) -> Any:
         """The result with learner, loss, penalty and strength among its parameters."""
         loss, _, strength = self.risk.minimised
+        own = {"loss": loss.name, "penalty": self.risk.penalty, "strength": "best" if strength is None else strength}
+        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **own})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneRowEquations(RiskLimits):
+    """Limits of the minimiser over one row of weights."""
+
+    def limits(self, alpha: Any, throw: bool = True) -> Table:
+        from glassformer.risk.rows.one_row import one_row_limits
+
+        return self._labelled(one_row_limits(self.model, alpha, *self.risk.minimised_over_row, throw))
+
+    def thresholds(self) -> Thresholds:
+        raise IncompatibleError("thresholds of one row are not computed: use limits at the ratios of interest")
+
+    def display_columns(self, table: Table) -> list[str]:
+        best_strength = ["strength"] if self.risk.strength is None else []
+        names = ("label_error", "prediction_error", *best_strength, "cosine")
+        return [name for name in names if name in table.columns]
+
+    def _labelled(self, found: Any) -> Any:
+        loss, _, strength = self.risk.minimised_over_row
         own = {"loss": loss.name, "penalty": self.risk.penalty, "strength": "best" if strength is None else strength}
         return replace(found, parameters={**found.parameters, "learner": self.learner.name, **own})
 

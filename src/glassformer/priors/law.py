@@ -38,6 +38,14 @@ _POINTS, _REPLICAS = 1024, 8
 _MOST_STATES, _AT_ONCE = 1024, 1 << 22
 
 
+class Components(NamedTuple):
+    """Weights, means and variances of the Gaussians that a law is a mixture of; points have no variance."""
+
+    weights: Array
+    means: Array
+    variances: Array
+
+
 class Law(ABC):
     """The law of one weight; ``P`` of them are independent."""
 
@@ -65,6 +73,11 @@ class Law(ABC):
     def rotational(self) -> bool:
         """True when the law of several independent weights is invariant under rotations."""
         return False
+
+    @property
+    def components(self) -> Components | None:
+        """Gaussians and points that the law is a mixture of; None for laws that are no mixture."""
+        return None
 
     def validate(self, rows: int) -> None:
         """Check that so many rows can be averaged over, and that the law is consistent.
@@ -94,14 +107,6 @@ class Law(ABC):
             precision: shape (P, P), positive semi-definite.
             function: from fields, shape (n, P), to numbers or arrays, shape (n, ...).
         """
-
-
-class Components(NamedTuple):
-    """Weights, means and variances of the Gaussians that a law is a mixture of; points have no variance."""
-
-    weights: Array
-    means: Array
-    variances: Array
 
 
 class MixtureLaw(Law):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,22 @@ from glassformer.priors.base import Prior, SignalEstimate
 
 # Deviation of the mean eigenvalue from one that is taken for rounding (a convention).
 _ROUNDING = 1e-9
+
+
+class WeightComponents(NamedTuple):
+    r"""Gaussians, and points of variance zero, that the weights of a row are a mixture of, shape (components,).
+
+    Attributes:
+        weights: their probabilities.
+        means: of the weights that labels see, :math:`W\Sigma^{1/2}`.
+        variances: of the same.
+        eigenvalues: of the covariance of the features.
+    """
+
+    weights: Array
+    means: Array
+    variances: Array
+    eigenvalues: Array
 
 
 class WeightRowsPrior(Prior):
@@ -54,6 +70,11 @@ class WeightRowsPrior(Prior):
         """One for pairs of rows of the same head, zero for others, shape (P, P)."""
         head = np.arange(self.count) % self.heads
         return (head[:, None] == head).astype(float)
+
+    @property
+    def weight_components(self) -> WeightComponents | None:
+        """The law of one weight as a mixture of Gaussians and points; None for laws that are none."""
+        return None
 
     def allowed(self, matrices: Array) -> Array:
         return np.asarray(matrices * self.block)
@@ -96,6 +117,10 @@ class GaussianRowsPrior(WeightRowsPrior):
     @property
     def mmse_dimension(self) -> float:
         return float(self.count)
+
+    @property
+    def weight_components(self) -> WeightComponents | None:
+        return WeightComponents(np.ones(1), np.zeros(1), np.ones(1), np.ones(1))
 
     def covariance(self, q_hat: Estimate) -> Estimate:
         identity = np.eye(self.count)
@@ -165,6 +190,11 @@ class SpectrumRowsPrior(WeightRowsPrior):
     @property
     def mmse_dimension(self) -> float:
         return float(self.count)
+
+    @property
+    def weight_components(self) -> WeightComponents | None:
+        own = np.array(self.spectrum)
+        return WeightComponents(np.full(own.shape, 1 / own.size), np.zeros_like(own), own, own)
 
     @property
     def growth(self) -> float:

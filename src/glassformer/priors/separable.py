@@ -14,7 +14,7 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import mean_and_error
 from glassformer.priors.base import SignalEstimate
 from glassformer.priors.law import Law
-from glassformer.priors.rows import WeightRowsPrior
+from glassformer.priors.rows import WeightComponents, WeightRowsPrior
 
 # Relative size of an entry of a precision above which it couples two rows (a convention).
 _COUPLED = 1e-10
@@ -73,6 +73,11 @@ class SeparablePrior(WeightRowsPrior):
     @property
     def rotational(self) -> bool:
         return self.law.rotational
+
+    @property
+    def weight_components(self) -> WeightComponents | None:
+        own = self.law.components
+        return None if own is None else WeightComponents(*own, np.ones(len(own.weights)))
 
     @property
     def self_overlap(self) -> Array:

@@ -128,7 +128,7 @@ def _known_points(problem: RiskProblem, alpha: Array, strength: Array, error: Ar
     """Return fixed points of an error known in advance: nothing is learned, or the signal is recovered."""
     zero, recovered = np.zeros_like(alpha), error == 0
     power = np.where(recovered, problem.power, 0.0)
-    rank = np.where(recovered, problem.model.prior.rank, 0.0)
+    rank = np.where(recovered, problem.rank, 0.0)
     degrees = np.where(recovered, 1.0 if problem.penalty.spectral == 0 else np.nan, 0.0)
     order = OrderParameters(power, power, zero, error, degrees, rank, zero)
     averages = problem.labels.averages(order)

@@ -12,7 +12,7 @@ from glassformer.core.results import Table
 from glassformer.models.base import Model, require_theory
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, refine_averages
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import OrderParameters, Penalty
+from glassformer.risk.penalties import MatrixPenalty, OrderParameters
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, risk_problem
 from glassformer.risk.tuning import best_strength
 
@@ -21,7 +21,7 @@ _WEAK = 1e-3
 
 
 def risk_limits(
-    model: Model, alpha: ArrayLike, loss: Loss, penalty: Penalty, strength: float | None, throw: bool = True
+    model: Model, alpha: ArrayLike, loss: Loss, penalty: MatrixPenalty, strength: float | None, throw: bool = True
 ) -> Table:
     r"""Return error, overlap and spectrum of the minimiser of a regularised risk at each sample ratio.
 

@@ -11,11 +11,13 @@ the trace is pinned: weight decay has no effect, and the threshold is the one th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.random_matrices.atoms import SpectralLaw
@@ -25,6 +27,8 @@ _STEPS, _LAST_STEP = 60, 1e-13
 # Share of the singular values that a quadrature may miss; beyond it part of the law is wrong (chosen by trial).
 _MISSED_MASS = 1e-4
 _ROUNDING = 4e-16
+# Largest strength of interest of a ridge, which never leaves zero, in units of m_hat (a convention).
+STRONG_RIDGE = 30.0
 
 
 class OrderParameters(NamedTuple):
@@ -67,8 +71,42 @@ class ConjugateParameters(NamedTuple):
         return np.log(np.stack(self, axis=1))
 
 
+class Penalty(ABC):
+    r"""A penalty with weights of two parts: one that sets directions to zero, and half a square.
+
+    The estimate is the proximal map of the penalty, applied to the signal seen through noise.
+
+    Attributes:
+        spectral: weight of the part that sets singular values, or weights, to zero.
+        square: weight of half the squared norm.
+    """
+
+    spectral: float
+    square: float
+    positive = default_property(False, "True for penalties on positive matrices.")
+    pinned = default_property(False, "True when the trace is known instead, so that the strength has no effect.")
+
+    @abstractmethod
+    def order_parameters(self, prior: Any, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
+        r"""Return the order parameters of the penalised estimate of the teacher's signal seen through noise.
+
+        Args:
+            prior: of the teacher.
+            strength: :math:`\lambda\ge 0` per degree of freedom, shape (batch,); NaN where it has no effect.
+            conjugate: conjugate parameters.
+        """
+
+    @abstractmethod
+    def largest_strength(self, prior: Any, conjugate: ConjugateParameters) -> Array:
+        """Return the strength per degree of freedom from which on the estimate is zero, or one that is as large."""
+
+    @abstractmethod
+    def exact_dimension(self, prior: Any) -> float | None:
+        """Return exact labels per unknown that perfect recovery needs; None where no closed form is known."""
+
+
 @dataclass(frozen=True)
-class Penalty:
+class MatrixPenalty(Penalty):
     """A weighted sum of the nuclear norm and half the squared Frobenius norm.
 
     Attributes:
@@ -89,17 +127,62 @@ class Penalty:
             return _threshold_of_trace(prior.noisy_law(conjugate.noise), conjugate.m_hat / conjugate.v_hat)
         return self.spectral * strength / conjugate.m_hat
 
+    def largest_strength(self, prior: Any, conjugate: ConjugateParameters) -> Array:
+        if self.spectral == 0:
+            return np.asarray(STRONG_RIDGE * conjugate.m_hat / self.square)
+        largest = np.nanmax(prior.noisy_law(conjugate.noise).support, axis=(1, 2))
+        return np.asarray(conjugate.m_hat * largest / self.spectral)
 
-PENALTIES = {
-    "nuclear": Penalty(1.0, 0.0),
-    "ridge": Penalty(0.0, 1.0),
-    "elastic": Penalty(0.5, 0.5),
-    "trace": Penalty(1.0, 0.0, positive=True),
-    "pinned": Penalty(1.0, 0.0, positive=True, pinned=True),
+    def exact_dimension(self, prior: Any) -> float | None:
+        if self.spectral == 0:
+            return 1.0
+        return float(prior.convex_dimension) if self.square == 0 else None
+
+    def order_parameters(self, prior: Any, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
+        r"""Return the order parameters of a matrix whose singular values are lowered and multiplied by a gain.
+
+        With :math:`\theta = \lambda w_1/\hat m`, :math:`f = (s-\theta)_+`, :math:`\hat s` the Bayes-optimal denoiser,
+        ``nu`` the law of the noisy matrix and the gain :math:`\kappa = \hat m/(\hat V + \lambda w_2)`:
+        :math:`m = \kappa\int\nu f\hat s`, :math:`q = \kappa^2\int\nu f^2`,
+        :math:`V = \mathrm{df}/(\hat V + \lambda w_2)`
+        and :math:`E = \mathrm{MMSE} + \int\nu(\kappa f - \hat s)^2`.
+        """
+        stiffness = conjugate.v_hat + self.square * np.nan_to_num(strength)
+        gain = conjugate.m_hat / stiffness
+        power = prior.second_moment
+        if self.spectral == 0:
+            one = np.ones_like(gain)
+            error = (1 - gain) ** 2 * power + gain**2 * conjugate.noise
+            total = gain**2 * (power + conjugate.noise)
+            return OrderParameters(gain * power, total, 1 / stiffness, error, one, one, _ROUNDING * error)
+        law = prior.noisy_law(conjugate.noise)
+        threshold = self.threshold(prior, strength, conjugate)
+        s, weight, denoised = law.nodes(threshold)
+        lowered = np.maximum(s - threshold[:, None], 0.0)
+        rank, mass = np.sum(weight * (lowered > 0), axis=1), np.sum(weight, axis=1)
+        weight = weight * law.unit[:, None]
+        mmse = law.mmse()
+        overlap, square = np.sum(weight * lowered * denoised, axis=1), np.sum(weight * lowered**2, axis=1)
+        error = mmse.value + np.sum(weight * (gain[:, None] * lowered - denoised) ** 2, axis=1)
+        degrees = np.sum(weight * lowered * (s - denoised), axis=1) / conjugate.noise
+        # Two expressions of the error agree up to the quadrature.
+        error_estimate = mmse.error + np.abs(error - (power - 2 * gain * overlap + gain**2 * square))
+        error_estimate = np.where(np.abs(mass - 1) > _MISSED_MASS, np.inf, error_estimate)
+        return OrderParameters(
+            gain * overlap, gain**2 * square, degrees / stiffness, error, degrees, rank, error_estimate
+        )
+
+
+PENALTIES: dict[str, MatrixPenalty] = {
+    "nuclear": MatrixPenalty(1.0, 0.0),
+    "ridge": MatrixPenalty(0.0, 1.0),
+    "elastic": MatrixPenalty(0.5, 0.5),
+    "trace": MatrixPenalty(1.0, 0.0, positive=True),
+    "pinned": MatrixPenalty(1.0, 0.0, positive=True, pinned=True),
 }
 
 
-def penalty_of(name: object) -> Penalty:
+def penalty_of(name: object) -> MatrixPenalty:
     """Return the penalty of this name.
 
     Raises:
@@ -107,7 +190,7 @@ def penalty_of(name: object) -> Penalty:
 
     Example:
         >>> penalty_of("ridge")
-        Penalty(spectral=0.0, square=1.0, positive=False, pinned=False)
+        MatrixPenalty(spectral=0.0, square=1.0, positive=False, pinned=False)
     """
     if not (isinstance(name, str) and name in PENALTIES):
         raise ParameterError("penalty", name, f"one of {', '.join(PENALTIES)}")
@@ -131,41 +214,3 @@ def _threshold_of_trace(law: SpectralLaw, gain: Array) -> Array:
         if np.all(np.abs(step) <= _LAST_STEP * (1 + np.abs(theta))):
             break
     return theta
-
-
-def order_parameters(prior: Any, penalty: Penalty, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
-    r"""Return the order parameters of the penalised estimate of the teacher's matrix seen through noise.
-
-    With :math:`\theta = \lambda w_1/\hat m`, :math:`f = (s-\theta)_+`, :math:`\hat s` the Bayes-optimal denoiser,
-    ``nu`` the law of the noisy matrix and the gain :math:`\kappa = \hat m/(\hat V + \lambda w_2)`:
-    :math:`m = \kappa\int\nu f\hat s`, :math:`q = \kappa^2\int\nu f^2`, :math:`V = \mathrm{df}/(\hat V + \lambda w_2)`
-    and :math:`E = \mathrm{MMSE} + \int\nu(\kappa f - \hat s)^2`.
-
-    Args:
-        prior: of the teacher; see :meth:`~glassformer.priors.base.ScalarPrior.noisy_law`.
-        penalty: weights.
-        strength: :math:`\lambda\ge 0`, shape (batch,); NaN where it has no effect.
-        conjugate: conjugate parameters.
-    """
-    stiffness = conjugate.v_hat + penalty.square * np.nan_to_num(strength)
-    gain = conjugate.m_hat / stiffness
-    power = prior.second_moment
-    if penalty.spectral == 0:
-        one = np.ones_like(gain)
-        error = (1 - gain) ** 2 * power + gain**2 * conjugate.noise
-        total = gain**2 * (power + conjugate.noise)
-        return OrderParameters(gain * power, total, 1 / stiffness, error, one, one, _ROUNDING * error)
-    law = prior.noisy_law(conjugate.noise)
-    threshold = penalty.threshold(prior, strength, conjugate)
-    s, weight, denoised = law.nodes(threshold)
-    lowered = np.maximum(s - threshold[:, None], 0.0)
-    rank, mass = np.sum(weight * (lowered > 0), axis=1), np.sum(weight, axis=1)
-    weight = weight * law.unit[:, None]
-    mmse = law.mmse()
-    overlap, square = np.sum(weight * lowered * denoised, axis=1), np.sum(weight * lowered**2, axis=1)
-    error = mmse.value + np.sum(weight * (gain[:, None] * lowered - denoised) ** 2, axis=1)
-    degrees = np.sum(weight * lowered * (s - denoised), axis=1) / conjugate.noise
-    # Two expressions of the error agree up to the quadrature.
-    error_estimate = mmse.error + np.abs(error - (power - 2 * gain * overlap + gain**2 * square))
-    error_estimate = np.where(np.abs(mass - 1) > _MISSED_MASS, np.inf, error_estimate)
-    return OrderParameters(gain * overlap, gain**2 * square, degrees / stiffness, error, degrees, rank, error_estimate)

@@ -18,14 +18,12 @@ from glassformer.models.base import Model
 from glassformer.risk.attention_averages import attention_averages
 from glassformer.risk.label_averages import LabelAverages, SampleAverages
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import ConjugateParameters, OrderParameters, Penalty, order_parameters
+from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty, OrderParameters, Penalty
 
 # Strength that stands for the limit of no penalty, to which errors converge in proportion to the strength.
 SMALL_STRENGTH = 1e-11
 # Effective noise below which everything is fitted and recovered: the square of what double precision resolves.
 NEGLIGIBLE_NOISE = 1e-20
-# Largest strength of interest of a ridge, which never leaves zero, in units of m_hat (a convention).
-_STRONG_RIDGE = 30.0
 # Noises for the extrapolation of the statistical dimension, each half of the one before, and bounds of log c.
 _NOISES, _LOG_THRESHOLDS = 0.02 * 0.5 ** np.arange(4), (-6.0, 2.0)
 
@@ -62,6 +60,11 @@ class RiskProblem:
         """Power of the teacher, :math:`Q_0`."""
         return float(self.model.prior.second_moment)
 
+    @property
+    def rank(self) -> float:
+        """Share of the singular values of the teacher that are not zero."""
+        return float(self.model.prior.rank)
+
     @cached_property
     def labels(self) -> LabelAverages:
         """Averages over the labels, as the loss needs them."""
@@ -80,7 +83,8 @@ class RiskProblem:
 
     def order_parameters(self, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
         """Return the order parameters at conjugate parameters."""
-        return order_parameters(self.model.prior, self.penalty, strength / self.model.prior.degrees, conjugate)
+        prior = self.model.prior
+        return self.penalty.order_parameters(prior, strength / prior.degrees, conjugate)
 
     def conjugate_parameters(self, alpha: Array, order: OrderParameters) -> ConjugateParameters:
         """Return the conjugate parameters at order parameters."""
@@ -136,10 +140,9 @@ class RiskProblem:
     @property
     def statistical_dimension(self) -> tuple[float, float]:
         """Exact labels per unknown that perfect recovery needs, and the error of this number."""
-        if self.penalty.spectral == 0:
-            return 1.0, 0.0
-        if self.penalty.square == 0:
-            return float(self.model.prior.convex_dimension), 0.0
+        known = self.penalty.exact_dimension(self.model.prior)
+        if known is not None:
+            return known, 0.0
         dimension: tuple[float, float] = memoize(
             self.extrapolated_dimension, "statistical dimension", self.model.prior, self.penalty
         )
@@ -161,14 +164,11 @@ class RiskProblem:
 
     def lambda_max_at(self, conjugate: ConjugateParameters) -> Array:
         """Return the strength that leaves an estimate of zero at these conjugate parameters."""
-        degrees = self.model.prior.degrees
-        if self.penalty.spectral == 0:
-            return np.asarray(_STRONG_RIDGE * degrees * conjugate.m_hat / self.penalty.square)
-        largest = np.nanmax(self.model.prior.noisy_law(conjugate.noise).support, axis=(1, 2))
-        return np.asarray(degrees * conjugate.m_hat * largest / self.penalty.spectral)
+        prior = self.model.prior
+        return np.asarray(prior.degrees * self.penalty.largest_strength(prior, conjugate))
 
 
-def risk_problem(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> RiskProblem:
+def risk_problem(model: Model, loss: Loss, penalty: MatrixPenalty, strength: float | None) -> RiskProblem:
     """Return the problem if model, loss, penalty and strength go together.
 
     Raises:

@@ -10,7 +10,7 @@ from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.roots import root_by_growth
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import ConjugateParameters, Penalty
+from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty
 from glassformer.risk.problem import RiskProblem, risk_problem
 
 # Logarithms of sample ratios where the search for a root starts, and where double precision ends.
@@ -24,7 +24,7 @@ _ROOT, _REPORTED = 1e-12, 1e-9
 _MARGIN_WEIGHTS = (-60.0, 0.0)
 
 
-def risk_thresholds(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> Thresholds:
+def risk_thresholds(model: Model, loss: Loss, penalty: MatrixPenalty, strength: float | None) -> Thresholds:
     r"""Return the thresholds of weak recovery, interpolation and perfect recovery of a regularised risk.
 
     Equation :eq:`interpolation` of the documentation.

@@ -27,7 +27,7 @@ from glassformer.numerics.sequences import diverges
 from glassformer.risk.fixed_points import AGREEMENT, fixed_points
 from glassformer.risk.limits import order_columns
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import ConjugateParameters, OrderParameters, Penalty
+from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty, OrderParameters
 from glassformer.risk.problem import RiskProblem, risk_problem
 from glassformer.risk.tuning import best_strength
 
@@ -39,7 +39,7 @@ _DIFFERENCE = 1e-5
 
 
 def risk_trajectory(
-    model: Model, alpha: Array, loss: Loss, penalty: Penalty, strength: float | None, steps: int
+    model: Model, alpha: Array, loss: Loss, penalty: MatrixPenalty, strength: float | None, steps: int
 ) -> Steps:
     r"""Return the error after every step of undamped proximal message passing, in the limit of large sizes.
 
