@@ -589,6 +589,20 @@ def test_help_imports_nothing_heavy(line):
     assert not HEAVY & set(modules.split())
 
 
+def test_options_of_a_model_are_listed_without_the_optimisers_of_scipy():
+    code = (
+        "import sys\n"
+        "from glassformer.cli import main\n"
+        "try:\n"
+        "    main(['limits', 'bsr', '--help'])\n"
+        "except SystemExit:\n"
+        "    print('scipy.optimize' in sys.modules)"
+    )
+    # They would take half of the time.
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["limits aim --alpha 0.05,0.1", "simulate aim --alpha 0.1 --d 12 --instances 2"])
 def test_attention_results_are_drawn_and_written(run, tmp_path, command):

@@ -210,7 +210,7 @@ def test_files_that_cannot_be_written_stop_before_the_computation(options, said,
     def refuse(options):
         raise AssertionError("computed")
 
-    monkeypatch.setattr("glassformer.cli.limits.parse_grid", refuse)
+    monkeypatch.setattr("glassformer.cli.parser.parse_grid", refuse)
     (tmp_path / "file").touch()
     line = options.format(folder=tmp_path, file=tmp_path / "file")
     assert main(shlex.split(f"limits bsr --alpha 0.1 --rho 0.5 {line}")) == 2

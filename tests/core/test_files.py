@@ -159,7 +159,7 @@ def test_one_file_for_two_results_is_refused(second, tmp_path, monkeypatch, caps
     Path("link.png").symlink_to("a.png")
     assert main(["limits", "bsr", "--alpha", "0.3", "--rho", "0.5", "--csv", "a.png", "--plot", second]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"plot = '{Path(second)}' is not allowed: expected another file than that of --csv" in line
+    assert f"plot = '{Path(second)}' is not allowed: expected a file other than that of --csv" in line
     assert not Path("a.png").exists()
 
 

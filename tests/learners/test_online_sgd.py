@@ -164,7 +164,7 @@ def test_on_the_command_line(capsys, tmp_path):
     assert "measured_error" in printed
     assert plot.stat().st_size > 1000
     assert main([*asked, "--passes", "3"]) == 2
-    assert "--passes is no option of algorithm online-sgd" in capsys.readouterr().err
+    assert "algorithm online-sgd has no option --passes" in capsys.readouterr().err
 
 
 def test_side_information_is_refused_by_learners_that_make_no_use_of_it():

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0
     """
     if arguments is None:
-        # In a process of its own; settings of JAX in the process of a user stay as they are.
+        # Only in a process of its own: a Python program that calls ``main`` keeps its settings of JAX.
         keep_compiled()
     words = _with_attached_numbers(sys.argv[1:] if arguments is None else arguments)
     from glassformer.core.errors import GlassformerError
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with short_warnings():
             return int(options.run(options))
     except BrokenPipeError:
-        # The reader of the output has ended; nothing is written to it when this process ends, either.
+        # The reader has closed the pipe. Python would write to it once more at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
     except (GlassformerError, OSError) as error:
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_alpha(text: str) -> list[float]:
-    """Sample ratios from a number, a comma list or ``start:stop:count``.
+    """Return sample ratios from a number, a comma list or ``start:stop:count``.
 
     Raises:
         ParameterError: the text is none of these.

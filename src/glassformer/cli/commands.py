@@ -11,9 +11,9 @@ class Command(NamedTuple):
     Attributes:
         module: module of this package, imported when the command is used. It has ``add(parser)``, which adds its own
             options, and ``run(options)``, which returns the exit code.
-        text: what it does.
+        text: one line of help.
         takes_model: whether a model follows, with options of its own; then the function is ``run(options, model)``.
-        takes_alpha: whether it takes sample ratios.
+        takes_alpha: whether it takes sample ratios; they are numbers in ``options.alpha``.
     """
 
     module: str
@@ -24,18 +24,18 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "limits": Command("limits", "Bayes-optimal error and overlap against the sample ratio"),
-    "thresholds": Command("thresholds", "weak and perfect recovery, and the hard phase", takes_alpha=False),
-    "plan": Command("plan", "samples that a target error takes, for any learner with a theory", takes_alpha=False),
+    "thresholds": Command("thresholds", "sample ratios of weak and perfect recovery, hard phase", takes_alpha=False),
+    "plan": Command("plan", "number of samples for a target error, for any learner with a theory", takes_alpha=False),
     "landscape": Command("landscape", "free entropy against the overlap"),
-    "hysteresis": Command("hysteresis", "fixed points followed up and down in the sample ratio"),
+    "hysteresis": Command("hysteresis", "fixed points continued upwards and downwards in the sample ratio"),
     "trajectory": Command("trajectory", "error after every step of an algorithm, in theory and on data"),
-    "simulate": Command("simulate", "an algorithm on simulated data, next to theory; --json: on new labels too"),
+    "simulate": Command("simulate", "errors of an algorithm on simulated data, compared with theory"),
     "phase-diagram": Command("phase_diagram", "thresholds against a parameter of the model", takes_alpha=False),
-    "explore": Command("explore", "move sliders in the browser", takes_model=False),
+    "explore": Command("explore", "interactive figures in the browser", takes_model=False),
     "figure": Command("figure", "compute and draw a figure of the papers", takes_model=False),
-    "sweep": Command("sweep", "one computation on a grid of parameters, kept point by point", takes_model=False),
+    "sweep": Command("sweep", "one computation on a grid of parameters, stored point by point", takes_model=False),
     "doctor": Command("doctor", "versions, devices, threads and memory, and a self-test", takes_model=False),
-    "completion": Command("completion", "completion for bash, zsh or fish", takes_model=False),
+    "completion": Command("completion", "shell completion for bash, zsh or fish", takes_model=False),
     "schema": Command("schema", "JSON Schema of what --json prints", takes_model=False),
-    "cite": Command("cite", "BibTeX of the papers behind what was used", takes_model=False),
+    "cite": Command("cite", "BibTeX entries of the papers to cite for models and learners", takes_model=False),
 }

@@ -12,7 +12,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The shell."""
-    parser.add_argument("shell", choices=SHELLS, help="see the documentation for where its output belongs")
+    parser.add_argument("shell", choices=SHELLS, help="shell of the script; the documentation says where to save it")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Whether the installation is sound: versions, the machine, and computations whose outcome is known."""
+"""Checks of the installation: versions, the machine, and computations with known results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print versions and machine, and the outcome of the checks."""
+    """Print versions, machine and the results of the checks."""
     checks = check_all()
     good = all(check.ok for check in checks)
     document = {"versions": versions(), "machine": machine()}
@@ -90,7 +90,7 @@ def machine() -> dict[str, Any]:
 
 
 class CheckResult(NamedTuple):
-    """A check: its name, whether it passed, its time, and what was found or went wrong."""
+    """A check: its name, whether it passed, its time, and the result or the error."""
 
     name: str
     ok: bool
@@ -99,13 +99,13 @@ class CheckResult(NamedTuple):
 
 
 def check_all() -> list[CheckResult]:
-    """Make all checks, in half a minute on one core; a check that raises has failed, and the others are made too."""
+    """Run all checks, in half a minute on one core; a check that raises has failed, and the others still run."""
     results = []
     for name, check in CHECKS.items():
         began = time.perf_counter()
         try:
             ok, found = check()
-        except Exception as error:  # any error is a finding
+        except Exception as error:  # any error is a result
             ok, found = False, f"{type(error).__name__}: {error}"
         results.append(CheckResult(name, ok, round(time.perf_counter() - began, 2), found))
     return results
@@ -116,14 +116,14 @@ def _closed_form() -> tuple[bool, str]:
     from glassformer import BilinearSequenceRegression, limits
 
     error = limits(BilinearSequenceRegression(rho=float("inf")), 0.3)["error"][0]
-    return bool(abs(error - 0.7) < 1e-9), f"error {error:.9g} at alpha = 0.3, 0.7 by counting"
+    return bool(abs(error - 0.7) < 1e-9), f"error {error:.9g} at alpha = 0.3, expected 0.7"
 
 
 def _thresholds() -> tuple[bool, str]:
     from glassformer import BilinearSequenceRegression, thresholds
 
     alpha = thresholds(BilinearSequenceRegression(rho=0.5))["perfect_recovery"].alpha
-    return bool(abs(alpha - 0.75) < 1e-12), f"perfect recovery at {alpha:.12g}, 3/4 by counting"
+    return bool(abs(alpha - 0.75) < 1e-12), f"perfect recovery at {alpha:.12g}, expected 3/4"
 
 
 def _compiled() -> tuple[bool, str]:
@@ -134,11 +134,11 @@ def _compiled() -> tuple[bool, str]:
 
     error = limits(SequenceMultiIndex(lambda z: z[0, 0], noise=0.5), 1.0)["error"][0]
     exact = (np.sqrt(0.25 + 2) - 0.5) / 2  # V = 1/(1 + alpha/(Delta + V))
-    return bool(abs(error - exact) < 1e-6), f"error {error:.9g}, {exact:.9g} in closed form"
+    return bool(abs(error - exact) < 1e-6), f"error {error:.9g}, expected {exact:.9g} (closed form)"
 
 
 def _several_indices() -> tuple[bool, str]:
-    """Labels of one direction out of two: its error is the error above, of the other one nothing is learned."""
+    """Labels that depend on one of two directions: its error is the one above, that of the other stays 1."""
     import numpy as np
 
     from glassformer import SequenceMultiIndex, limits
@@ -148,18 +148,18 @@ def _several_indices() -> tuple[bool, str]:
     error, estimate = (found[name][0] for name in ("error", "error_estimate"))
     exact = (1 + (np.sqrt(0.25 + 2) - 0.5) / 2) / 2
     return bool(abs(error - exact) < 4 * estimate < 0.02), (
-        f"error {error:.5g} +- {estimate:.1g}, {exact:.5g} in closed form"
+        f"error {error:.5g} +- {estimate:.1g}, expected {exact:.5g} (closed form)"
     )
 
 
 def _message_passing() -> tuple[bool, str]:
-    """Runs on data beside theory at the same finite ratios: within four standard errors and a term of order 1/d."""
+    """Runs on data agree with theory at the same ratios, within four standard errors and a term of order 1/d."""
     from glassformer import BilinearSequenceRegression, simulate
 
     runs = simulate(BilinearSequenceRegression(rho=0.5, noise=0.1), 0.6, d=60, instances=4)
     error, bar, theory = (runs[name][0] for name in ("relative_error", "relative_standard_error", "theory"))
     close = abs(error - theory) < 4 * bar + 1 / 60
-    text = f"error {error:.4g} +- {bar:.1g} on data of d = 60, {theory:.4g} in theory of large ones"
+    text = f"error {error:.4g} +- {bar:.1g} on data of d = 60, theory {theory:.4g}"
     return bool(close and runs.converged), text
 
 
@@ -185,14 +185,14 @@ def _picture() -> tuple[bool, str]:
 
 
 def _cache() -> tuple[bool, str]:
-    """Tables and compiled programs are kept between processes, unless that is switched off."""
+    """Tables and compiled programs are stored between processes, unless the cache is off."""
     from glassformer.core.cache import VARIABLE, cache_folder
     from glassformer.core.errors import DataError
     from glassformer.core.files import require_writable_file
 
     folder = cache_folder()
     if folder is None:
-        return True, "off: every process computes its tables and compiles its programs itself"
+        return True, "off: nothing is stored between processes"
     try:
         require_writable_file("cache", folder / "tables" / "check", make=True)
     except DataError as error:

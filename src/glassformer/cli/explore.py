@@ -1,4 +1,4 @@
-"""An explorer in the browser."""
+"""Interactive figures in the browser."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     from glassformer.models.registry import MODELS
 
     parser.add_argument("model", nargs="?", metavar="MODEL", help=f"{', '.join(MODELS)} (default bsr)")
-    text = "function of one sample in the place of the labels of bsr, aim or smi. Its file is run"
+    text = "function of one sample that gives the labels of bsr, aim or smi; its file is run"
     parser.add_argument("--link", metavar="FILE.py:FUNCTION", help=text)
-    text = "run Python code that is written into the page; without it the page runs none"
+    text = "run Python code that is typed into the page (default: it is refused)"
     parser.add_argument("--allow-code", action="store_true", help=text)
-    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default any that is free)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address, and open nothing")
-    parser.add_argument("--check", action="store_true", help="start, make one page, and stop")
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: any free port)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
+    parser.add_argument("--check", action="store_true", help="start the server, make one page, and stop")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,10 +11,10 @@ from glassformer.cli.output import NOT_CONVERGED
 def add(parser: argparse.ArgumentParser) -> None:
     """The figures, their size, and the folders of results and data."""
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("name", nargs="?", help="see --list")
+    which.add_argument("name", nargs="?", help="name of a figure, see --list")
     which.add_argument("--list", action="store_true", help="list the figures, with their numbers in the papers")
     which.add_argument("--all", action="store_true", help="draw every figure")
-    parser.add_argument("--quick", action="store_true", help="fewer points, instances and smaller sizes")
+    parser.add_argument("--quick", action="store_true", help="fewer points, fewer instances and smaller sizes")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for PNG, CSV and summary (default out)")
     parser.add_argument("--reference", type=Path, help="folder of published data to compare with")
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder of the data set, for smi-3-right")

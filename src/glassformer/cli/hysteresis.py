@@ -8,7 +8,6 @@ from typing import Any
 
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, report, write
-from glassformer.core.parsing import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +18,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print both branches."""
-    table = learner_of(options.learner, options).branches(model(), parse_grid("alpha", options.alpha))
+    table = learner_of(options.learner, options).branches(model(), options.alpha)
     write(options, table)
     return report(options, table, ["alpha", "error_up", "error_down", "two_branches", "status", "error_estimate"])

@@ -9,7 +9,6 @@ from typing import Any
 from glassformer.cli.output import exit_code, picture, print_json, write_csv
 from glassformer.core.display import heading
 from glassformer.core.errors import ParameterError
-from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 
@@ -19,8 +18,8 @@ _BYTES, _WORK = 100, 5e5
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Number of overlaps, and the row that varies."""
-    parser.add_argument("--points", type=int, default=400, help="overlaps on the curve (default 400)")
-    parser.add_argument("--row", type=int, help="row whose overlap varies, counted from 1 (default the last)")
+    parser.add_argument("--points", type=int, default=400, help="number of overlaps on the curve (default 400)")
+    parser.add_argument("--row", type=int, help="row whose overlap varies, counted from 1 (default: the last)")
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.row is not None and not 1 <= options.row <= rows:
         raise ParameterError("row", options.row, f"an integer from 1 to {rows}")
     row = None if options.row is None else options.row - 1
-    alphas = parse_grid("alpha", options.alpha)
+    alphas = options.alpha
     size = float(options.points) * len(alphas)
     name, what = ("points", "points") if options.points > len(alphas) else ("alpha", "sample ratios")
     memory, work = _BYTES * size, _WORK * size
@@ -53,5 +52,5 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     print(heading(found.name, found.parameters))
     for curve in curves:
         phase = "hard phase" if curve.hard_phase else "no hard phase"
-        print(f"alpha = {curve.alpha:g}: free entropy is largest, or locally so, at overlap {curve.peaks}; {phase}")
+        print(f"alpha = {curve.alpha:g}: free entropy has maxima at overlap {curve.peaks}; {phase}")
     return exit_code(statuses, found.parameters)

@@ -11,8 +11,8 @@ def add_learner(parser: argparse.ArgumentParser, option: str = "--learner", theo
     from glassformer.learners.registry import learner_type, names
 
     titles = ", ".join(f"{name} ({learner_type(name).info.title})" for name in names())
-    default = f"{names()[0]}: Bayes-optimal" if theory else names()[0]
-    parser.add_argument(option, default=names()[0], help=f"{titles}; default {default}")
+    default = f"{names()[0]}, Bayes-optimal" if theory else names()[0]
+    parser.add_argument(option, default=names()[0], help=f"{titles} (default {default})")
     add_settings(parser, theory)
 
 
@@ -25,7 +25,10 @@ def add_settings(parser: argparse.ArgumentParser, theory: bool = False) -> None:
         title = ", ".join(option.texts)
         group = groups.setdefault(title, parser.add_argument_group(title))
         # Learners that share an option may describe it differently.
-        text = "; ".join(dict.fromkeys(option.texts.values()))
+        learners: dict[str, list[str]] = {}
+        for name, text in option.texts.items():
+            learners.setdefault(text, []).append(name)
+        text = "; ".join(f"{', '.join(own)}: {text}" if len(learners) > 1 else text for text, own in learners.items())
         group.add_argument(f"--{option.name.replace('_', '-')}", type=option.kind, help=text)
 
 
@@ -42,6 +45,6 @@ def learner_of(name: str, options: argparse.Namespace) -> Any:
         if value is None:
             continue
         if one.name not in own:
-            raise IncompatibleError(f"--{one.name.replace('_', '-')} is no option of algorithm {name}")
+            raise IncompatibleError(f"algorithm {name} has no option --{one.name.replace('_', '-')}")
         settings[own[one.name].field] = own[one.name].value(value)
     return learner(name, **settings)

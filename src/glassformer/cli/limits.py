@@ -8,7 +8,6 @@ from typing import Any
 
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, report, write
-from glassformer.core.parsing import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the limits."""
     learner, asked = learner_of(options.learner, options), model()
-    table = learner.limits(asked, parse_grid("alpha", options.alpha), throw=False)
+    table = learner.limits(asked, options.alpha, throw=False)
     write(options, table)
     bistable = any(str(status) == "bistable" for status in table.status)
     others = [*(["algorithmic_error"] if bistable else []), *learner.equations(asked).display_columns(table)]

@@ -16,7 +16,7 @@ from glassformer.core.display import first_columns, heading
 from glassformer.core.files import replace_file, require_writable_file
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
-# Digits of a number in a table, and the most that are shown where fewer would make rows look alike.
+# Digits of numbers in a table, and the largest number of digits, for rows that would look equal with fewer.
 _DIGITS, _MOST_DIGITS = 7, 12
 # Kinds of JSON documents, with their versions; ``cli.schema`` has their content.
 KINDS = dict.fromkeys(("table", "thresholds", "phase-diagram", "landscapes", "plan", "sweep", "doctor"), 1)
@@ -49,7 +49,7 @@ def short_warnings() -> Iterator[None]:
 def add_files(parser: argparse.ArgumentParser) -> None:
     """Options for the files of a result, and for its picture."""
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result, in the format of the ending")
     add_look(parser)
 
 
@@ -76,7 +76,7 @@ def require_writable(options: argparse.Namespace) -> None:
         if path is not None:
             other = taken.setdefault(path.resolve(), name)
             if other != name:
-                raise DataError(name, str(path), f"another file than that of --{other}")
+                raise DataError(name, str(path), f"a file other than that of --{other}")
             require_writable_file(name, path)
     if hasattr(options, "plot_size"):
         picture(options)
@@ -89,7 +89,7 @@ def picture(options: argparse.Namespace) -> Any:
     if options.plot is None:
         for name in ("plot_size", "plot_theme"):
             if getattr(options, name) is not None:
-                raise IncompatibleError(f"--{name.replace('_', '-')} is for a plot: name its file with --plot")
+                raise IncompatibleError(f"--{name.replace('_', '-')} needs a plot: give its file with --plot")
         return None
     size = None
     if options.plot_size is not None:
@@ -150,7 +150,7 @@ def print_json(kind: str, document: dict[str, Any]) -> None:
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """The option for all columns of a table."""
-    parser.add_argument("--all-columns", action="store_true", help="print all columns of the table, not five")
+    parser.add_argument("--all-columns", action="store_true", help="print all columns of the table instead of five")
 
 
 def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:

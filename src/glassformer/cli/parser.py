@@ -11,13 +11,14 @@ from typing import Any, NoReturn
 from glassformer import __version__
 from glassformer.cli.commands import COMMANDS, Command
 from glassformer.cli.output import BAD_USAGE, add_files
+from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import progress
 from glassformer.models.registry import MODELS, build, options_of
 
 _EPILOG = """\
 SPEC is a number (0.3), a comma list (0.1,0.2,0.5) or start:stop:count with both ends included (0:1:101).
-Limits of parameters are values: --rho 0, --rho inf, --beta inf.
-Exit codes: 0 all converged, 3 something did not (printed with its status), 2 bad usage, 1 a check of doctor failed.
+Limits are allowed as values: --rho 0, --rho inf, --beta inf.
+Exit codes: 0 all converged, 1 a check of doctor failed, 2 bad usage, 3 not all converged (statuses are printed).
 """
 _SHARED: dict[str, Any] = {"epilog": _EPILOG, "formatter_class": argparse.RawDescriptionHelpFormatter}
 
@@ -67,10 +68,12 @@ def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, 
 
 def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namespace) -> int:
     with progress(f"{options.command} {options.model}"):
+        if COMMANDS[options.command].takes_alpha:
+            options.alpha = parse_grid("alpha", options.alpha)
         return run(options, partial(model_of, options))
 
 
 def model_of(options: argparse.Namespace, **other: Any) -> Any:
-    """Return the model of the options; parameters that are not given are left to the model, or given by ``other``."""
+    """Return the model with the parameters of the options and ``other``; further ones have the model's defaults."""
     given = {o.field: o.value(getattr(options, f"model_{o.field}")) for o in options_of(options.model)}
     return build(options.model, {**{name: value for name, value in given.items() if value is not None}, **other})

@@ -18,7 +18,7 @@ _ALLOWED = "NAME=SPEC with a parameter of the model that is a number, for exampl
 def add(parser: argparse.ArgumentParser) -> None:
     """The parameter that varies."""
     parser.add_argument(
-        "--along", metavar="NAME=SPEC", help="parameter that varies, and its values (default those of --skip)"
+        "--along", metavar="NAME=SPEC", help="parameter that varies and its values (for attention, default --skip)"
     )
 
 
@@ -54,7 +54,7 @@ def _varied(options: argparse.Namespace) -> tuple[str, list[Any]]:
     if name not in parameters or not spec:
         raise ParameterError("along", options.along, _ALLOWED)
     varied, given = parameters[name], getattr(options, f"model_{name}")
-    # A parameter that cannot be left out has a value of its own, which is ignored.
+    # The value of a parameter that cannot be left out is ignored.
     if given is not None and given is not False and not varied.required:
         text = varied.word if varied.flag else f"{varied.word} {given}"
         raise IncompatibleError(f"--along {options.along} and {text} exclude each other: leave out one of the two")

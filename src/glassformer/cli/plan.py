@@ -1,4 +1,4 @@
-"""Samples that a target error takes."""
+"""Number of samples for a target error."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from glassformer.core.display import heading
 def add(parser: argparse.ArgumentParser) -> None:
     """The target, its quantity, the size, and the learner."""
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--target-error", type=float, metavar="X", help="that the quantity is to reach, > 0")
-    target.add_argument("--target-label-error", type=float, metavar="X", help="the same with --quantity label_error")
+    target.add_argument("--target-error", type=float, metavar="X", help="largest accepted error, > 0")
+    target.add_argument("--target-label-error", type=float, metavar="X", help="the same for --quantity label_error")
     text = "error (of the estimate, default), label_error, prediction_error, plugin_error, test_loss, ..."
     parser.add_argument("--quantity", help=text)
-    parser.add_argument("--d", type=int, help="token dimension at which samples are counted")
+    parser.add_argument("--d", type=int, help="token dimension, to print numbers of samples")
     add_learner(parser)
 
 

@@ -16,18 +16,16 @@ from glassformer.cli.output import KINDS, schema_name
 from glassformer.core.errors import ParameterError
 from glassformer.core.status import Status
 
-StatusName = Annotated[str, Field(pattern=f"^({'|'.join(map(str, Status))})$", description="how it ended")]
-Alpha = Annotated[float | None, Field(description="sample ratio; null where there is none")]
-ErrorEstimate = Annotated[float | None, Field(description="absolute error of alpha; null where alpha is no number")]
-Reached = Annotated[
-    Literal["at_alpha", "never", "does_not_apply"], Field(description="what alpha stands for where it is null")
-]
-Parameters = Annotated[dict[str, JsonValue], Field(description="what defines the computation, by name")]
+StatusName = Annotated[str, Field(pattern=f"^({'|'.join(map(str, Status))})$", description="status of the computation")]
+Alpha = Annotated[float | None, Field(description="sample ratio; null if it is infinite or does not exist")]
+ErrorEstimate = Annotated[float | None, Field(description="absolute error of alpha; null if alpha is null")]
+Reached = Annotated[Literal["at_alpha", "never", "does_not_apply"], Field(description="meaning of alpha if it is null")]
+Parameters = Annotated[dict[str, JsonValue], Field(description="parameters of the computation, by name")]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The kind of document."""
-    parser.add_argument("kind", nargs="?", help=f"{', '.join(KINDS)}; without one the names of all are listed")
+    parser.add_argument("kind", nargs="?", help=f"{', '.join(KINDS)} (default: list the names of all)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +58,7 @@ class Point(_Open):
 
 
 class Table(_Closed):
-    """Quantities against the sample ratio: of limits, simulate, hysteresis and trajectory."""
+    """Quantities against the sample ratio, by limits, simulate, hysteresis and trajectory."""
 
     model: str
     parameters: Parameters
@@ -69,7 +67,7 @@ class Table(_Closed):
 
 
 class Threshold(_Open):
-    """A threshold: a sample ratio at which something begins."""
+    """A threshold: a sample ratio at which a phase begins."""
 
     name: str
     alpha: Alpha
@@ -86,7 +84,7 @@ class Thresholds(_Open):
     model: str
     parameters: Parameters
     thresholds: list[Threshold]
-    hard_phase: bool | None = Field(description="null where it is not known")
+    hard_phase: bool | None = Field(description="null if unknown")
     hard_phase_reason: str
 
 
@@ -120,14 +118,14 @@ class LandscapeCurve(Table):
 
 
 class Landscapes(_Closed):
-    """A curve per sample ratio."""
+    """One curve for each sample ratio."""
 
     model: str
     landscapes: list[LandscapeCurve]
 
 
 class Needed(_Closed):
-    """Samples until a target is reached."""
+    """Sample ratio at which a learner reaches the target."""
 
     name: str
     alpha: Alpha
@@ -153,7 +151,7 @@ class Plan(_Closed):
 
 
 class Sweep(_Closed):
-    """How far a sweep is: points by status."""
+    """Progress of a sweep: number of points with each status."""
 
     total: int
     computed: int
@@ -162,7 +160,7 @@ class Sweep(_Closed):
 
 
 class Check(_Closed):
-    """A check of the installation: what was found or went wrong."""
+    """A check of the installation, with its result or its error."""
 
     name: str
     ok: bool
@@ -171,7 +169,7 @@ class Check(_Closed):
 
 
 class Doctor(_Closed):
-    """An installation, and whether it computes what it should."""
+    """Versions, machine and checks of an installation."""
 
     versions: dict[str, str | None]
     machine: dict[str, JsonValue]

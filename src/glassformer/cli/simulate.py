@@ -1,4 +1,4 @@
-"""An algorithm on simulated data, next to theory."""
+"""Errors of an algorithm on simulated data, compared with theory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The learner and its settings, and sizes."""
     add_learner(parser, "--algorithm", theory=False)
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
-    parser.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
-    parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
-    parser.add_argument("--storage", default="float64", help="float64 (default), float32, sharded, generated")
-    text = "folder that keeps finished runs and the state of unfinished ones; the same command continues from it"
+    parser.add_argument("--instances", type=int, default=4, help="independent runs per sample ratio (default 4)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first run (default 0)")
+    parser.add_argument("--storage", default="float64", help="inputs: float64 (default), float32, sharded, generated")
+    text = "folder for finished runs and the state of unfinished ones; the same command continues from it"
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
-    text = "sample ratios of a line of theory in the plot (default: theory at the sample ratios of the runs alone)"
+    text = "sample ratios of the curve of theory in the plot (default: those of the runs, without a curve)"
     parser.add_argument("--theory-alpha", metavar="SPEC", help=text)
     add_columns(parser)
 
@@ -33,7 +33,7 @@ def _plot_with_theory(theory: Any, path: Any, runs: Any) -> None:
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
-    """Print errors beside theory."""
+    """Print errors and theory."""
     import numpy as np
 
     from glassformer.core.errors import IncompatibleError
@@ -42,11 +42,11 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     learner, theory = learner_of(options.algorithm, options), None
     if options.theory_alpha is not None:
         if options.plot is None:
-            raise IncompatibleError("--theory-alpha is for a plot: name its file with --plot")
+            raise IncompatibleError("--theory-alpha needs a plot: give its file with --plot")
         theory = learner.limits(model(), parse_grid("theory_alpha", options.theory_alpha), throw=False)
     result = simulate(
         model(),
-        parse_grid("alpha", options.alpha),
+        options.alpha,
         d=options.d,
         instances=options.instances,
         seed=options.seed,

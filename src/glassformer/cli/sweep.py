@@ -1,4 +1,4 @@
-"""Sweeps: run, look at, collect and plot."""
+"""Sweeps: run, print the status, collect and plot."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         title="actions", metavar="ACTION", dest="action", required=True, parser_class=type(parser)
     )
-    run = actions.add_parser("run", help="compute the points that a store has no record of")
+    run = actions.add_parser("run", help="compute the points that have no record in the store")
     run.add_argument("file", type=Path, metavar="FILE", help="the sweep, in TOML")
-    run.add_argument("--store", type=Path, required=True, metavar="DIR", help="folder of the records, made if needed")
-    run.add_argument("--workers", type=int, default=1, help="local processes (default 1)")
-    run.add_argument("--scheduler", metavar="ADDRESS", help="dask scheduler whose workers compute")
-    text = "Python file that the sweep names and whose code may run, once for each; no other is run"
+    run.add_argument("--store", type=Path, required=True, metavar="DIR", help="folder of the records")
+    run.add_argument("--workers", type=int, default=1, help="number of local processes (default 1)")
+    run.add_argument("--scheduler", metavar="ADDRESS", help="dask scheduler whose workers compute the points")
+    text = "Python file named in the sweep that may be run; repeat the option for several files"
     run.add_argument("--link", type=Path, action="append", default=[], metavar="FILE.py", help=text)
-    run.add_argument("--retry", action="store_true", help="also points that failed or did not converge")
+    run.add_argument("--retry", action="store_true", help="also compute points again that failed or did not converge")
     run.set_defaults(act=_run)
-    status = actions.add_parser("status", help="how many points have which status")
+    status = actions.add_parser("status", help="print the number of points with each status")
     status.set_defaults(act=_status)
-    collect = actions.add_parser("collect", help="all records as one labelled data set")
+    collect = actions.add_parser("collect", help="print all records as one labelled data set")
     collect.add_argument("--netcdf", type=Path, metavar="FILE", help="write it as netCDF (version 3)")
     collect.add_argument("--csv", type=Path, metavar="FILE", help="write it as a table, one line per point")
     collect.set_defaults(act=_collect)
-    plot = actions.add_parser("plot", help="draw one quantity")
-    text = "the picture, in the format of its ending (default DIR/sweep.png)"
+    plot = actions.add_parser("plot", help="plot one quantity")
+    text = "file of the plot; its ending gives the format (default DIR/sweep.png)"
     plot.add_argument("--plot", "--out", type=Path, metavar="FILE", help=text)
     add_look(plot)
-    plot.add_argument("--quantity", help="what to draw (default error)")
+    plot.add_argument("--quantity", help="quantity to plot (default error)")
     plot.set_defaults(act=_plot)
     for one in (status, collect, plot):
         one.add_argument("store", type=Path, metavar="DIR", help="folder of the records")
@@ -55,8 +55,7 @@ def _run(options: argparse.Namespace) -> int:
     sweep = Sweep.from_toml(options.file, options.link)
     found = run_sweep(sweep, options.store, options.workers, options.scheduler, options.retry)
     if found.hidden:
-        text = "its results are kept, and shown again when it is run again"
-        _note(f"this store held another sweep ({found.hidden}); {text}")
+        _note(f"the store had another sweep ({found.hidden}): its results are kept, run it again to show them")
     return _print_progress(options, found)
 
 
@@ -66,8 +65,8 @@ def _status(options: argparse.Namespace) -> int:
 
     found = progress(Store.existing(options.store))
     if set(found.versions) - {__version__}:
-        text = f"{__version__} is installed, and computes anew when the sweep is run"
-        _note(f"records of glassformer {', '.join(found.versions)}; {text}")
+        text = f"{__version__} is installed and computes them again when the sweep is run"
+        _note(f"records are of glassformer {', '.join(found.versions)}: {text}")
     return _print_progress(options, found)
 
 
@@ -99,8 +98,7 @@ def _collect(options: argparse.Namespace) -> int:
     state = progress(Store.existing(options.store))
     if state.good:
         return 0
-    # Points that are missing, or may change by another attempt, are not settled.
-    _note(f"not all of {state.total} points are settled: {state}")
+    _note(f"not all of {state.total} points have a result that converged: {state}")
     return NOT_CONVERGED
 
 

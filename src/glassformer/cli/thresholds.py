@@ -10,7 +10,7 @@ from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
 
-# Largest degree of the polynomials of a row that are tried, and samples that decide about each.
+# Largest degree of the polynomials of a row that are tried, and number of samples for the test of each.
 _LARGEST, _SAMPLES = 4, 2**18
 
 

@@ -8,21 +8,25 @@ from typing import Any
 
 from glassformer.cli.learners import add_settings, learner_of
 from glassformer.cli.output import add_columns, report, write
-from glassformer.core.parsing import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Number of steps, the start, the algorithm, and runs beside theory."""
+    """Number of steps, the start, the algorithm, and simulated runs."""
     parser.add_argument(
-        "--steps", type=int, default=50, help="steps of the algorithm, or equal parts of its way (default 50)"
+        "--steps",
+        type=int,
+        default=50,
+        help="steps, or for online-sgd equal intervals of time (default 50)",
     )
-    text = "with the truth before the first step; default: side information, for even labels that of a random start"
+    text = (
+        "overlap with the truth before the first step (default: by side information, for even labels by a random start)"
+    )
     parser.add_argument("--overlap", type=float, help=text)
-    text = "whose steps are followed: gamp (default), blind-gamp, vamp, risk (proximal message passing) or online-sgd"
+    text = "algorithm: gamp (default), blind-gamp, vamp, risk (proximal message passing) or online-sgd"
     parser.add_argument("--algorithm", "--learner", default="gamp", help=text)
-    parser.add_argument("--d", type=int, help="token dimension of runs beside theory; without it theory alone")
-    parser.add_argument("--instances", type=int, help="independent runs, with --d (default 4)")
-    parser.add_argument("--seed", type=int, help="first instance's seed, with --d (default 0)")
+    parser.add_argument("--d", type=int, help="token dimension of simulated runs (default: theory only)")
+    parser.add_argument("--instances", type=int, help="independent runs, needs --d (default 4)")
+    parser.add_argument("--seed", type=int, help="seed of the first run, needs --d (default 0)")
     add_settings(parser)
     add_columns(parser)
 
@@ -33,7 +37,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
 
     table = follow(
         model(),
-        parse_grid("alpha", options.alpha),
+        options.alpha,
         steps=options.steps,
         overlap=options.overlap,
         d=options.d,

@@ -15,7 +15,7 @@ from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
@@ -208,7 +208,9 @@ def _line_minimum(risk: EmpiricalRisk, unit: float, start: tuple[Array, Array], 
     near, far = 0.0, 1.0
     for _ in range(_LINE_DOUBLINGS):
         if derivative(far * safe) >= 0:
-            return safe * float(brentq(lambda times: derivative(times * safe), near, far, rtol=_LINE_ACCURACY))
+            return safe * float(
+                scipy.optimize.brentq(lambda times: derivative(times * safe), near, far, rtol=_LINE_ACCURACY)
+            )
         near, far = far, 2 * far
     return safe * near
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from glassformer.core.checks import is_number, is_whole, require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
@@ -235,7 +235,7 @@ class PenalisedProblem(NamedTuple):
         end = 1.0 + float(np.max(np.abs(fields))) + float(np.max(np.abs(self.labels)))
         for _ in range(20):
             if slope(-end) < 0 < slope(end):
-                return float(brentq(slope, -end, end, xtol=1e-10 * end))
+                return float(scipy.optimize.brentq(slope, -end, end, xtol=1e-10 * end))
             end *= 2
         return end if slope(-end) < 0 else -end
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 Array = NDArray[np.float64]
 
@@ -107,4 +107,5 @@ def root_by_growth(
             right = direction * function(high)
     if np.isnan(left) or np.isnan(right):
         return np.nan
-    return float(brentq(function, low, high, xtol=xtol))
+    # scipy loads this package when it is first used: --help is twice as fast without it.
+    return float(scipy.optimize.brentq(function, low, high, xtol=xtol))
