@@ -175,7 +175,7 @@ def test_a_threshold_above_its_bound_is_told_with_both_numbers(monkeypatch):
     from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 
     wrong = Thresholds("smi", {}, (Threshold("weak_recovery", 0.55, 1e-3, ""),), None)
-    monkeypatch.setattr(testing.theory, "thresholds", lambda model: wrong)
+    monkeypatch.setattr(testing.checks, "thresholds", lambda model: wrong)
     only(monkeypatch, "thresholds")
     report = check_model(SequenceMultiIndex(lambda z: jnp.abs(z[0, 0]), 1, 1), d=20)
     found = next(check for check in report.checks if check.name == "thresholds")

@@ -170,7 +170,7 @@ def test_wrong_noise_is_contradicted_by_the_residual(draw):
     """A student told that labels are exact, when they are not, must not call its answer converged."""
     _, design, labels = draw(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.5), 40, 1.2)
     exact = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0)
-    with pytest.warns(DataWarning, match="noise of the model is not that of the labels"):
+    with pytest.warns(DataWarning, match="the noise of the model is wrong"):
         assert not gamp(exact, design, labels).converged
 
 

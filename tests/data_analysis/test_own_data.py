@@ -87,9 +87,9 @@ def test_whole_numbers_and_lists_are_inputs():
     ("model", "shape", "words"),
     [
         (BilinearSequenceRegression(beta=2, rho=0.2, noise=0.1), (SIZE, SIZE), "beta = 2 .*give beta=1"),
-        (MODEL, (4, 8), r"beta = 1 .*\(4, 8\), have 4 tokens, not 8; give beta=0.5"),
+        (MODEL, (4, 8), r"beta = 1 .*\(4, 8\) have 4 tokens, not 8; give beta=0.5"),
         (AttentionIndexed(rho=0.5, tokens=2), (3, 8), "tokens = 2 .*give tokens=3"),
-        (AttentionIndexed(rho=0.5, tokens=2, untied=True), (6, 8), "tokens = 2 .*give tokens=3.* queries before"),
+        (AttentionIndexed(rho=0.5, tokens=2, untied=True), (6, 8), "tokens = 2 .*give tokens=3: .* query tokens first"),
         (SequenceMultiIndex(first_direction, 1, 2, noise=0.1), (3, 8), "tokens = 2 .*give tokens=3"),
     ],
 )

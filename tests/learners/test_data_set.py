@@ -12,7 +12,7 @@ DESIGN = DenseDesign(np.ones((1, 3, 2, 2)))
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        (np.ones(4), r"y = \(4,\) is not allowed: expected one label of each of 3 samples"),
+        (np.ones(4), r"y = \(4,\) is not allowed: expected one label for each of 3 samples"),
         (np.float64(1.0), r"y = \(\) is not allowed"),
         (np.array([1.0, np.nan, 1.0]), r"y = .*y\[1\] = nan.* is not allowed: expected finite entries"),
     ],

@@ -1,1 +1,1 @@
-"""Exact equations of training in time."""
+"""Dynamics: exact equations of training as a function of time."""

@@ -1,4 +1,4 @@
-"""The result of online SGD: overlaps, powers and errors in time, and the times at which rows are found."""
+"""Results of online SGD: overlaps, powers and errors as functions of time, and the times at which rows are learned."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 # Relative tolerance of a step in time.
 TOLERANCE = 1e-4
-# A rise of the cosine from one time to the next that interpolation does not resolve (chosen by trial).
+# Rise of the cosine between two times above which interpolation has no accuracy (chosen by trial).
 _STEEP = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class OnlinePath(DisplayMixin):
-    """Overlap and power in time, from one start or as means over several.
+    """Overlap and power as functions of time, from one start or as means over several starts.
 
     Attributes:
         time: steps over dimension, shape (times,).
-        replicas: overlap and power of each set of points from each start, shape (times, sets, starts, 2, P, P). Of the
-            signs that labels do not depend on, rows have those of the largest overlap; NaN after a failure.
+        replicas: overlap and power for each set of points and each start, shape (times, sets, starts, 2, P, P). Signs
+            that labels do not depend on are those of the largest overlap. NaN after a failure.
         labels: squared error on labels without noise, shape (times, sets, starts).
-        status: ``converged`` if every time was reached and no row's power diverges.
+        status: ``converged`` if all times were reached and no power of a row diverges.
         teacher: power of the teacher of each start, shape (starts, P, P).
     """
 
@@ -67,7 +67,7 @@ class OnlinePath(DisplayMixin):
 
     @property
     def test_error(self) -> Estimate:
-        """Squared error on the label of a new sample without its noise, shape (times,)."""
+        """Squared error on new labels without noise, shape (times,)."""
         return _estimate(self.labels)
 
     @property
@@ -88,16 +88,16 @@ class OnlinePath(DisplayMixin):
     def arrival(self, level: float = 0.5) -> Estimate:
         """Return the first time at which the cosine similarity of each row exceeds a level, shape (P,).
 
-        It is infinite, with an infinite error, for rows that some set of points does not find. The order of finite ones
-        is the order of learning; from a start with overlap of about ``1/sqrt(d)`` they are escape times. Between two
-        times the path is interpolated. The error contains the error of the interpolation: the whole interval if the
-        cosine rises by a quarter or more in it, and a share of it if it rises by less.
+        The time is infinite, with an infinite error, for rows that are not learned in some set of points. The order of
+        the times is the order of learning; from a start with an overlap of about ``1/sqrt(d)`` they are escape times.
+        Between two times the path is interpolated. The error includes that of the interpolation: the whole interval if
+        the cosine rises by at least a quarter in it, and a share of it otherwise.
 
         Args:
             level: in [0, 1).
 
         Raises:
-            ParameterError: another level.
+            ParameterError: ``level`` is out of range.
         """
         if not (is_number(level) and 0 <= level < 1):
             raise ParameterError("level", level, "a number in [0, 1)")
@@ -111,7 +111,7 @@ class OnlinePath(DisplayMixin):
 
     @property
     def _rows(self) -> tuple[Array, Array, Array]:
-        """Overlaps of rows with their own truth, powers of rows, shape (times, sets, starts, P), and of truths."""
+        """Overlaps of rows with their truth and powers of rows, shape (times, sets, starts, P); powers of the truth."""
         diagonal = np.diagonal(self.replicas, axis1=-2, axis2=-1)
         return diagonal[..., 0, :], diagonal[..., 1, :], np.diagonal(self.teacher, axis1=-2, axis2=-1)
 
@@ -127,7 +127,7 @@ class OnlinePath(DisplayMixin):
 
 
 def _estimate(replicas: Array) -> Estimate:
-    """Return means over sets and starts, the second and third axis, with errors of sampling and of steps in time."""
+    """Return means over sets and starts, the second and third axes, with errors of sampling and of time steps."""
     means = replicas.mean(axis=2)
     count = means.shape[1]
     value, standard_error = np.mean(means, axis=1), np.std(means, axis=1, ddof=1) / np.sqrt(count)
@@ -135,7 +135,7 @@ def _estimate(replicas: Array) -> Estimate:
 
 
 def _first_crossing(time: Array, path: Array, level: float) -> tuple[float, float]:
-    """Return when a path, shape (times,), first exceeds a level, or infinity, and the error of the interpolation."""
+    """Return the first time at which a path, shape (times,), exceeds a level, or infinity; interpolation error."""
     above = path > level
     k = int(np.argmax(above))
     if k == 0 or not above[k]:

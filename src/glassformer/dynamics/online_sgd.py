@@ -1,6 +1,6 @@
-r"""Online SGD: gradient descent on samples seen once, as differential equations in the limit of large sizes.
+r"""Online SGD: differential equations of gradient descent on new samples, in the limit of large sizes.
 
-A student with the teacher's own link and weights ``W`` takes steps
+A student with the teacher's link and weights ``W`` takes steps
 :math:`W \leftarrow W - \frac{\eta}{b\sqrt d}\sum_{\mu l}\delta_lx_l^T - \frac{\eta w}dW` on batches of ``b`` new
 samples, with :math:`\delta_l = \partial_{z_l}\frac12\|g(Z)-y\|^2`. In the time :math:`t = \mathrm{steps}/d` its overlap
 :math:`M = WW^{*T}/d` and power :math:`Q = WW^T/d` obey
@@ -14,8 +14,8 @@ where the columns of the fields :math:`(Z^*, Z)` are independent normal vectors 
 coordinates in which the teacher's rows are orthonormal, :math:`MT^{-1/2}`.
 
 Averages are taken over the same quasi-random points at all times, so that the right-hand sides are smooth. Several sets
-of points are integrated at once; their spread gives the error. Permutations and signs of the rows of student and
-teacher that leave labels and start invariant leave every later state invariant: averages are taken over them.
+of points are integrated, and their spread gives the error. If permutations and signs of the rows of student and teacher
+leave labels and start invariant, they leave all later states invariant, and averages are taken over them.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import normal_points
 from glassformer.numerics.sequences import diverges
 
-# Independent sets of points; points of each by default, and at least (chosen by trial).
+# Number of independent sets of points, default number of points per set, and smallest number (chosen by trial).
 _SETS, _POINTS, _FEWEST_POINTS = 8, 2048, 32
-# Images of a point under sign flips over which it is averaged, at most: a compromise of time and accuracy.
+# Largest number of sign flips over which a point is averaged (a compromise of time and accuracy).
 _MOST_IMAGES = 4
-# Deviation from a symmetry, or from a positive definite matrix, that is rounding.
+# Rounding error of symmetries and of positive semi-definite matrices.
 _ROUNDING = 1e-12
-# Absolute tolerance of a step in time, as a share of the relative one, for quantities close to zero.
+# Absolute tolerance of a time step, as a share of the relative one, for quantities close to zero.
 _ABSOLUTE_SHARE = 1e-2
-# Evaluations of the right-hand side, at most, and the power of a row at which the integration stops.
+# Largest number of evaluations of the right-hand side, and power of a row at which the integration stops.
 _MOST_EVALUATIONS, _DIVERGED = 20_000, 1e6
-# Power of a row beyond which the times of a diverging path are marked.
+# Power of a row above which the times of a diverging path have the status ``diverging``.
 _LARGE = 10.0
-# Numbers in memory per point, field and image during an evaluation.
+# Memory of an evaluation, in numbers per point, field and image.
 _HELD = 12
 
 
@@ -71,7 +71,7 @@ class Pace(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Overlap with the truth and power of the weights at time zero, and the teacher's power, all of shape (P, P).
+    """Overlap with the truth and power of the weights at time zero, and power of the teacher, each of shape (P, P).
 
     By default the rows of the teacher are orthonormal.
     """
@@ -87,7 +87,7 @@ class Start(NamedTuple):
 
 
 def random_start(rows: int, d: int, rng: np.random.Generator, size: float = 1.0) -> Start:
-    """Return the start of normal weights of standard deviation ``size`` in ``d`` dimensions, with a normal teacher.
+    """Return a random start: normal weights of standard deviation ``size`` in ``d`` dimensions, and a normal teacher.
 
     Example:
         >>> start = random_start(2, 10_000, np.random.default_rng(0))
@@ -99,7 +99,7 @@ def random_start(rows: int, d: int, rng: np.random.Generator, size: float = 1.0)
 
 
 def cosine_start(rows: int, cosine: float, size: float = 1.0) -> Start:
-    """Return the start with rows of power ``size`` squared and this cosine similarity to their own true rows only.
+    """Return a start with orthogonal rows of power ``size`` squared and this cosine similarity to their true rows.
 
     Example:
         >>> cosine_start(1, 0.3)
@@ -122,19 +122,19 @@ def online_sgd(
     Equation :eq:`online-sgd` of the documentation.
 
     Args:
-        model: of several rows, or of one index, with a label that JAX can differentiate.
-        time: steps over dimension, increasing from 0 on, shape (times,).
-        pace: learning rate, batch and weight decay.
-        start: overlap and power at time zero, by default an overlap of zero and a power of one. Even labels never leave
-            zero overlap; :func:`random_start` is a start at finite dimension.
-        points: sampled fields of each of eight sets, a power of two; errors fall about as its inverse.
+        model: model of several rows, or of one index, with labels that JAX can differentiate.
+        time: steps over dimension, increasing numbers >= 0, shape (times,).
+        pace: learning rate, batch size and weight decay.
+        start: overlap and power at time zero, by default an overlap of zero and a power of one. With even labels the
+            overlap remains zero; :func:`random_start` gives a start at finite dimension.
+        points: number of sampled fields in each of eight sets, a power of two; errors fall about like its inverse.
 
     Returns:
         :class:`OnlinePath`.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: labels have no derivative.
+        IncompatibleError: labels are not differentiable.
 
     Source: D. Saad and S. A. Solla, Phys. Rev. E 52, 4225 (1995), for committees; here for any link.
 
@@ -159,9 +159,9 @@ def online_sgd(
     paths = [_integrate_start(model, rates, one, times, pace, points) for one in track(starts, "starts")]
     states, label_errors = (np.stack(parts, axis=2) for parts in list(zip(*paths, strict=True))[:2])
     status = next((status for *_, status in paths if not status.ok), Status.CONVERGED)
-    # Of the signs that labels do not depend on, rows get those with the largest sum of overlaps with their truth.
-    own = np.diagonal(states[..., 0, :, :], axis1=-2, axis2=-1)
-    signs = channel.symmetries[np.argmax(own @ channel.symmetries.T, axis=-1)]
+    # Signs that labels do not depend on are chosen to maximise the sum of the overlaps of rows with their truth.
+    diagonal = np.diagonal(states[..., 0, :, :], axis1=-2, axis2=-1)
+    signs = channel.symmetries[np.argmax(diagonal @ channel.symmetries.T, axis=-1)]
     overlap = signs[..., :, None] * states[..., 0, :, :]
     power = signs[..., :, None] * states[..., 1, :, :] * signs[..., None, :]
     return OnlinePath(times, np.stack([overlap, power], axis=-3), label_errors, status, starts[:, 2])
@@ -176,16 +176,16 @@ def online_trajectory(
         model: as for :func:`online_sgd`.
         alpha: samples over dimension, :math:`bt`, shape (points,).
         steps: number of parts, at least 1.
-        pace: learning rate, batch and weight decay.
-        start: as for :func:`online_sgd`; columns are means over several starts.
-        points: as for :func:`online_sgd`.
+        pace: learning rate, batch size and weight decay.
+        start: start, as for :func:`online_sgd`; columns are means over several starts.
+        points: number of sampled fields, as for :func:`online_sgd`.
 
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and part: ``alpha``, ``iteration`` (0 at
-        the start), ``time``, ``samples`` (over dimension, so far), ``error`` (mean over the rows of their squared
+        the start), ``time``, ``samples`` (so far, over dimension), ``error`` (mean over the rows of their squared
         distance from the truth), ``row_error``, ``cosine``, ``overlap`` (``M``), ``power`` (``Q``), ``plugin_error``
-        (on new labels without their noise), and the error estimates of all but ``row_error``: ``error_estimate``,
-        ``cosine_error_estimate`` and so on.
+        (on new labels without noise), and error estimates ``error_estimate``, ``cosine_error_estimate`` and so on for
+        all columns except ``row_error``.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
@@ -241,7 +241,7 @@ def _require(pace: Pace, points: int, dimensions: int) -> None:
 def _checked_starts(start: Start, rows: int) -> Array:
     """Return all starts with their teachers, shape (starts, 3, P, P)."""
     if not isinstance(start, tuple) or len(start) != len(Start._fields):
-        raise ParameterError("start", start, "a Start of overlap, power and teacher, as cosine_start makes one")
+        raise ParameterError("start", start, "a Start of overlap, power and teacher, for instance from cosine_start")
     overlap, power = (real_numbers("start", part) for part in start[:2])
     if overlap.shape[-2:] != (rows, rows) or overlap.shape != power.shape:
         raise ParameterError("start", start, f"overlap and power of shape {(rows, rows)}, or of several starts")
@@ -255,7 +255,7 @@ def _checked_starts(start: Start, rows: int) -> Array:
         raise ParameterError("start", start, "a teacher whose rows are independent: T positive definite")
     orthogonal = powers - overlaps @ np.linalg.solve(teachers, np.swapaxes(overlaps, 1, 2))
     if np.min(np.linalg.eigvalsh(orthogonal)) < -TOLERANCE:
-        raise ParameterError("start", start, "a power Q of at least what the overlap needs, M T^-1 M^T")
+        raise ParameterError("start", start, "a power Q with Q - M T^-1 M^T positive semi-definite")
     return starts
 
 
@@ -265,9 +265,10 @@ def _checked_starts(start: Start, rows: int) -> Array:
 def _integrate_start(
     model: Model, rates: Any, start: Array, times: Array, pace: Pace, points: int
 ) -> tuple[Array, Array, Status]:
-    """Integrate from overlap, power and teacher, shape (3, P, P).
+    """Return the path from a start of overlap, power and teacher, shape (3, P, P).
 
-    Returns overlaps and powers, shape (times, sets, 2, P, P), squared errors on labels, (times, sets), and the status.
+    The result is overlaps and powers, shape (times, sets, 2, P, P), squared errors on labels, shape (times, sets), and
+    the status.
     """
     overlap, power, teacher = start
     channel, root = model.channel, np.real(sqrtm(teacher))
@@ -291,7 +292,7 @@ def _integrate(derivative: Callable[[float, Array], Array], start: Array, times:
     """Return the states at the given times, by adaptive Runge-Kutta steps; NaN where they were not reached."""
 
     def largest_power(states: Array) -> float:
-        """Largest power of a row, the mean over the sets of points."""
+        """Return the largest power of a row, averaged over the sets of points."""
         return float(np.max(np.diagonal(states.reshape(start.shape)[:, 1].mean(axis=0))))
 
     flat = start.ravel()
@@ -321,9 +322,9 @@ def _integrate(derivative: Callable[[float, Array], Array], start: Array, times:
 
 
 class SampledFields(NamedTuple):
-    """Sampled fields, of shapes (sets, points, P, L), with labels and their means, of shape (sets, points, entries).
+    """Sampled fields, shape (sets, points, P, L), with labels and their means, shape (sets, points, entries).
 
-    Fields ``true`` are those of orthonormal rows of the teacher, ``own`` are independent of them.
+    ``true`` are the fields of orthonormal rows of the teacher, and ``own`` are independent fields.
     """
 
     true: Any
@@ -337,7 +338,7 @@ class SampledFields(NamedTuple):
         channel = model.channel
         shape, size = (channel.rows, channel.columns), channel.rows * channel.columns
         normal = normal_points(2 * size + channel.sources, points, _SETS)
-        # Whitened, so that second moments within each set are exact.
+        # Whitening makes second moments within each set exact.
         moments = np.einsum("snd,sne->sde", normal, normal, optimize=True) / points
         normal = np.swapaxes(np.linalg.solve(np.linalg.cholesky(moments), np.swapaxes(normal, 1, 2)), 1, 2)
         true, own, source = np.split(normal.reshape(_SETS * points, -1), [size, 2 * size], axis=1)
@@ -349,9 +350,9 @@ class SampledFields(NamedTuple):
 
 
 def sign_images(signs: Array, teacher: Array) -> Array:
-    """Return signs of the true fields over which every point is averaged, so that zero overlap stays exactly zero.
+    """Return signs of the true fields over which every point is averaged, so that zero overlap remains exactly zero.
 
-    They leave the teacher's power as it is.
+    The signs leave the teacher's power invariant.
     """
     mixed = teacher - np.diag(np.diagonal(teacher))
     allowed = signs[[not np.any(mixed * (1 - np.outer(sign, sign))) for sign in signs]]
@@ -361,17 +362,17 @@ def sign_images(signs: Array, teacher: Array) -> Array:
 
 
 def symmetry_projectors(invariances: Array, start: Array, teacher: Array) -> Array:
-    r"""Return projectors on flattened overlaps and powers that have the symmetries of a start, shape (2, P^2, P^2).
+    r"""Return projectors on flattened overlaps and powers with the symmetries of a start, shape (2, P^2, P^2).
 
-    Labels are invariant under orthogonal matrices :math:`\pi` applied to the rows of the student and :math:`\sigma`
-    applied to those of the teacher. If :math:`\pi M\sigma^T = M`, :math:`\pi Q\pi^T = Q` and
-    :math:`\sigma T\sigma^T = T` hold at the start, they hold ever after. Averages over sampled fields satisfy them only
-    approximately: without the projection rows would drift apart at an unstable symmetric state.
+    Labels are invariant under orthogonal matrices :math:`\pi` of the student's rows and :math:`\sigma` of the teacher's
+    rows. If :math:`\pi M\sigma^T = M`, :math:`\pi Q\pi^T = Q` and :math:`\sigma T\sigma^T = T` hold at the start, they
+    hold at all times. Averages over sampled fields satisfy them only approximately, and without the projection the
+    state would leave an unstable symmetric point.
 
     Args:
-        invariances: orthogonal matrices that leave every label as it is, shape (count, P, P).
+        invariances: orthogonal matrices under which labels are invariant, shape (count, P, P).
         start: overlap and power at time zero, shape (2, P, P).
-        teacher: its power, shape (P, P).
+        teacher: power of the teacher, shape (P, P).
 
     Example:
         >>> exchange = np.array([np.eye(2), np.eye(2)[::-1]])
@@ -384,8 +385,8 @@ def symmetry_projectors(invariances: Array, start: Array, teacher: Array) -> Arr
     teachers = [true for true in invariances if np.allclose(true @ teacher @ true.T, teacher, atol=_ROUNDING)]
     projectors, count = np.zeros((2, overlap.size, overlap.size)), 0
     for own in students:
-        turned = np.einsum("ab,bc,kdc->kad", own, overlap, np.array(teachers))
-        for true in np.array(teachers)[np.abs(turned - overlap).max(axis=(1, 2)) < _ROUNDING]:
+        images = np.einsum("ab,bc,kdc->kad", own, overlap, np.array(teachers))
+        for true in np.array(teachers)[np.abs(images - overlap).max(axis=(1, 2)) < _ROUNDING]:
             projectors += [np.kron(own, true), np.kron(own, own)]
             count += 1
     return projectors / count
@@ -400,7 +401,7 @@ def time_derivatives(state: Any, settings: Any, data: SampledFields, flips: Any,
         return pull_back(student_label - label)[0]
 
     def mean_product(left: Any, right: Any) -> Any:
-        """Mean over points of the sum over columns, shape (P, P)."""
+        """Return the mean over points of the sum over columns, shape (P, P)."""
         return jnp.einsum("nal,nbl->ab", left, right) / len(left)
 
     def of_set(own_state: Any, own: SampledFields) -> Any:
@@ -431,7 +432,7 @@ def _mean_labels(channel: Channel, fields: Array) -> Array:
 
 
 def _student_fields(state: Any, true: Any, own: Any) -> Any:
-    """Return fields of the student, shape (points, P, L), that have overlap and power with those of the teacher."""
+    """Return fields of the student, shape (points, P, L), with this overlap with the teacher and this power."""
     overlap, power = state
     values, vectors = jnp.linalg.eigh(power - overlap @ overlap.T)
     root = (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T

@@ -1,4 +1,4 @@
-"""What a learner declares: for which models it is, how it learns from data, and the equations of its error."""
+"""Interface of a learner: compatible models, learning from data, and the equations of its error."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from glassformer.learners.data_set import DataSet
     from glassformer.models.comparison import NewInputs
 
-# Ways to store the inputs: in one array; and, for learners that only multiply with them, in parts or not at all.
+# Storages of the inputs: in one array; for learners that only need products with them, also in parts or generated.
 IN_ONE_ARRAY = ("float64", "float32")
 IN_ANY_FORM = (*IN_ONE_ARRAY, "sharded", "generated")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerInfo:
-    """What tables, command line and sweeps know of a learner without calling it.
+    """Static properties of a learner, for tables, the command line and sweeps.
 
     Attributes:
-        name: on the command line.
-        title: what it is, in a few words.
-        family: a refusal proposes learners of the same family first.
-        papers: keys of the papers behind it, beyond those behind the models.
-        storages: ways to store the inputs that it can learn from.
-        resumable: whether it leaves a state from which an interrupted run continues.
-        limit_settings: settings that change its limits; None where no limits are known.
-        trajectory_settings: settings that change its trajectory.
+        name: name on the command line.
+        title: short description.
+        family: group of learners; error messages propose learners of the same family first.
+        papers: keys of the papers of the algorithm, in addition to those of the models.
+        storages: supported storages of the inputs.
+        resumable: whether an interrupted run can continue from a saved state.
+        limit_settings: settings that change the limits; None if no limits are known.
+        trajectory_settings: settings that change the trajectory.
     """
 
     name: str
@@ -50,52 +50,55 @@ class LearnerInfo:
 
 
 class Learner(ABC):
-    """A way to learn from data. Subclasses are frozen data classes whose fields are their settings.
+    """An algorithm that learns from data. Subclasses are frozen data classes whose fields are their settings.
 
-    A learner declares ``info`` and provides ``incompatibility``, ``theory`` and ``learn``; it may provide
-    ``completed``, ``alternatives`` and ``equations``. It reads the properties that a model declares, for instance
-    whether the channel is linear, and never checks its type.
+    A learner defines ``info``, ``incompatibility``, ``theory`` and ``learn``, and optionally ``completed``,
+    ``alternatives`` and ``equations``. It uses the declared properties of a model, for instance whether the channel is
+    linear, and never its type.
     """
 
     info: ClassVar[LearnerInfo]
 
     @abstractmethod
     def incompatibility(self, model: Any) -> str | None:
-        """Return why it cannot learn from this model, as the end of a sentence "algorithm NAME ..."; else None."""
+        """Return the reason why the learner is incompatible with a model, or None.
+
+        The reason completes the sentence "algorithm NAME ...".
+        """
 
     def completed(self, model: Any) -> Self:
-        """Return the learner with every open setting as this model determines it."""
+        """Return the learner with unset settings replaced by the defaults for this model."""
         del model
         return self
 
     def alternatives(self) -> Iterable[Self]:
-        """Return the learner with other settings, to try where these are incompatible with a model."""
+        """Return the learner with other settings, for models that are incompatible with the present ones."""
         return ()
 
     @abstractmethod
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        """Return its error in the limit of large sizes, or the reason why it is not known.
+        """Return the error in the limit of large sizes, or the reason why it is not known.
 
         Args:
-            model: at the ratios of the data.
+            model: the model at the ratios of the data.
             alpha: sample ratios, shape (points,).
-            optimum: result of :func:`~glassformer.bayes_optimal.limits.limits` there, where it is already known.
+            optimum: result of :func:`~glassformer.bayes_optimal.limits.limits` at these ratios, if it is known.
         """
 
     def equations(self, model: Any) -> Equations:
-        """Return the equations behind its limits, thresholds and trajectory on a model."""
+        """Return the equations of limits, thresholds and trajectory for a model."""
         return Equations(self, model)
 
     @abstractmethod
     def learn(self, model: Any, data: DataSet) -> FitResult:
-        """Learn from a data set.
+        """Return the result of learning from a data set.
 
         Args:
-            model: that the labels are believed to come from.
-            data: inputs, labels and what else there is.
+            model: the assumed model of the labels.
+            data: inputs, labels and optional side information, teacher and checkpoint.
         """
 
-    # What follows is the same for every learner.
+    # The methods below are common to all learners.
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -106,52 +109,52 @@ class Learner(ABC):
         return self.info.name
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
-        """Return its error at each sample ratio in the limit of large sizes, with error estimates.
+        """Return the error at each sample ratio in the limit of large sizes, with error estimates.
 
         Args:
-            model: a model for which its theory is known.
+            model: a model for which the theory of the learner is known.
             alpha: sample ratios, a number or shape (points,).
-            throw: raise when a row did not converge.
+            throw: raise an error if a row did not converge.
 
         Raises:
-            IncompatibleError: its theory is not known.
+            IncompatibleError: the theory is not known.
             ConvergenceError: with ``throw``, a row did not converge.
         """
         return self.equations(model).limits(alpha, throw)
 
     def thresholds(self, model: Any) -> Thresholds:
-        """Return the sample ratios at which its error changes its behaviour.
+        """Return the thresholds of the learner: sample ratios of weak recovery, perfect recovery and so on.
 
         Raises:
-            IncompatibleError: none are known.
+            IncompatibleError: no thresholds are known.
         """
         return self.equations(model).thresholds()
 
     def branches(self, model: Any, alpha: Any) -> Table:
-        """Return the fixed points of its theory, followed up and down in the sample ratio.
+        """Return the fixed points of the theory, followed up and down in the sample ratio.
 
         Args:
-            model: a model for which its theory is known.
+            model: a model for which the theory of the learner is known.
             alpha: sample ratios, at least two, in increasing order.
 
         Raises:
-            IncompatibleError: its theory is not known.
+            IncompatibleError: the theory is not known.
         """
         return self.equations(model).branches(alpha)
 
     def trajectory(self, model: Any, alpha: Any, steps: int, overlap: Any = None) -> Table | str:
-        """Return its error after every step, or the reason why it is not known; see :meth:`Equations.trajectory`."""
+        """Return the error after every step, or the reason why it is not known; see :meth:`Equations.trajectory`."""
         return self.equations(model).trajectory(alpha, steps, overlap)
 
 
 @dataclass(frozen=True)
 class Equations:
-    """Equations of a learner on a model, in the limit of large sizes. A subclass overrides those that are known.
+    """Equations of a learner on a model, in the limit of large sizes. Subclasses override those that are known.
 
     Attributes:
         learner: the learner.
-        model: at the ratios of the data.
-        instead: what to use where limits are not known.
+        model: the model at the ratios of the data.
+        instead: remedy in the error message if limits are not known.
     """
 
     learner: Learner
@@ -159,7 +162,7 @@ class Equations:
     instead: str = "simulate, or learner risk"
 
     history_includes_start: ClassVar[bool] = False
-    """Whether the first entry of a run's history is its start, before the first step."""
+    """Whether the history of a run begins with its start, before the first step."""
 
     def limits(self, alpha: Any, throw: bool = True) -> Table:
         """Return the error at each sample ratio; see :meth:`Learner.limits`."""
@@ -181,11 +184,11 @@ class Equations:
         return [name for name in ("cosine", "rank", "strength") if name in table.columns]
 
     def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
-        """Return curves by name: a quantity, and the error of the estimate that it belongs to.
+        """Return curves by name: a quantity, and the error of the corresponding estimate.
 
         Args:
             table: the limits.
-            quantity: a column of them.
+            quantity: a column of the limits.
         """
         return {self.learner.name: (table[quantity], table["error"])}
 
@@ -195,25 +198,25 @@ class Equations:
         Args:
             alpha: sample ratios, shape (points,).
             steps: number of steps.
-            overlap: with the truth before the first step, or what :meth:`initial_overlap` returns; its own start by
-                default.
+            overlap: overlap with the truth before the first step, or the result of :meth:`initial_overlap`; by default
+                that of the learner's start.
         """
         del alpha, steps, overlap
         title = self.learner.info.title
         return f"no equations are known for the steps of {title}: use gamp, vamp, risk or online-sgd"
 
     def simulated(self, steps: int, overlap: float | None = None) -> Learner:
-        """Return the learner whose runs on data the trajectory describes."""
+        """Return the learner whose simulated steps the trajectory describes."""
         del steps, overlap
         return self.learner
 
     def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
-        """Return the overlap that the trajectory starts from where it is compared with runs.
+        """Return the initial overlap of a trajectory that is compared with simulated runs.
 
         Args:
             d: token dimension of the runs.
-            overlap: the one that the user gave, if any.
-            histories: of the runs.
+            overlap: overlap given by the user, if any.
+            histories: histories of the runs.
         """
         del d, histories
         return overlap
@@ -221,22 +224,22 @@ class Equations:
 
 @dataclass(frozen=True, kw_only=True)
 class FitStatus:
-    """How learning from one data set ended; None where a learner has no such quantity.
+    """Diagnostics of learning from one data set; None for quantities that a learner does not have.
 
     Attributes:
-        status: how it ended.
-        iterations: steps taken.
-        residual: residual of the learner's own condition of convergence.
-        claimed_error: its own estimate of the error.
-        nishimori_ratio: measured over predicted residual variance, close to 1 for a run that can be trusted; NaN where
-            sampled scores are too noisy for it.
+        status: status of the run.
+        iterations: number of steps.
+        residual: residual of the convergence criterion of the learner.
+        claimed_error: the learner's estimate of its error.
+        nishimori_ratio: measured over predicted residual variance, close to 1 for a reliable run; NaN if sampled scores
+            are too noisy to measure it.
         damping: damping at the end.
         training_error: mean squared residual on the training samples.
-        training_loss: mean of its loss on them.
+        training_loss: mean loss on the training samples.
         free_energy: minimum of the risk over the dimension.
-        rank: share of the singular values of its estimate that are not zero.
-        early_stopped_error: least error along the way, by an oracle that knows the teacher.
-        history: quantities along the way, one dictionary for each step or block of steps.
+        rank: share of the singular values of the estimate that are not zero.
+        early_stopped_error: least error during training, which requires the teacher.
+        history: quantities during the run, one dictionary for each step or block of steps.
     """
 
     status: Status
@@ -258,9 +261,8 @@ class FitResult(FitStatus):
     """Estimates from one data set, beside the attributes of :class:`FitStatus`.
 
     Attributes:
-        estimates: equally good estimates of the signal, the first axis runs over them; errors are means over them.
-        variance: posterior covariance of the fields that it claims, a number or shape (P, P); None where it claims
-            none.
+        estimates: equally good estimates of the signal along the first axis; errors are means over the estimates.
+        variance: claimed posterior covariance of the fields, a number or shape (P, P); None if the learner has none.
     """
 
     estimates: Array
@@ -282,7 +284,7 @@ class FitResult(FitStatus):
 
     @classmethod
     def from_solution(cls, solution: Solution, **more: Any) -> FitResult:
-        """Return the first instance of a solution, with further attributes."""
+        """Return the result for the first instance of a solution, with further attributes."""
         return cls(
             solution.value[:1],
             status=solution.status[0],

@@ -1,4 +1,4 @@
-"""Message passing with an unknown, or a wrongly assumed, width of the signal."""
+"""Blind message passing: the width of the signal is unknown, or assumed wrongly."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from glassformer.priors.measured import MeasuredPrior
 
 _CONSISTENT = (
-    "the Bayes-optimal error: in the limit of large sizes the singular values determine their own law; consistent and "
-    "simulated, not proven"
+    "the limit is the Bayes-optimal error, because the law of the singular values is estimated consistently; this is "
+    "supported by simulations, not proven"
 )
 
 
 @dataclass(frozen=True)
 class BlindStateEvolution(MatrixStateEvolution):
-    """State evolution with the assumed width; the Bayes-optimal one where the law is estimated."""
+    """State evolution with the assumed width, or Bayes-optimal state evolution if the law is estimated."""
 
     @property
     def _assumed_rho(self) -> float | None:
@@ -53,9 +53,11 @@ class BlindStateEvolution(MatrixStateEvolution):
         return _consistent(super().branches(alpha))
 
     def _require_optimal(self, what: str) -> None:
-        """Raise for an assumed width, whose limits are computed from one start alone."""
+        """Raise for an assumed width, for which only the uninformed start is solved."""
         if self._assumed_rho is not None:
-            raise IncompatibleError(f"assumed_rho = {self._assumed_rho:g} has limits, but no {what}: leave it out")
+            raise IncompatibleError(
+                f"assumed_rho = {self._assumed_rho:g} has limits, but no {what}: leave assumed_rho out"
+            )
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
         from glassformer.bayes_optimal.assumed_width import assumed_prior_trajectory
@@ -68,26 +70,26 @@ class BlindStateEvolution(MatrixStateEvolution):
 
 
 def _consistent(found: Table) -> Table:
-    """Bayes-optimal limits, with a note why they hold for this learner."""
+    """Return Bayes-optimal limits with a note that explains why they hold for this learner."""
     return replace(found, notes=[*found.notes, _CONSISTENT])
 
 
 @dataclass(frozen=True)
 class BlindMessagePassing(MatrixMessagePassing):
-    r"""Message passing on linear labels that assumes another width for the signal, or none.
+    r"""Message passing on linear labels with an assumed width of the signal, or with an estimated law.
 
-    The step is that of :class:`~glassformer.MessagePassing`. It measures its noise from residuals, and its Onsager term
-    is the divergence of the denoiser; both hold for any denoiser. The claimed error is Stein's estimate.
+    The step is that of :class:`~glassformer.MessagePassing`. The noise is measured from residuals, and the Onsager term
+    is the divergence of the denoiser; both are valid for any denoiser. The claimed error is Stein's estimate.
 
     Without ``assumed_rho`` the law of the singular values is estimated from the singular values themselves
-    (:class:`~glassformer.random_matrices.estimated.EstimatedLaw`), and no prior enters. As the estimate is consistent,
-    the limit is the Bayes-optimal error; this is argued and simulated, not proven. With ``assumed_rho`` the limit is
-    :func:`~glassformer.bayes_optimal.assumed_width.assumed_prior_limits`. In neither case is convergence guaranteed:
+    (:class:`~glassformer.random_matrices.estimated.EstimatedLaw`), without a prior. As the estimate is consistent, the
+    limit is the Bayes-optimal error, which simulations support but no proof exists. With ``assumed_rho`` the limit is
+    :func:`~glassformer.bayes_optimal.assumed_width.assumed_prior_limits`. Convergence is not guaranteed in either case:
     see the status of every run.
 
     Args:
-        assumed_rho: assumed width ratio :math:`r/d > 0` of the signal; None to estimate its law.
-        smoothing: without ``assumed_rho``, smoothing of the law in standard deviations of an entry's noise.
+        assumed_rho: assumed width ratio :math:`r/d > 0` of the signal; None to estimate the law.
+        smoothing: without ``assumed_rho``, smoothing of the estimated law, in standard deviations of an entry's noise.
         tolerance, max_iterations, damping: see :class:`~glassformer.MessagePassing`.
 
     Raises:
@@ -101,8 +103,8 @@ class BlindMessagePassing(MatrixMessagePassing):
         >>> BlindMessagePassing(assumed_rho=0.5).limits(model, [0.5])["error"].round(4)
         array([0.373])
         >>> ask = {"alpha": [1.0], "d": 40, "instances": 1}
-        >>> blind, knowing = (simulate(model, algorithm=name, **ask) for name in ("blind-gamp", "gamp"))
-        >>> blind.converged, bool(blind["error"][0] < 1.1 * knowing["error"][0])
+        >>> blind, informed = (simulate(model, algorithm=name, **ask) for name in ("blind-gamp", "gamp"))
+        >>> blind.converged, bool(blind["error"][0] < 1.1 * informed["error"][0])
         (True, True)
     """
 
@@ -118,7 +120,9 @@ class BlindMessagePassing(MatrixMessagePassing):
     assumed_rho: float | None = setting(
         None, "assumed width ratio r/d (default: the law of the signal is estimated)", positive
     )
-    smoothing: float = setting(2.0, "of the estimated law, in standard deviations of an entry's noise", positive)
+    smoothing: float = setting(
+        2.0, "smoothing of the estimated law, in standard deviations of an entry's noise", positive
+    )
     tolerance: float = step_tolerance()
     max_iterations: int = max_iterations_setting(300)
     damping: float | None = damping_setting()
@@ -130,7 +134,7 @@ class BlindMessagePassing(MatrixMessagePassing):
         try:
             model.prior.of_width(1.0)
         except IncompatibleError as error:
-            return f"does not go with this model: {error}"
+            return f"is incompatible with this model: {error}"
         return None
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:

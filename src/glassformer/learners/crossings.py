@@ -1,4 +1,4 @@
-"""Sample ratios at which a learning curve crosses a target value, downwards or upwards."""
+"""Crossings: sample ratios at which a learning curve crosses a target value."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from glassformer.core.status import Status
 # Statuses of rows whose numbers are valid.
 _VALID = (Status.CONVERGED, Status.BISTABLE)
 
-# A bracket is narrowed to this relative width, of exact and of sampled curves, in so many rounds at most.
+# Relative width of the final bracket, for exact and for sampled curves, and largest number of rounds.
 _EXACT_WIDTH, _SAMPLED_WIDTH, _MOST_ROUNDS = 1e-7, 1e-4, 12
 # Points of a round: distances from the interpolated crossing, in widths of the bracket. If a round leaves more than a
-# tenth of the width, the next one takes sixteenths of the bracket instead (chosen by trial).
+# tenth of the width, the next one divides the bracket into sixteenths instead (chosen by trial).
 _NEAR, _LARGEST_REMAINDER, _EVEN = (-3e-2, -3e-3, -1e-4, 0.0, 1e-4, 3e-3, 3e-2), 0.1, 16
-# Relative distance from thresholds, at which curves may jump: iterations resolve fixed points no closer.
+# Relative distance from thresholds, at which curves may jump; closer to them iterations do not resolve fixed points.
 _BESIDE_JUMP = 1e-6
-# Relative distance over which slopes are measured.
+# Relative distance of the two points that measure a slope.
 _SLOPE_STEP = 1e-3
-# A curve jumps if it falls by more than this share over a narrow bracket, and by more than half of its fall over ten
-# times that width on either side.
+# A curve jumps if it falls by more than this share over a narrow bracket, and by more than half of its fall over a
+# bracket that is ten times wider on either side.
 _JUMP, _AROUND_JUMP, _JUMP_SHARE = 1e-2, 10.0, 0.5
 
 
 class CurveValues(NamedTuple):
-    """A learning curve at some sample ratios, all of shape (points,).
+    """A learning curve at some sample ratios, arrays of shape (points,).
 
     Attributes:
-        value: of the quantity.
-        error: of the estimate, on which the quantity depends.
-        error_estimate: absolute, of ``error``.
-        standard_error: further standard error of ``value``.
-        status: of each row.
+        value: values of the quantity.
+        error: error of the estimate, on which the quantity depends.
+        error_estimate: absolute error of ``error``.
+        standard_error: additional standard error of ``value``.
+        status: status of each point.
     """
 
     value: Array
@@ -51,12 +51,12 @@ class Crossing:
     """A sample ratio at which a curve crosses a target.
 
     Attributes:
-        alpha: the sample ratio.
-        error_estimate: absolute.
-        falls: whether the curve is below the target beyond it.
-        sides: values just before and just after.
-        jumps: whether the curve jumps from one to the other.
-        status: the first invalid status of the rows that it depends on.
+        alpha: sample ratio.
+        error_estimate: absolute error of ``alpha``.
+        falls: whether the curve is below the target beyond the crossing.
+        sides: values just before and just after the crossing.
+        jumps: whether the curve jumps between these values.
+        status: the first invalid status among the points that the crossing depends on.
     """
 
     alpha: float
@@ -73,7 +73,7 @@ def invalid_statuses(status: Sequence[Status]) -> list[Status]:
 
 
 def valid_rows(values: CurveValues) -> Array:
-    """Return which rows have a valid number, shape (points,)."""
+    """Return whether each point has a valid number, shape (points,)."""
     valid = np.array([one in _VALID for one in values.status], dtype=bool)
     return np.asarray(valid & ~np.isnan(values.value))
 
@@ -86,16 +86,16 @@ def crossings(
     thresholds: Sequence[float] = (),
     sampled: bool = False,
 ) -> list[Crossing]:
-    """Return where a curve crosses a target, in the order of the sample ratio.
+    """Return the crossings of a curve and a target, in the order of the sample ratio.
 
-    Every interval between two ratios at which the curve is on different sides of the target is narrowed down. Two
-    crossings within one interval are missed.
+    Every interval between two ratios with values on different sides of the target is narrowed down. Pairs of crossings
+    within one interval are missed.
 
     Args:
-        curve: returns its values at sample ratios, in one call.
+        curve: function that returns the values of the curve at sample ratios.
         alpha: increasing ratios > 0.
-        values: the curve there.
-        target: value to be crossed.
+        values: values of the curve at these ratios.
+        target: target value.
         thresholds: ratios at which the curve may jump.
         sampled: whether the curve has sampling errors.
 
@@ -118,7 +118,7 @@ def crossings(
 def _narrow(
     curve: Callable[[Array], CurveValues], ends: Array, values: Array, target: float, thresholds: Array, sampled: bool
 ) -> Crossing:
-    """Narrow down the bracket between two sample ratios, ``ends``, with these values."""
+    """Return the crossing in the bracket between two sample ratios, ``ends``, with these values."""
     narrow = _SAMPLED_WIDTH if sampled else _EXACT_WIDTH
     falls = bool(values[1] <= target)
     invalid: list[Status] = []
@@ -146,7 +146,7 @@ def _narrow(
     width = np.log(ends[1] / ends[0])
     place = float(np.exp(np.log(ends[0]) + width * np.clip(_interpolated_share(values, target), 0, 1)))
     jumps = bool(width <= 10 * narrow) and _jumps(curve, ends, values, target)
-    # If averages are sampled, a jump moves with the side from which it begins; exact ones move by rounding only.
+    # For sampled averages the position of a jump depends on their error just before it; exact ones move by rounding.
     sides = (
         ends[0] * np.array([1 - _SLOPE_STEP, 1.0]) if jumps else place * np.array([1 - _SLOPE_STEP, 1 + _SLOPE_STEP])
     )
@@ -166,15 +166,15 @@ def _narrow(
 
 
 def _interpolated_share(values: Array, target: float) -> float:
-    """Return the share of the way between two values at which the target lies, on a logarithmic scale."""
+    """Return the relative position of the target between two values, on a logarithmic scale."""
     if not np.all(np.isfinite(values)) or min(target, *values) <= 0:
         return 0.5
-    first, last, wanted = np.log([*values, target])
-    return float((wanted - first) / (last - first))
+    first, last, log_target = np.log([*values, target])
+    return float((log_target - first) / (last - first))
 
 
 def _jumps(curve: Callable[[Array], CurveValues], ends: Array, values: Array, target: float) -> bool:
-    """Return whether the fall over a narrow bracket is more than slopes explain."""
+    """Return whether the fall over a narrow bracket is larger than slopes explain."""
     fall = abs(float(values[0] - values[1]))
     if fall <= _JUMP * max(float(np.max(np.abs(values))), target):
         return False

@@ -1,7 +1,7 @@
-r"""Test whether data satisfy the assumptions of the theory: inputs of independent standard normal entries.
+r"""Data assumptions: tests whether inputs have independent standard normal entries, as the theory assumes.
 
-Every measured quantity has the fluctuation of as many independent numbers subtracted, so that small samples do not
-violate an assumption by chance. The limits are where a violation begins to change an estimate.
+From every measured quantity the expected fluctuation of independent entries is subtracted, so that small samples do not
+violate an assumption by chance. A limit is the size of a violation that begins to change an estimate.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from glassformer.core.status import Status
 from glassformer.designs.base import Design
 from glassformer.models.base import Model
 
-# Entries of the inputs that are examined before a run (a few per cent of its time), and by `diagnose`.
+# Number of entries of the inputs that are examined before a run (a few per cent of its time), and by `diagnose`.
 ENTRIES_BEFORE_A_RUN, ENTRIES_OF_A_DIAGNOSIS = 250_000, 10_000_000
-# Samples that are examined at least, however large they are, and samples below which nothing is examined.
+# Smallest number of examined samples, whatever their size, and number of samples below which nothing is examined.
 _LEAST_SAMPLES, FEWEST_SAMPLES = 100, 10
-# Vectors for each of their entries from which correlations are measured; more gain no accuracy that matters.
+# Number of vectors per entry for the measurement of correlations; more vectors improve the accuracy only slightly.
 _VECTORS = 50
 # Standard errors by which a limit must be exceeded: one false warning in two million.
 STANDARD_ERRORS = 5.0
-# Relative distance of a claimed error from the measured one that is harmless, the standard errors that are added to it,
-# and the error below which a signal counts as known; measured on healthy runs.
+# Harmless relative distance of the claimed from the measured error, standard errors added to it, and error below which
+# a signal counts as known (measured on converged runs).
 _CLAIM, _CLAIM_STANDARD_ERRORS, _KNOWN = 0.15, 2.5, 1e-6
 
 
@@ -38,11 +38,11 @@ class Finding:
     """One measured property of inputs or labels.
 
     Attributes:
-        name: of the property.
-        value: measured, with the fluctuation by chance subtracted.
-        limit: up to which it is harmless.
-        chance: excess over the limit that chance explains.
-        meaning: what the property is, and how to remove it.
+        name: name of the property.
+        value: measured value, minus the expected fluctuation.
+        limit: largest harmless value.
+        chance: excess over the limit that may occur by chance.
+        meaning: description of the property, and the remedy.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Finding:
 
     @property
     def harmless(self) -> bool:
-        """Whether the value is below the limit, up to chance."""
+        """Whether the value is below the limit plus the excess by chance."""
         return self.value <= self.limit + self.chance
 
     def __str__(self) -> str:
@@ -62,11 +62,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class InputSample:
-    """A part of the inputs, and the moments that several findings share.
+    """A part of the inputs, and the moments that several findings use.
 
     Attributes:
         centred: inputs minus their mean over samples, in units of their root mean square, shape (n, L, d).
-        mean: over samples, shape (L, d).
+        mean: mean over samples, shape (L, d).
         spread: mean variance of an entry.
     """
 
@@ -76,12 +76,12 @@ class InputSample:
 
     @property
     def size(self) -> int:
-        """Entries of one input."""
+        """Number of entries of one input."""
         return int(self.mean.size)
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Share of the entries that the subtracted mean leaves free."""
+        """Degrees of freedom per entry after the mean is subtracted."""
         return 1 - 1 / len(self.centred)
 
     @cached_property
@@ -91,7 +91,7 @@ class InputSample:
 
     @cached_property
     def kurtosis(self) -> float:
-        """Excess kurtosis of the entries, each in units of its own variance: different scales are no heavy tails."""
+        """Excess kurtosis of the entries, each normalised by its own variance, so that scales do not matter."""
         power = np.mean(self.squares, axis=0)
         fourth = np.einsum("nld,nld->ld", self.squares, self.squares) / len(self.squares)
         varies = power > 1e-12
@@ -99,7 +99,7 @@ class InputSample:
 
 
 def input_sample(inputs: Array, entries: int = ENTRIES_OF_A_DIAGNOSIS) -> InputSample:
-    """Return a random part of the inputs, shape (n, L, d), of about so many entries."""
+    """Return a random part of the inputs, shape (n, L, d), with about this number of entries."""
     count = max(_LEAST_SAMPLES, entries // int(np.prod(inputs.shape[1:])))
     if count < len(inputs):
         inputs = inputs[np.sort(np.random.default_rng(0).choice(len(inputs), count, replace=False))]
@@ -113,7 +113,7 @@ def input_sample(inputs: Array, entries: int = ENTRIES_OF_A_DIAGNOSIS) -> InputS
 
 
 def findings(inputs: Array, entries: int = ENTRIES_OF_A_DIAGNOSIS) -> tuple[Finding, ...]:
-    """Return all findings on inputs, shape (n, L, d), of at least two samples, from so many of their entries.
+    """Return all findings on inputs, shape (n, L, d), of at least two samples, from this number of entries.
 
     Example:
         >>> x = np.random.default_rng(0).standard_normal((200, 5, 6))
@@ -134,34 +134,34 @@ def findings(inputs: Array, entries: int = ENTRIES_OF_A_DIAGNOSIS) -> tuple[Find
 
 
 def violations(inputs: Array) -> tuple[Finding, ...]:
-    """Return the findings that are not harmless; none for a few samples, which are too few to tell."""
+    """Return the findings that are not harmless; none for fewer than ten samples, which do not suffice."""
     if len(inputs) < FEWEST_SAMPLES:
         return ()
     return tuple(one for one in findings(inputs, ENTRIES_BEFORE_A_RUN) if not one.harmless)
 
 
 def warn_of_violations(found: Sequence[Finding]) -> None:
-    """Warn of findings, if there are any; the warning points at the caller of the caller."""
+    """Issue a warning if there are findings; its location is the caller of the caller."""
     if found:
         what = "; ".join(map(str, found))
-        text = f"the data violate the assumptions of message passing, and its claims may be wrong: {what}"
+        text = f"the data violate the assumptions of message passing, and its claimed error may be wrong: {what}"
         warnings.warn(text, DataWarning, stacklevel=3)
 
 
 def label_power(model: Model, design: Design, labels: Array) -> tuple[Finding, ...]:
-    """Return a finding if labels, shape (n,), of a linear channel have another mean square than those of the model."""
+    """Return a finding if the mean square of linear labels, shape (n,), differs from that of the model."""
     if labels.ndim > 1 or not getattr(model.channel, "linear", False):
         return ()
     expected = 1 + float(model.channel.label_noise)
     chance = np.sqrt(2 / len(labels)) + model.prior.power_deviation(design.signal_shape)
     distance = abs(float(np.mean(labels**2)) / expected - 1)
-    text = f"relative distance of the mean square of y from {expected:.4g}, that of the model; rescale y, or noise"
+    text = f"relative distance of the mean square of y from that of the model, {expected:.4g}; rescale y or the noise"
     found = Finding("label power", distance, 0.25, STANDARD_ERRORS * chance, text)
     return () if found.harmless else (found,)
 
 
 def claimed_error(model: Model, design: Design, labels: Array, solution: Solution) -> tuple[Finding, ...]:
-    r"""Return a finding if residuals of linear labels, shape (n,), contradict the claimed error of a run that settled.
+    r"""Return a finding if residuals of linear labels, shape (n,), contradict the claimed error of a converged run.
 
     The mean square of the residuals, with the Onsager term, is :math:`\alpha/A = \Delta + E` for any assumed width.
     """
@@ -173,7 +173,7 @@ def claimed_error(model: Model, design: Design, labels: Array, solution: Solutio
     chance = np.sqrt(2 / len(labels)) * (noise + max(measured, claimed)) / max(claimed, 1e-300)
     text = (
         f"relative distance of the claimed error {claimed:.3g} from the measured one, {measured:.3g}; "
-        "width or noise of the model is not that of the labels: take those of estimate_model(X, y)"
+        "the width or the noise of the model is wrong: use those of estimate_model(X, y)"
     )
     distance = abs(measured / max(claimed, 1e-300) - 1)
     found = Finding("claimed error", distance, _CLAIM, _CLAIM_STANDARD_ERRORS * chance, text)
@@ -181,7 +181,7 @@ def claimed_error(model: Model, design: Design, labels: Array, solution: Solutio
 
 
 def _mean(sample: InputSample) -> Finding:
-    """Norm of the mean input in units of an entry: beyond one it is the strongest direction of all."""
+    """Return the norm of the mean input in standard deviations of an entry; above one it dominates all directions."""
     n, power = len(sample.centred), sample.spread
     norm = float(np.sum(sample.mean**2)) / power if power > 0 else np.inf
     text = "length of the mean input in standard deviations of an entry; subtract the mean over samples"
@@ -204,7 +204,7 @@ def _scales(sample: InputSample, axes: tuple[int, int], name: str, what: str) ->
 
 
 def _correlation(sample: InputSample, axes: tuple[int, int, int], name: str, what: str) -> Finding:
-    """Root of the sum of squared correlations of one coordinate (the last axis) with all others, on average."""
+    """Return the root of the sum of squared correlations of one coordinate (the last axis) with the others."""
     size = sample.centred.shape[axes[-1]]
     samples = max(_LEAST_SAMPLES, -(-_VECTORS * size**2 // sample.size))
     rows = sample.centred[:samples].transpose(axes).reshape(-1, size)
@@ -219,7 +219,7 @@ def _correlation(sample: InputSample, axes: tuple[int, int, int], name: str, wha
 
 
 def _heavy_tails(sample: InputSample) -> Finding:
-    text = "excess kurtosis of the entries; transform them (ranks, logarithms), or clip outliers and say so"
+    text = "excess kurtosis of the entries; transform them (ranks, logarithms), or clip outliers and report it"
     error = np.sqrt(24 / sample.centred.size)
     return Finding("heavy tails", sample.kurtosis, 3.0, STANDARD_ERRORS * error, text)
 
@@ -227,11 +227,11 @@ def _heavy_tails(sample: InputSample) -> Finding:
 def _leverage(sample: InputSample) -> Finding:
     powers = np.mean(sample.squares, axis=(1, 2))
     error = (2 + max(sample.kurtosis, -1.9)) / sample.size
-    text = "spread of the mean squares of single inputs; some samples weigh far more than others: divide by their norm"
+    text = "spread of the mean squares of single inputs, some of which dominate; divide each input by its norm"
     return _root("leverage", float(np.var(powers)) - error, 0.3**2, error * np.sqrt(2 / len(powers)), text)
 
 
 def _root(name: str, square: float, limit: float, error: float, meaning: str) -> Finding:
-    """Return the finding on the root of a quantity that is measured with this standard error."""
+    """Return the finding on the root of a quantity with this standard error."""
     chance = np.sqrt(limit + STANDARD_ERRORS * error) - np.sqrt(limit)
     return Finding(name, float(np.sqrt(max(square, 0.0))), float(np.sqrt(limit)), float(chance), meaning)

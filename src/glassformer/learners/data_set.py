@@ -1,4 +1,4 @@
-"""A data set as learners receive it, and the errors of estimates on their way."""
+"""Data sets, the input of learners, and errors of estimates during a run."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from glassformer.priors.base import Side
 
 @dataclass(frozen=True)
 class DataSet:
-    """Inputs and labels, and what else a learner may use.
+    """Inputs and labels, and optional inputs of a learner.
 
     Args:
-        design: inputs, of the kind of the model; of several instances the first is used.
-        labels: as the channel draws them, shape (samples, ...).
-        seed: of everything random in the learner.
-        checkpoint: where to continue from and to save to.
-        side: side information on the signal, where the model has any.
-        teacher: the true signal, for errors along the way.
+        design: inputs of the model's design class; the first instance is used.
+        labels: labels as the channel draws them, shape (samples, ...).
+        seed: seed of all random numbers of the learner.
+        checkpoint: checkpoint to continue from and to save to.
+        side: side information on the signal, for models that have it.
+        teacher: the true signal, for errors during the run.
 
     Raises:
-        DataError: labels are not one per sample, or not finite.
-        ParameterError: the seed is no integer >= 0.
+        DataError: the number of labels is not that of the samples, or labels are not finite.
+        ParameterError: the seed is not an integer >= 0.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression, Ridge
@@ -55,7 +55,7 @@ class DataSet:
     def __post_init__(self) -> None:
         require_integer("seed", self.seed, 0)
         if np.shape(self.labels)[:1] != (self.design.samples,):
-            raise DataError("y", np.shape(self.labels), f"one label of each of {self.design.samples} samples")
+            raise DataError("y", np.shape(self.labels), f"one label for each of {self.design.samples} samples")
         if not np.all(np.isfinite(self.labels)):
             raise DataError("y", first_non_finite("y", np.asarray(self.labels)), "finite entries")
 
@@ -65,7 +65,7 @@ class DataSet:
         return np.random.default_rng([self.seed, 3])
 
     def errors_of(self, model: Model, estimate: Array) -> dict[str, Any]:
-        """Return the errors of an estimate, as in a history; nothing without a teacher."""
+        """Return the errors of an estimate by name, as in a history; empty without a teacher."""
         if self.teacher is None:
             return {}
         history = ErrorHistory(model, self.teacher)
@@ -74,20 +74,20 @@ class DataSet:
 
 
 class ErrorHistory:
-    """Errors of the estimates along a run.
+    """Errors of the estimates during a run.
 
-    Errors on labels are computed at the end, for all steps in one call: a call per step takes as long as the steps.
+    Errors on labels are computed at the end for all steps in one call, as a call per step takes as long as a step.
     """
 
     def __init__(self, model: Model, teacher: Array | None) -> None:
         self._model, self._teacher, self._comparisons = model, teacher, list[Comparison]()
 
     def clear(self) -> None:
-        """Forget all estimates, at the beginning of another attempt."""
+        """Remove all estimates, at the beginning of another attempt."""
         self._comparisons.clear()
 
     def append(self, estimate: Array, variance: Array | None = None) -> None:
-        """Compare one more estimate, with the covariance that it claims; without a teacher do nothing."""
+        """Add the errors of an estimate with its claimed covariance; does nothing without a teacher."""
         if self._teacher is not None:
             self._comparisons.append(compare(self._model, estimate, self._teacher, variance))
 

@@ -1,4 +1,4 @@
-"""Validate a user's inputs and labels, and bring them into the form that a model expects."""
+"""Data validation: checks of a user's inputs and labels, and their conversion to the form that a model expects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glassformer.designs.base import Design
 from glassformer.models.base import Model
 
 _NUMBERS = "an array of real numbers"
-# Squares of larger numbers overflow (1e154), with a margin for sums of many.
+# Squares of numbers above 1e154 overflow; the limit is lower so that sums of many squares are finite.
 _LARGEST = 1e100
 
 
@@ -22,15 +22,15 @@ def validate_data(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -
     """Return the design of the inputs, and labels of shape (instances, samples, ...), as the model expects them.
 
     Args:
-        model: that the labels are believed to come from.
-        inputs: shape (samples, tokens, d), or (instances, samples, tokens, d), of numbers or truth values; or a design.
-        labels: shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one instance, as the channel draws them;
-            truth values stand for +1 and -1 where these are the labels, else for 1 and 0.
+        model: the assumed model of the labels.
+        inputs: numbers or booleans of shape (samples, tokens, d) or (instances, samples, tokens, d), or a design.
+        labels: labels as the channel draws them, shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one
+            instance. Booleans become +1 and -1 for channels with these labels, and 1 and 0 otherwise.
 
     Raises:
-        DataError: inputs or labels have another type or shape, do not match each other, or are not finite.
-        ParameterError: a size that the model says is not that of the inputs.
-        IncompatibleError: a design of another model.
+        DataError: inputs or labels have a wrong type or shape, do not match each other, or are not finite.
+        ParameterError: a size parameter of the model is not that of the inputs.
+        IncompatibleError: the design is that of another model.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -41,8 +41,8 @@ def validate_data(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -
         >>> validate_data(model, np.ones((3, 4, 4)), [True, False, True])
         Traceback (most recent call last):
         ...
-        glassformer.core.errors.ParameterError: beta = 0.5 is not allowed: expected what X says: its samples, of shape \
-(4, 4), have 4 tokens, not 2; give beta=1
+        glassformer.core.errors.ParameterError: beta = 0.5 is not allowed: expected the size of X, whose samples of \
+shape (4, 4) have 4 tokens, not 2; give beta=1
     """
     design = inputs if isinstance(inputs, Design) else _design_of(model, as_input_array(inputs))
     _require_model_of_design(model, design)
@@ -50,20 +50,20 @@ def validate_data(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -
 
 
 def as_input_array(inputs: Any) -> Array:
-    """Return inputs as an array of float64 or float32, without a copy where they already are one.
+    """Return inputs as an array of float64 or float32; arrays of these types are not copied.
 
     Raises:
-        DataError: they are no array of numbers.
+        DataError: inputs are not an array of numbers.
 
     Example:
         >>> as_input_array([[[1, 2]]]).dtype
         dtype('float64')
     """
     if hasattr(inputs, "toarray"):
-        raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, "make a sparse one dense, by X.toarray()")
+        raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, "convert a sparse array by X.toarray()")
     if np.ma.is_masked(inputs):
-        raise DataError("X", "<a masked array>", _NUMBERS, "fill what is masked, or leave the samples out")
-    remedy = "sequences of unequal length: pad them, or use the estimators of glassformer.sklearn"
+        raise DataError("X", "<a masked array>", _NUMBERS, "fill the masked entries, or remove their samples")
+    remedy = "pad sequences of unequal length, or use the estimators of glassformer.sklearn"
     found = as_array("X", inputs, remedy)
     if found.dtype.kind not in "biuf":
         raise DataError("X", f"<{found.dtype}>", _NUMBERS, "encode categories as numbers")
@@ -74,7 +74,7 @@ def as_array(name: str, given: Any, remedy: str) -> Any:
     """Return data as an array.
 
     Raises:
-        DataError: they have no array shape, as lists of unequal length.
+        DataError: the data have no array shape, for instance lists of unequal length.
     """
     try:
         return np.asarray(given)
@@ -86,9 +86,9 @@ def as_label_array(model: Model, design: Design, labels: Any) -> Array:
     """Return labels of shape (instances, samples, ...), as the channel of the model draws them.
 
     Raises:
-        DataError: they do not match the inputs, are no numbers, or not finite.
+        DataError: labels do not match the inputs, or are not finite numbers.
     """
-    given = as_array("y", labels, "give labels of one shape")
+    given = as_array("y", labels, "give labels of equal shapes")
     if given.dtype.kind not in "biuf":
         raise DataError("y", f"<{given.dtype}>", _NUMBERS, "encode classes as numbers, two of them as +1 and -1")
     signs = given.dtype.kind == "b" and tuple(getattr(model.channel, "values", ())) == (-1.0, 1.0)
@@ -120,7 +120,7 @@ def _design_of(model: Model, inputs: Array) -> Design:
         remedy = "give one sample's tokens as rows: X.reshape(n, L, d)" if inputs.ndim == 2 else ""
         raise DataError("X", inputs.shape, "a shape (samples, tokens, d), no axis empty", remedy)
     kind: Any = model.inputs_at(int(inputs.shape[-1]))[0]
-    # Before the design, whose message about entries that are not finite has no index.
+    # Checked before the design is constructed, whose message does not contain the index of an entry.
     if not _bounded(inputs):
         if not np.isfinite(inputs).all():
             raise DataError("X", first_non_finite("X", inputs), "finite entries", "remove or repair the samples")
@@ -135,12 +135,12 @@ def _bounded(values: Array) -> bool:
 
 
 def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = None) -> None:
-    """Raise if variances would overflow; the message has the index of the first entry that is too large.
+    """Raise if squares of the values would overflow; the message contains the index of the first such entry.
 
     Args:
-        name: of the data.
-        values: finite, shape (n,) or (n, features).
-        shape: of one sample, as the user gave it; None for that of ``values``.
+        name: name of the data in the message.
+        values: finite numbers, shape (n,) or (n, features).
+        shape: shape of one sample, as the user gave it; None for that of ``values``.
 
     Example:
         >>> require_squares("y", np.array([0.0, 1e200]))
@@ -148,7 +148,7 @@ def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = No
         ...
         glassformer.core.errors.DataError: y[1] = 1e+200 is not allowed: expected a number from -1e+100 to 1e+100; ...
     """
-    # Numbers of single precision stay below the limit, which has no value in single precision.
+    # The limit is not representable in single precision, in which all numbers are below it.
     if _bounded(values):
         return
     place = int(np.argmax(np.abs(values) > _LARGEST))
@@ -168,7 +168,7 @@ def _require_model_of_design(model: Model, design: Design) -> None:
     tokens, d = design.input_shape
     if design.several_rows != bool(model.overlap_shape):
         raise IncompatibleError(
-            f"{type(design).__name__} is not the design of model {model.name}: use model.at_size(d).design"
+            f"{type(design).__name__} is not the design of model {model.name}: use that of model.at_size(d).design"
         )
     fields, own = design.field_shape[1:], model.channel.field_components
     if not design.several_rows and len(fields) != len(own):
@@ -176,7 +176,7 @@ def _require_model_of_design(model: Model, design: Design) -> None:
     expected = model.inputs_at(d)[1]
     if tokens != expected:
         name = model.tokens_parameter
-        allowed = f"what X says: its samples, of shape ({tokens}, {d}), have {tokens} tokens, not {expected}"
+        allowed = f"the size of X, whose samples of shape ({tokens}, {d}) have {tokens} tokens, not {expected}"
         raise ParameterError(name, getattr(model, name), allowed, f"give {model.tokens_remedy(tokens, d)}")
     if not design.several_rows and fields != own:
         raise DataError("X", f"<fields of shape {fields}>", f"fields of shape {own}, as the channel")

@@ -1,4 +1,4 @@
-"""Gradient descent: what its learners have in common."""
+"""Base classes and common settings of the learners that descend gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Descent(Learner):
     """Gradient descent from a random start."""
 
     trained_property: ClassVar[str]
-    """Property of a model that says what is trained; it raises where there is nothing to train."""
+    """Property of a model that defines what is trained; it raises an error for models that cannot be trained."""
     init: str
     small: float
 
@@ -34,16 +34,16 @@ class Descent(Learner):
 
 
 class RowDescent(Descent):
-    """Gradient descent on the rows of a model's weights, through its label."""
+    """Gradient descent on the rows of a model's weights, with the model's own label function."""
 
     trained_property: ClassVar[str] = "traceable_label"
 
     def incompatibility(self, model: Any) -> str | None:
         reason = super().incompatibility(model)
         if reason is None and model.prior.side > 0:
-            return f"learns from samples alone and cannot use side_information = {model.side_information:g}"
+            return f"learns from samples only and cannot use side_information = {model.side_information:g}"
         if reason is None and model.prior.whitens:
-            return "descends on features as they are, and those of feature_spectrum are drawn whitened"
+            return "needs unwhitened features, and those of a model with feature_spectrum are drawn whitened"
         return reason
 
     def equations(self, model: Any) -> Equations:
@@ -62,7 +62,7 @@ def squared_errors(weights: Any, inputs: Any, labels: Any, link: Callable[[Any],
 
 def initialisation() -> Any:
     """Return the setting ``init``."""
-    return setting("prior", "prior, as large as the teacher, or small", _check_initialisation)
+    return setting("prior", "prior (as large as the teacher) or small", _check_initialisation)
 
 
 def small_size() -> Any:

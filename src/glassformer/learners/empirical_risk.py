@@ -1,13 +1,13 @@
-r"""A regularised risk on given inputs, and a certified bound on the distance of a matrix from its minimum.
+r"""Empirical risk: a regularised risk on given inputs, with a certified bound on the distance from its minimum.
 
 The risk is :math:`F(S) = \sum_\mu\ell(y_\mu, h_\mu(S)) + p(S)` with a penalty
-:math:`p = w_1\|S\|_* + \frac{w_2}2\|S\|^2`. Any slopes ``u`` of the loss give a point of the dual problem,
+:math:`p = w_1\|S\|_* + \frac{w_2}2\|S\|^2`. Any slopes ``u`` of the loss give a value of the dual problem,
 :math:`-\sum_\mu\ell^*(y_\mu, u_\mu) - p^*(-A^Tu)`, and the duality gap bounds the distance from the minimum. A loss
-with kinks is smoothed by its envelope around slopes :math:`v`, zero at first,
+with kinks is smoothed by its envelope around slopes :math:`v`, initially zero,
 
 .. math:: \ell_{\epsilon, v}(y, h) = \min_p\,\ell(y, p) + v\,(h-p) + \frac{(p-h)^2}{2\epsilon},
 
-whose slope at the minimum is that of the loss where ``v`` is.
+which has the minimiser of the loss if ``v`` is the slope of the loss there.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Certificate(NamedTuple):
 
     Attributes:
         gap: duality gap, relative to the risk of an estimate of zero.
-        envelope_gap: the same for the smoothed risk.
-        risk: of the estimate.
+        envelope_gap: relative duality gap of the smoothed risk.
+        risk: risk of the estimate.
     """
 
     gap: float
@@ -39,13 +39,13 @@ class EmpiricalRisk(NamedTuple):
     """A regularised risk on the first instance of a design.
 
     Attributes:
-        design: inputs. Its signals are matrices, or several, each of which is penalised by itself.
-        labels: of its samples, as the loss takes them.
-        loss: of labels and fields.
+        design: inputs, for signals of one matrix or of several matrices, each with its own penalty.
+        labels: labels of the samples, in the form that the loss expects.
+        loss: loss of labels and fields.
         spectral: :math:`w_1`, in the metric of the design's signals.
-        square: :math:`w_2`, in that metric.
+        square: :math:`w_2`, in the same metric.
         positive: whether estimates are positive symmetric matrices.
-        trace: of the estimates, where it is known; for positive matrices without another penalty.
+        trace: known trace of the estimates, for positive matrices without another penalty; None if unknown.
     """
 
     design: Any
@@ -58,12 +58,12 @@ class EmpiricalRisk(NamedTuple):
 
     @property
     def smooth(self) -> bool:
-        """Whether loss and penalty have continuous slopes, and the penalty is strictly convex."""
+        """Whether loss and penalty are differentiable, and the penalty is strictly convex."""
         unconstrained = self.spectral == 0 and not self.positive and self.trace is None
         return unconstrained and self.square > 0 and bool(np.isfinite(self.loss.sharpness))
 
     def proximal(self, matrix: Array, step: float) -> tuple[Array, Array]:
-        """Return the penalty's proximal map, and its singular values, or eigenvalues; none without a spectral part."""
+        """Return the penalty's proximal map, and its singular values or eigenvalues (empty without spectral part)."""
         if self.positive:
             values, vectors = eigh(matrix)
             shrunk = self.shrink(values, step)
@@ -81,14 +81,14 @@ class EmpiricalRisk(NamedTuple):
         return np.asarray(np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square))
 
     def slopes(self, fields: Array, width: float, around: Array | float = 0.0) -> Array:
-        """Return slopes of the loss, or for a positive width those of its envelope around some slopes."""
+        """Return slopes of the loss, or for a positive width those of its envelope around given slopes."""
         if width == 0:
             return self.loss.slope(self.labels, fields)
         widths = self.widths(width)
         return -self.loss.score(self.labels, fields + widths * around, widths)[0]
 
     def widths(self, width: float) -> Array:
-        """Return the widths of the envelopes of single samples, whose curvature is proportional to their weights."""
+        """Return the envelope widths of the samples, inversely proportional to their weights."""
         return width / np.asarray(self.loss.weights)
 
     def metric_unit(self, matrix: Array) -> float:
@@ -116,10 +116,10 @@ class EmpiricalRisk(NamedTuple):
         Args:
             matrix: the estimate.
             values: its singular values, or eigenvalues, if the penalty has a spectral part.
-            fields: of the matrix.
-            unit: :meth:`metric_unit`.
-            width: of the envelope, zero for none.
-            risk_of_zero: :meth:`risk_of_zero`.
+            fields: fields of the matrix.
+            unit: result of :meth:`metric_unit`.
+            width: width of the envelope, zero for none.
+            risk_of_zero: result of :meth:`risk_of_zero`.
             around: slopes around which the envelope is taken.
         """
         slopes, widths = self.slopes(fields, width, around), self.widths(width)
@@ -137,7 +137,7 @@ class EmpiricalRisk(NamedTuple):
             share = min(1.0, self.spectral / max(float(np.max(self._dual_values(pull))), 1e-300))
         dual = -float(np.sum(self.loss.conjugate_at(self.labels, shifted, slopes, share))) - penalty_conjugate
         loss = float(np.sum(self.loss.value(self.labels, fields)))
-        # Negative values are rounding errors: their size shows how large these are.
+        # Negative values are rounding errors; the absolute value gives their size.
         gap = abs(loss + penalty - dual) / risk_of_zero
         found = Certificate(gap, gap, loss + penalty)
         if width == 0:
@@ -147,7 +147,7 @@ class EmpiricalRisk(NamedTuple):
         return found._replace(envelope_gap=(float(np.sum(envelope)) + penalty - dual + quadratic) / risk_of_zero)
 
     def _dual_values(self, pull: Array) -> Array:
-        """Return what the penalty's conjugate depends on: eigenvalues, singular values, or the norm."""
+        """Return the arguments of the penalty's conjugate: eigenvalues, singular values, or the norm."""
         if self.positive:
             return eigh(pull)[0]
         if self.spectral > 0:
@@ -159,8 +159,8 @@ def certified_gap(risk: EmpiricalRisk, matrix: Array) -> float:
     """Return the duality gap of any matrix, relative to the risk of zero.
 
     Args:
-        risk: of square loss, or another without kinks.
-        matrix: of the design's shape; positive where the risk is for such matrices.
+        risk: a risk with a differentiable loss.
+        matrix: matrix of the design's signal shape; positive if the risk requires it.
     """
     values = np.maximum(eigh(matrix)[0], 0.0) if risk.positive else singular_values(matrix)
     fields = risk.design.forward(matrix, 0)
@@ -168,7 +168,7 @@ def certified_gap(risk: EmpiricalRisk, matrix: Array) -> float:
 
 
 def project_on_simplex(values: Array, total: float) -> Array:
-    """Return the nearest numbers >= 0 with this sum.
+    """Return the Euclidean projection on the numbers >= 0 with this sum.
 
     Example:
         >>> project_on_simplex(np.array([3.0, 1.0, -1.0]), 3.0)

@@ -1,4 +1,4 @@
-"""Bayes-optimal learning by generalised approximate message passing (GAMP), for any model."""
+"""Generalised approximate message passing (GAMP) for any model: the learner, its theory, and the function ``gamp``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StateEvolution(Equations):
-    """State evolution of the model: equations of the Bayes-optimal estimator, and of message passing."""
+    """State evolution of the model: equations of the Bayes-optimal estimator and of message passing."""
 
     def limits(self, alpha: Any, throw: bool = True) -> Table:
         from glassformer.bayes_optimal.limits import limits
@@ -55,15 +55,15 @@ class StateEvolution(Equations):
         return ["row_error", "prediction_error" if "prediction_error" in table.columns else "label_error"]
 
     def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
-        """The Bayes-optimal curve and that of message passing, which has errors on labels for one row only."""
-        best, own = table["error"], table["algorithmic_error"]
-        found = {"bayes_optimal": (table[quantity], best)}
+        """Return the curves of the Bayes-optimal estimator and of message passing (on labels for one row only)."""
+        best, algorithmic = table["error"], table["algorithmic_error"]
+        curves = {"bayes_optimal": (table[quantity], best)}
         if quantity == "error":
-            return {**found, "message_passing": (own, own)}
+            return {**curves, "message_passing": (algorithmic, algorithmic)}
         if self.model.overlap_shape:
-            return found
-        errors = self.model.channel.label_errors(own[:, None, None], self.model.last_layer)
-        return {**found, "message_passing": (errors[quantity], own)}
+            return curves
+        errors = self.model.channel.label_errors(algorithmic[:, None, None], self.model.last_layer)
+        return {**curves, "message_passing": (errors[quantity], algorithmic)}
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         from glassformer.bayes_optimal.trajectory import trajectory
@@ -71,12 +71,12 @@ class StateEvolution(Equations):
         return trajectory(self.model, alpha, steps, overlap)
 
     def simulated(self, steps: int, overlap: float | None = None) -> Learner:
-        """Message passing without damping."""
+        """Return message passing without damping."""
         del overlap
         return replace(self.learner, damping=0.0, max_iterations=steps)  # type: ignore[type-var]
 
     def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
-        """For even labels, unless one is given, the overlap of a random start at this size."""
+        """Return the given overlap, or for even labels the overlap of a random start at this size."""
         from glassformer.bayes_optimal.trajectory import random_overlap
 
         del histories
@@ -86,16 +86,16 @@ class StateEvolution(Equations):
 
 @dataclass(frozen=True)
 class MessagePassing(Learner):
-    """Message passing for any model: the best known error in polynomial time.
+    """Message passing for any model: the best error known to be reachable in polynomial time.
 
     Args:
-        tolerance: largest root-mean-square change of the signal per undamped step, relative to its posterior
-            standard deviation, at which the run has converged; None for 1e-3, or 5e-3 where scores are sampled.
-        floor: posterior variance below which the signal counts as known exactly; None for 1e-9, or 1e-6 where scores
-            are sampled.
-        max_iterations: steps allowed.
-        damping: None to adapt it, or a fixed weight of the old state in [0, 1).
-        random_start: size of a random start; None for the prior mean, or for what an even channel needs.
+        tolerance: root-mean-square change of the signal per undamped step, relative to its posterior standard
+            deviation, below which the run has converged; None for 1e-3, or 5e-3 for sampled scores.
+        floor: posterior variance below which the signal counts as exactly known; None for 1e-9, or 1e-6 for sampled
+            scores.
+        max_iterations: largest number of steps.
+        damping: None for adaptive damping, or a fixed weight of the old state in [0, 1).
+        random_start: size of a random start; None for the prior mean, or for even labels the default size of the prior.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -112,7 +112,7 @@ class MessagePassing(Learner):
     )
 
     tolerance: float | None = setting(
-        None, "change per step that counts as settled, in posterior standard deviations", open_unit_interval
+        None, "change per step below which a run has converged, in posterior standard deviations", open_unit_interval
     )
     floor: float | None = setting(None, "posterior variance below which the signal counts as known", open_unit_interval)
     max_iterations: int = max_iterations_setting(300)
@@ -148,7 +148,7 @@ class MatrixMessagePassing(Learner):
 
     def incompatibility(self, model: Any) -> str | None:
         if model.overlap_shape or model.prior.symmetric or model.channel.field_components:
-            return f"is for one matrix without symmetry, not for the signal of this model ({model.name})"
+            return f"needs a signal of one matrix without symmetry, not that of this model ({model.name})"
         if not model.channel.linear:
             return f"learns from linear labels, not from those of channel {model.channel.label}"
         return None
@@ -177,20 +177,23 @@ class MatrixStateEvolution(Equations):
         return StateEvolution(self.learner, self.model)
 
     def _labelled(self, found: Any) -> Any:
-        """The result with the name of the learner among its parameters."""
+        """Return a result with the name of the learner among its parameters."""
         return replace(found, parameters={**found.parameters, "learner": self.learner.name})
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         require_compatible(self.learner, self.model)
         if overlap is not None:
-            return f"overlap = {overlap:g} is for gamp and online-sgd: its steps begin at zero overlap"
+            return (
+                f"overlap = {overlap:g} is available for gamp and online-sgd only: the steps of {self.learner.name} "
+                "start at zero overlap"
+            )
         return self._labelled(self._trajectory(alpha, steps))
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
         raise NotImplementedError
 
     def simulated(self, steps: int, overlap: float | None = None) -> Learner:
-        """The learner without damping."""
+        """Return the learner without damping."""
         del overlap
         return replace(self.learner, damping=0.0, max_iterations=steps)  # type: ignore[type-var]
 
@@ -198,7 +201,7 @@ class MatrixStateEvolution(Equations):
 def step_tolerance() -> Any:
     """Return the setting ``tolerance`` of message passing on one matrix."""
     return setting(
-        1e-3, "change per step that counts as settled, in standard deviations of the error", open_unit_interval
+        1e-3, "change per step below which a run has converged, in standard deviations of the error", open_unit_interval
     )
 
 
@@ -213,42 +216,41 @@ def gamp(
     start: Array | None = None,
     watch: Callable[[GampState], None] | None = None,
 ) -> Solution:
-    r"""Estimate the signal behind labels by message passing; every instance of the design on its own.
+    r"""Return the estimate of the signal by message passing, for every instance of the design.
 
     Equation :eq:`message-passing` of the documentation.
 
-    Message passing assumes inputs of independent standard normal entries. If the inputs measurably violate this, a
-    warning says how, and the status of a run that does not converge says so too.
+    Message passing assumes inputs of independent standard normal entries. If the inputs measurably violate this
+    assumption, a warning describes the violation, and so does the status of a run that does not converge.
 
     Args:
-        model: prior and channel the labels are believed to come from.
-        design: inputs, an array of shape (samples, tokens, d) or (instances, samples, tokens, d) of numbers (for
-            untied attention the queries before the keys), or a
-            :class:`~glassformer.designs.base.Design`, for instance
-            :class:`~glassformer.designs.dense.DenseDesign`. float32 stays float32.
-        labels: shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one instance, as the channel draws them;
-            truth values stand for +1 and -1 where these are the labels, else for 1 and 0.
+        model: assumed prior and channel of the labels.
+        design: inputs, an array of numbers of shape (samples, tokens, d) or (instances, samples, tokens, d) (for untied
+            attention the query tokens before the key tokens), or a :class:`~glassformer.designs.base.Design`, for
+            instance :class:`~glassformer.designs.dense.DenseDesign`. The type float32 is preserved.
+        labels: labels as the channel draws them, shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one
+            instance. Booleans become +1 and -1 for channels with these labels, and 1 and 0 otherwise.
         settings: tolerance, iteration limit, damping.
-        seed: of the random start, where there is one.
+        seed: seed of a random start.
         side: side information on the signal, for models of several rows.
-        start: a signal to start from, shape (P, ...), instead of the prior mean or a random one.
+        start: initial signal, shape (P, ...), instead of the prior mean or a random start.
         watch: called with the :class:`~glassformer.learners.gamp_state.GampState` after every step.
 
     Returns:
-        :class:`Solution` whose ``value`` has shape ``(instances, L, d)``, for several rows (instances, P, ...);
-        ``residual`` is the undamped root-mean-square step, ``error_estimate`` the posterior variance (the algorithm's
-        own estimate of its error, the mean over the rows), ``extra`` holds ``variance`` and ``precision`` (:math:`\hat
-        q`), matrices for several rows, ``nishimori_ratio`` (measured over predicted residual variance, 1 in the
-        large-size limit; NaN where sampled scores are too noisy for it) and ``damping`` at the end. A run that does
-        not converge never raises: see the status of each instance.
+        :class:`Solution` whose ``value`` has shape ``(instances, L, d)``, for several rows (instances, P, ...).
+        ``residual`` is the undamped root-mean-square step, and ``error_estimate`` the posterior variance (the
+        algorithm's own estimate of its error, the mean over the rows). ``extra`` contains ``variance`` and
+        ``precision`` (:math:`\hat q`), matrices for several rows, ``nishimori_ratio`` (measured over predicted residual
+        variance, 1 in the limit of large sizes; NaN if sampled scores are too noisy to measure it) and ``damping`` at
+        the end. A run that does not converge raises no error: see the status of each instance.
 
     Warns:
-        DataWarning: the inputs, the size of the labels, or the residuals of linear ones contradict the model.
+        DataWarning: the inputs, the size of the labels, or the residuals of linear labels contradict the model.
 
     Raises:
-        DataError: inputs or labels are no numbers, do not match each other or the model, or are not finite.
-        ParameterError: a size that the model says is not that of the inputs.
-        IncompatibleError: inputs of another kind than the model's.
+        DataError: inputs or labels are not finite numbers, or do not match each other or the model.
+        ParameterError: a size parameter of the model is not that of the inputs.
+        IncompatibleError: the design is that of another model.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -289,9 +291,9 @@ def run_gamp(
     assumed_prior: ScalarPrior | None = None,
     step: type[GampStep] | None = None,
 ) -> Solution:
-    """Return the result of :func:`gamp`, whose arguments these are, on valid data: labels (instances, samples, ...).
+    """Return the result of :func:`gamp` on valid data, with labels of shape (instances, samples, ...).
 
-    ``assumed_prior`` replaces the model's own prior, and ``step`` the algorithm, GAMP by default.
+    ``assumed_prior`` replaces the model's own prior, and ``step`` the algorithm, which is GAMP by default.
     """
     from glassformer.learners.gamp_step import GampStep
     from glassformer.learners.message_passing import message_passing
@@ -309,14 +311,14 @@ def run_gamp(
 
 
 def blame_inputs(found: Solution) -> Solution:
-    """Return a solution on inputs that violate the assumptions, with a status that says so if it did not converge."""
+    """Return a solution on inputs that violate the assumptions, with this as the status of runs not converged."""
     from glassformer.core.status import Status
 
     return replace(found, status=[status if status.ok else Status.MISTAKEN for status in found.status])
 
 
 def gamp_solution(model: Model, runs: list[MessagePassingRun[GampState]]) -> Solution:
-    """Return the solution that consists of one run for each instance."""
+    """Return the solution of one run for each instance."""
     from glassformer.core.solution import Solution
 
     states, shape = [run.state for run in runs], (len(runs), *model.overlap_shape)
@@ -340,7 +342,7 @@ def gamp_solution(model: Model, runs: list[MessagePassingRun[GampState]]) -> Sol
 
 
 def fit_gamp(model: Model, data: DataSet, settings: MessagePassing, **options: Any) -> FitResult:
-    """Return a learner's result on a data set by :func:`run_gamp`, whose options these are, with errors on the way."""
+    """Return a learner's result on a data set by :func:`run_gamp` with these options, with the errors of every step."""
     from glassformer.learners.data_set import ErrorHistory
     from glassformer.learners.data_validation import validate_data
 

@@ -17,29 +17,29 @@ from glassformer.models.base import Model
 from glassformer.numerics.sequences import AitkenExtrapolation
 from glassformer.priors.base import Prior, ScalarPrior, Side, SignalEstimate
 
-# Default tolerance and floor, for exact and for sampled scores: beyond them sampled scores are noise.
+# Default tolerance and floor, for exact and for sampled scores; smaller values are below the noise of sampled scores.
 _TOLERANCE = (1e-3, 5e-3)
 _FLOOR = (1e-9, 1e-6)
-# Steps of at most twice their sampling noise are noise. A run whose steps are noise for 30 steps, and whose claimed
-# error varies by less than 3 % over them, has converged. Chosen by trial.
+# A run with sampled scores has converged if for 30 steps no step exceeds twice its sampling noise and the claimed error
+# varies by less than 3 % (chosen by trial).
 _NOISY, _QUIET_STEPS, _STILL = 2.0, 30, 0.03
-# First steps from a vanishing start, in which a short step means nothing yet; chosen by trial.
+# First steps from a vanishing start, in which short steps do not imply convergence (chosen by trial).
 _STARTING_STEPS = 25
-# Growth of a row's power per step that exceeds noise, and the power above which a row counts as found.
+# Growth of a row's power per step that exceeds noise, and power above which a row counts as learned.
 _GROWTH, _FOUND = 1.05, 0.5
-# Variance of every row above which the start may not have been left.
+# Variance of every row above which the run may still be at the plateau of its start.
 _PLATEAU = 0.5
-# Standard deviations of chance beyond which a deviation counts (about one in a hundred), and the log-ratios of measured
-# to predicted residual variance that are allowed in any case: measured on healthy runs at d from 24 to 200.
+# Significant deviations, in standard deviations (one in a hundred by chance), and log-ratios of measured to predicted
+# residual variance that are always allowed, for exact and sampled scores (measured on converged runs, d = 24 to 200).
 SIGNIFICANT, _SLACK, SAMPLED_SLACK = 2.5, 0.25, 0.3
-# Allowed excess of the estimate's power over its claimed overlap: healthy runs at d = 30 stay below 0.2 in 99 of 100.
+# Allowed excess of the estimate's power over its claimed overlap: below 0.2 in 99 % of converged runs at d = 30.
 _POWER_EXCESS = 0.3
-# An estimate whose power exceeds twice its claimed overlap by this much has a larger error than the prior mean.
+# Excess of the power over twice the claimed overlap at which the error exceeds that of the prior mean.
 _WORTHLESS = 0.05
-# Log-likelihood ratio, in nats, by which labels may be less probable under the estimate than before any learning: odds
-# of twenty to one.
+# Log-likelihood ratio, in nats, by which labels may be less probable under the estimate than before learning: odds of
+# twenty to one.
 _LOG_ODDS = 3.0
-# Variances below so many floors are rounding errors.
+# Variances below this multiple of the floor are rounding errors.
 _ROUNDING = 100.0
 
 
@@ -67,16 +67,16 @@ class GampState:
         estimate: signal of shape (P, ...), covariance and Onsager coefficient of shape (P, P).
         score: shape (n, P, K).
         onsager: coefficient of the score in the next fields, shape (P, P).
-        precision: as measured in the last step.
-        assumed_precision: the precision that the estimate was denoised with.
-        nishimori_ratio: measured square over measured slope of the score, all rows together; NaN where sampling noise
-            hides the slope.
+        precision: precision measured in the last step.
+        assumed_precision: precision with which the estimate was denoised.
+        nishimori_ratio: measured square over measured slope of the score, for all rows; NaN if the slope is below its
+            sampling noise.
         contradicted: whether slope and square of the score of some row differ by more than their sampling noise.
         step_size: root-mean-square change of the signal.
-        sampling_noise: the part of ``step_size`` that the sampling of the scores alone causes.
+        sampling_noise: part of ``step_size`` caused by the sampling of the scores.
         damping: weight of this state in the next one.
-        first: whether this is the state before any step.
-        aitken: Aitken extrapolation of steps in one direction, of which the last step may be one.
+        first: whether this is the state before the first step.
+        aitken: Aitken extrapolation of the last steps, if they have one direction.
     """
 
     estimate: SignalEstimate
@@ -94,16 +94,16 @@ class GampState:
 
     @property
     def claimed_error(self) -> float:
-        """Claimed error, the mean over the rows."""
+        """Claimed error, mean over the rows."""
         return float(np.trace(self.estimate.variance)) / len(self.onsager)
 
     def fields(self, design: Design, instance: int) -> Array:
         """Return the fields of the samples without the contribution of their own labels, shape (n, P, K)."""
-        own = self.onsager[0, 0] * self.score if len(self.onsager) == 1 else self.onsager @ self.score
-        return np.asarray(design.fields(self.estimate.signal, instance) - own)
+        correction = self.onsager[0, 0] * self.score if len(self.onsager) == 1 else self.onsager @ self.score
+        return np.asarray(design.fields(self.estimate.signal, instance) - correction)
 
     def extrapolated(self, steps: float) -> Self:
-        """Return the state after so many more steps like the last one."""
+        """Return the state after this number of further steps equal to the last one."""
         if steps == 0 or self.aitken is None:
             return self
         signal = self.estimate.signal + steps * self.aitken.step
@@ -111,13 +111,13 @@ class GampState:
 
 
 class PseudoData(NamedTuple):
-    r"""The signal of one row seen through white noise, as the denoiser receives it, and the fields behind it.
+    r"""Signal of one row in white noise, the input of the denoiser, and the fields of the samples.
 
     Attributes:
         matrix: signal plus white noise.
         noise: measured variance of the white noise.
-        fields: of the samples, without the contribution of their own labels, shape (n,).
-        label_noise: squared residuals, in units of their slopes, beyond the claimed error: the noise of linear labels.
+        fields: fields of the samples without the contribution of their own labels, shape (n,).
+        label_noise: estimate of the noise of linear labels: squared residuals minus the claimed error.
     """
 
     matrix: Array
@@ -127,13 +127,13 @@ class PseudoData(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether the scores had a slope."""
+        """Whether all numbers are finite, which requires scores with a slope."""
         return bool(np.isfinite(self.noise) and np.isfinite(self.matrix).all() and np.isfinite(self.fields).all())
 
 
 @dataclass(frozen=True)
 class GampConvergence:
-    """Convergence checks on one instance; for the arguments see :class:`~glassformer.learners.gamp_step.GampStep`."""
+    """Convergence checks on one instance; see :class:`~glassformer.learners.gamp_step.GampStep` for the arguments."""
 
     model: Model
     design: Design
@@ -192,7 +192,7 @@ class GampConvergence:
         return bool(small or known or (sampled and self._at_sampling_noise(state, history)))
 
     def _at_sampling_noise(self, state: GampState, history: StepHistory) -> bool:
-        """Return whether the last steps were sampling noise, with a constant claimed error."""
+        """Return whether the last steps are sampling noise at a constant claimed error."""
         claimed = history.claimed_errors[-_QUIET_STEPS:]
         longest = max(history.step_sizes[-_QUIET_STEPS:])
         if len(claimed) < _QUIET_STEPS or longest > _NOISY * state.sampling_noise:
@@ -205,12 +205,12 @@ class GampConvergence:
         It is the Bethe free entropy :math:`\sum_\mu\log Z_{out}(y_\mu, \omega_\mu, V) + \Psi(A) - \mathrm{Tr}\,QA/2 -
         \mathrm{Tr}(\hat Q - Q)/2`, with the fields :math:`\omega_\mu` without the contribution of their own labels, the
         claimed overlap ``Q`` and the power :math:`\hat Q` of the estimate. The last term is exact for normal weights,
-        and left out where the power is the larger one. Minus infinity where the estimate is not finite.
+        and zero if the power exceeds the overlap. The result is minus infinity if the estimate is not finite.
         """
         signal, claimed = state.estimate.signal, np.asarray(state.estimate.variance)
         if not (np.isfinite(signal).all() and np.isfinite(claimed).all()):
             return -np.inf
-        # Residuals of a signal that is known are rounding errors: the variance is raised above them.
+        # Residuals of an exactly known signal are rounding errors, above which the variance is raised.
         rounding = _ROUNDING * self._floor
         variance = claimed + rounding * np.eye(len(claimed))
         root = np.sqrt(1 + rounding / np.maximum(np.diag(claimed), np.finfo(float).eps))
@@ -222,11 +222,11 @@ class GampConvergence:
             labels = float(np.sum(self.channel.log_partitions(self.labels, fields, variance)))
         entropy = self.prior.entropy(precision[None], variance[None])
         size = self.design.samples / self.design.sample_ratio
-        # A power above the claimed overlap is checked by itself, in `diagnose`.
+        # `diagnose` checks powers above the claimed overlap.
         excess = min(self._power(state) - self.prior.rows + float(np.trace(variance)), 0.0)
         prior = float(entropy.value[0] + entropy.error[0]) - 0.5 * self.prior.degrees * excess
-        found = labels + size * prior - self._log_evidence_before_learning
-        return found if np.isfinite(found) else -np.inf
+        evidence = labels + size * prior - self._log_evidence_before_learning
+        return evidence if np.isfinite(evidence) else -np.inf
 
     @cached_property
     def _log_evidence_before_learning(self) -> float:
@@ -244,18 +244,18 @@ class GampConvergence:
         return labels + self.design.samples / self.design.sample_ratio * float(entropy)
 
     def diagnose(self, state: GampState) -> Status:
-        """Return ``CONVERGED`` where the data agree with a state that has converged, else ``CONTRADICTED``.
+        """Return ``CONVERGED`` if the data agree with a state that no longer moves, otherwise ``CONTRADICTED``.
 
-        Residuals must agree with the claimed variance and the power with the claimed overlap (both are Nishimori
-        identities), and labels must be at least as probable as before learning. The last is checked where a state may
-        lock in at a wrong signal: after random starts, and where scores are sampled. A given initial signal may lead
-        to a state that is correct and less probable than another one.
+        Residuals must agree with the claimed variance, and the power with the claimed overlap (both are Nishimori
+        identities). Labels must be at least as probable as before learning; this is checked if the run may converge to
+        a wrong signal, after random starts and for sampled scores, but not after a given initial signal, which may lead
+        to a correct but less probable state.
         """
         claimed = state.claimed_error
         sampling = np.sqrt(2 / self.design.samples)
         fluctuation = self.prior.power_deviation(self.prior.signal_shape(self.design.row_shape))
         chance = sampling + fluctuation
-        # A residual at rounding error carries little information.
+        # Residuals of the size of rounding errors carry little information.
         rounding = claimed <= _ROUNDING * self._floor
         if self.channel.sampled:
             residuals_agree = rounding or not state.contradicted
@@ -263,10 +263,10 @@ class GampConvergence:
             deviation = abs(np.log(max(state.nishimori_ratio, 1e-300)))
             allowed = _SLACK + 5 * chance if rounding else max(_SLACK, SIGNIFICANT * sampling)
             residuals_agree = deviation <= allowed
-        # Around the prior mean the power of the estimate is q - q_0 where the overlap 1 - V is claimed.
+        # The power of the estimate around the prior mean should equal the claimed overlap 1 - V.
         excess = self._power(state) / self.prior.rows - (1 - claimed)
-        healthy = _POWER_EXCESS + 2 * chance * (1 - claimed)
-        power_agrees = excess <= min(healthy, (1 - claimed) * (1 + 4 * fluctuation) + _WORTHLESS)
+        allowed_excess = _POWER_EXCESS + 2 * chance * (1 - claimed)
+        power_agrees = excess <= min(allowed_excess, (1 - claimed) * (1 + 4 * fluctuation) + _WORTHLESS)
         if not (residuals_agree and power_agrees):
             return Status.CONTRADICTED
         compare = self._slopes_may_be_noise and self.initial_signal is None

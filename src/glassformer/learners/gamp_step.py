@@ -6,13 +6,13 @@ r"""One step of generalised approximate message passing (GAMP), for any prior, d
    G_k = \langle -\partial_{\omega_k} g_k\rangle/\langle g_k^2\rangle, \qquad A = G A_2 G,\\
    \hat S, V &= \mathrm{denoise}\bigl(A \hat S + G\,\mathrm{adjoint}(g),\; A\bigr), \qquad O = \tilde V G,
 
-with :math:`\tilde V` the Onsager coefficient of the denoiser, which is ``V`` for a denoiser that sees the observation
-only. A scalar model is the case of one row.
+with the Onsager coefficient :math:`\tilde V` of the denoiser, which is ``V`` for a posterior mean given the observation
+alone. A scalar model is the case of one row.
 
 For Bayes-optimal iterates :math:`G = I` (Nishimori), and this is the usual algorithm. Slope and square of the score are
-both measured, so the effective noise :math:`A^{-1}` is measured too: for the linear channel it is the mean squared
-residual over :math:`\alpha`. Where a finite sample contradicts the predicted variance, the algorithm uses the residual.
-An iterate that got worse then raises the noise of the next denoising, and the algorithm does not diverge.
+both measured, and thus the effective noise :math:`A^{-1}`: for the linear channel it is the mean squared residual over
+:math:`\alpha`. If a finite sample contradicts the predicted variance, the algorithm uses the measured one. A worse
+iterate then raises the noise of the next denoising, and the algorithm does not diverge.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.numerics.sequences import AitkenExtrapolation
 from glassformer.priors.base import SignalEstimate
 
-# Random starts tried in all; beyond five, runs on even labels at d = 30 gained nothing.
+# Largest number of random starts: more than five did not improve runs on even labels at d = 30.
 _RANDOM_STARTS = 5
-# Standard errors beyond which slope and square of the score count as different (95 %).
+# Standard errors by which slope and square of the score differ significantly (95 %).
 _DIFFERENT = 2.0
-# Precision of a row above which something is known of it; chosen by trial.
+# Precision above which a row counts as partly learned (chosen by trial).
 _LEARNED = 0.05
 
 
 @dataclass(frozen=True)
 class GampStep(GampConvergence):
-    """The algorithm on one instance of a design and its labels.
+    """One step of GAMP on one instance of a design and its labels.
 
     Equation :eq:`message-passing` of the documentation.
 
@@ -47,12 +47,12 @@ class GampStep(GampConvergence):
         model: prior and channel.
         design: inputs.
         labels: shape (n, ...).
-        instance: of the design.
+        instance: index of the instance.
         settings: tolerance, floor, damping, random start.
-        seed: of random starts.
+        seed: seed of random starts.
         side: side information, or None.
-        initial_signal: a signal to start from, shape (P, ...), or None.
-        assumed_prior: prior to use in place of the model's own, or None.
+        initial_signal: signal to start from, shape (P, ...), or None.
+        assumed_prior: prior in place of the model's own, or None.
     """
 
     @property
@@ -69,7 +69,7 @@ class GampStep(GampConvergence):
         return self.prior.random_start if self.channel.even and self.side is None else 0.0
 
     def start(self, attempt: int) -> GampState:
-        """Return the prior mean, or a random signal where the labels are even in the field."""
+        """Return the initial state: the prior mean, or a random signal for even labels."""
         rows = self.prior.rows
         shape, nothing = (rows, *self.design.row_shape), np.zeros((rows, rows))
         estimate = SignalEstimate(self.prior.mean_rows(self.design.row_shape), np.eye(rows), np.eye(rows))
@@ -84,7 +84,7 @@ class GampStep(GampConvergence):
         return GampState(replace(estimate, signal=signal), score, nothing, nothing, nothing, damping=damping)
 
     def advance(self, state: GampState) -> tuple[GampState, float]:
-        """Return the next state, and the measured precision: the quality of the estimate in the old state."""
+        """Return the next state, and the measured precision as the quality of the estimate in the old state."""
         old, weight = state.estimate, 0.0 if state.first else state.damping
         failed = replace(state, step_size=np.nan), 0.0
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -103,7 +103,7 @@ class GampStep(GampConvergence):
         try:
             new = self._denoised(field, assumed, old.memory)
         except np.linalg.LinAlgError:
-            # Precisions of the rows differ by more than the digits of a number: the iteration has diverged.
+            # Precisions of the rows differ by more than double precision resolves: the iteration has diverged.
             return failed
         step = new.signal - old.signal
         step_size = self._norm(step)
@@ -126,7 +126,7 @@ class GampStep(GampConvergence):
         return following.extrapolated((1 - weight) * aitken.remaining), float(np.trace(precision))
 
     def pseudo_data(self, state: GampState) -> PseudoData:
-        """Return what the denoiser of a model of one row receives next."""
+        """Return the next input of the denoiser, for a model of one row."""
         signal, variance = state.estimate.signal, state.estimate.variance
         fields = state.fields(self.design, self.instance)
         scores = self.channel.scores(self.labels, fields, variance)
@@ -145,35 +145,35 @@ class GampStep(GampConvergence):
         return self.prior.denoise_rows(field, precision, memory)
 
     def _sampling_noise(self, scores: Scores, gain: Array) -> float:
-        """Return the step that sampling of the scores causes: half the difference of independent estimates."""
+        """Return the step caused by the sampling of the scores: half the difference of independent estimates."""
         if not self.channel.sampled:
             return 0.0
         halves = self.design.correlation(0.5 * (scores.first - scores.second), self.instance)
         return self._norm(np.tensordot(gain, halves, axes=1))
 
     def _gain_and_square(self, scores: Scores) -> tuple[Array, Array]:
-        """Return slope over square of the score, row by row, and the square, shape (P, P).
+        """Return slope over square of the score of each row, and the square, shape (P, P).
 
-        Slope and square are equal on average (Nishimori). Where slopes may be noise, the slope replaces the square only
-        as far as their difference exceeds its standard error, and the gain is at most one. Close to zero overlap the
-        slopes are noise, many times as large as the square: they would delay a start without overlap.
+        Slope and square are equal on average (Nishimori). If slopes may be noise, the slope replaces the square only as
+        far as their difference exceeds its standard error, and the gain is at most one: close to zero overlap the noise
+        of the slopes is much larger than the square, and would delay the escape from the start.
         """
         product = np.einsum("nak,nbk->ab", scores.first, scores.second, optimize=True) / len(scores.first)
-        own, slope = 0.5 * (product + product.T), np.einsum("naa->na", scores.curvature).mean(axis=0)
+        mean_square, slope = 0.5 * (product + product.T), np.einsum("naa->na", scores.curvature).mean(axis=0)
         if self.channel.sampled:
-            # The nearest positive semi-definite matrix: a sampled square may not be one.
-            own = map_eigenvalues(own, lambda values: np.maximum(values, 0.0))
+            # A sampled square need not be positive semi-definite: take the nearest such matrix.
+            mean_square = map_eigenvalues(mean_square, lambda values: np.maximum(values, 0.0))
         if self._slopes_may_be_noise:
             gap, error = _mean_and_error(_slope_minus_square(scores))
             share = np.where(error > 0, np.maximum(0.0, 1 - (_DIFFERENT * error / gap) ** 2), 0.0)
-            slope = np.diag(own) + np.nan_to_num(share) * gap
-        trusted = self.design.sample_ratio * np.where(slope > 0, slope, np.diag(own))
-        square = self.design.sample_ratio * own
-        gain = _ratio(trusted, np.diag(square))
+            slope = np.diag(mean_square) + np.nan_to_num(share) * gap
+        positive_slope = self.design.sample_ratio * np.where(slope > 0, slope, np.diag(mean_square))
+        square = self.design.sample_ratio * mean_square
+        gain = _ratio(positive_slope, np.diag(square))
         return np.minimum(gain, 1.0) if self._slopes_may_be_noise else gain, square
 
     def _nishimori_ratio(self, scores: Scores) -> float:
-        """Return square over slope of the score, all rows together; NaN where sampling noise hides the slope."""
+        """Return square over slope of the score for all rows; NaN if the slope is below its sampling noise."""
         square = float(np.sum(scores.first * scores.second)) / len(scores.first)
         slope, error = _mean_and_error(np.einsum("naa->n", scores.curvature))
         if self.channel.sampled and slope <= _DIFFERENT * error:
@@ -181,7 +181,7 @@ class GampStep(GampConvergence):
         return square / float(slope) if slope > 0 else np.inf
 
     def _contradicted(self, scores: Scores) -> bool:
-        """Return whether the measured error of a row, from sampled scores, exceeds the claimed one."""
+        """Return whether the error of a row measured from sampled scores exceeds the claimed error."""
         if not self.channel.sampled:
             return False
         gap, error = _mean_and_error(_slope_minus_square(scores))
@@ -192,17 +192,17 @@ class GampStep(GampConvergence):
 
 
 def _slope_minus_square(scores: Scores) -> Array:
-    """Slope minus square of the score of each sample and row, shape (n, P)."""
+    """Return slope minus square of the score of each sample and row, shape (n, P)."""
     return np.asarray(np.einsum("naa->na", scores.curvature) - np.sum(scores.first * scores.second, axis=2))
 
 
 def _mean_and_error(values: Array) -> tuple[Array, Array]:
-    """Mean over the samples and its standard error."""
+    """Return the mean over the samples and its standard error."""
     return values.mean(axis=0), values.std(axis=0) / np.sqrt(len(values))
 
 
 def _damped_precision(old: Array, new: Array, weight: float) -> Array:
-    """Mix two precisions: geometric means on the diagonal, which spans orders of magnitude, and correlations."""
+    """Return a mixture of two precisions: geometric means on the diagonal, and arithmetic means of correlations."""
     if weight == 0:
         return new
     before, now = np.diag(old), np.diag(new)
@@ -222,5 +222,5 @@ def _correlation(matrix: Array) -> Array:
 
 
 def _ratio(first: Array, second: Array) -> Array:
-    """Elementwise quotient, one where the divisor vanishes."""
+    """Return the elementwise quotient, or one where the divisor vanishes."""
     return np.where(second > 0, first / np.where(second > 0, second, 1.0), 1.0)

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 # Starts of averaged gradient descent, as published.
 _AVERAGED_STARTS = 64
-# Largest number of starts, and largest width: more change no result.
+# Largest number of starts, and largest width; larger values do not change results.
 _MOST = 100_000
-# Arrays of the size of the parameters that a step holds: gradients, moments, best and current parameters, temporaries.
+# Number of arrays of the size of the parameters in memory during a step: gradients, moments, parameters, temporaries.
 _PARAMETER_COPIES = 8
-# Steps of the shortest training, for the estimate of its time.
+# Steps of a short training, for a lower estimate of its time.
 _FEWEST_STEPS = 1000.0
 
 
@@ -44,26 +44,26 @@ _FEWEST_STEPS = 1000.0
 class GradientDescent(Descent):
     r"""Gradient descent on a quarter of the sum of squared residuals, plus :math:`\frac w2\|W\|^2` of all parameters.
 
-    Every optimizer descends this one objective: the decay is part of the gradient that momentum and Adam work with. For
-    the factors of a bilinear signal at full width ``r`` its minimum is that of the nuclear norm with the strength
-    :math:`\lambda = 2w\sqrt r/(dL)^{1/4}`, for weights of linear attention that of the trace with
-    :math:`\lambda = \frac w2\sqrt{r/d}`. With decay and linear labels ``residual`` is the certified distance from that
+    Weight decay is part of the gradient for every optimizer, so that all optimizers minimise this objective. For the
+    factors of a bilinear signal at full width ``r`` the minimum is that of the nuclear-norm risk of strength
+    :math:`\lambda = 2w\sqrt r/(dL)^{1/4}`; for weights of linear attention it is that of the trace penalty with
+    :math:`\lambda = \frac w2\sqrt{r/d}`. With decay and linear labels ``residual`` is the certified distance from this
     minimum, relative to the risk of an estimate of zero.
 
     Args:
-        optimizer: ``"sgd"`` (plain gradient descent, with ``momentum``) or ``"adam"``; None for the algorithm's own.
-        learning_rate: length of a step in the algorithm's own units; None for its default. A run that diverges begins
-            again with half of it.
-        momentum: weight of the last step in [0, 1), for ``"sgd"``.
+        optimizer: ``"sgd"`` (plain gradient descent, with ``momentum``) or ``"adam"``; None for the model's default.
+        learning_rate: learning rate of the optimizer; None for the model's default. A run that diverges starts again
+            with half the rate.
+        momentum: momentum in [0, 1), for ``"sgd"``.
         weight_decay: :math:`w\ge 0`.
-        starts: independent initialisations on the same data; None for the algorithm's own number.
+        starts: number of independent initialisations on the same data; None for the default of the algorithm.
         init: ``"prior"``, as large as the teacher's parameters, or ``"small"``, ``small`` times as large.
         small: size of a small initialisation.
         student_width: width of the student; None for the teacher's.
-        explore: first steps, during which no floor counts; a tenth of the learning rate follows. At a large rate the
-            weights wander among those that fit, and averages over starts come closer to the optimal error. None for
-            the algorithm's own number.
-        max_steps: steps allowed.
+        explore: number of exploration steps, during which training does not stop; a tenth of the learning rate follows.
+            At a large rate the weights move between solutions, and averages over starts come closer to the
+            Bayes-optimal error. None for the default of the algorithm.
+        max_steps: largest number of steps.
         floor: objective, relative to the power of the labels, that counts as zero.
 
     Raises:
@@ -79,7 +79,7 @@ class GradientDescent(Descent):
     info: ClassVar[LearnerInfo] = LearnerInfo(name="gd", title="gradient descent", family="descent", resumable=True)
     trained_property: ClassVar[str] = "parametrisation"
 
-    optimizer: str | None = setting(None, "sgd or adam (default by the model; of averages adam)")
+    optimizer: str | None = setting(None, "sgd or adam (default by the model; for averages adam)")
     learning_rate: float | None = setting(None, "length of a step (default by the model)", positive)
     momentum: float = setting(0.0, "weight of the last step, for sgd", unit_interval)
     weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer", decay_rate)
@@ -89,7 +89,7 @@ class GradientDescent(Descent):
     init: str = initialisation()
     small: float = small_size()
     student_width: int | None = setting(None, "width of the student (default the teacher's)", integer_up_to(_MOST))
-    explore: int | None = setting(None, "steps before a floor counts (default 0; of averages by the model)")
+    explore: int | None = setting(None, "exploration steps (default 0; for averages by the model)")
     max_steps: int = max_iterations_setting(50_000, "max_iterations")
     floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels", unit_interval)
 
@@ -98,12 +98,12 @@ class GradientDescent(Descent):
         if self.optimizer not in (None, "sgd", "adam"):
             raise ParameterError("optimizer", self.optimizer, "sgd or adam")
         if self.momentum > 0 and self.optimizer == "adam":
-            raise ParameterError("momentum", self.momentum, "0 with adam, which has its own")
+            raise ParameterError("momentum", self.momentum, "0 with adam, which has its own momentum")
         if self.explore is not None and not (is_whole(self.explore, 0) and self.explore < self.max_steps):
             raise ParameterError("explore", self.explore, f"an integer from 0 to max_steps - 1 = {self.max_steps - 1}")
 
     def rule(self, rates: Mapping[str, float]) -> tuple[str, float]:
-        """Return optimizer and learning rate; where left open, from a model's rates, the default optimizer first.
+        """Return optimizer and learning rate; unset ones are the defaults in ``rates``, the first optimizer first.
 
         Example:
             >>> GradientDescent(learning_rate=0.1).rule({"sgd": 0.7, "adam": 0.05})
@@ -120,10 +120,10 @@ class GradientDescent(Descent):
         return "training of the factors from a random start has no closed equations"
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
-        own = self.completed(model)
-        width = own.student_width or model.prior.factor_width(data.design.signal_shape[1])
+        settings = self.completed(model)
+        width = settings.student_width or model.prior.factor_width(data.design.signal_shape[1])
         student = model.parametrisation.student(data.design, data.labels, width)
-        found = descend(student, own, data.rng, own.starts or 1, data.teacher, data.checkpoint)
+        found = descend(student, settings, data.rng, settings.starts or 1, data.teacher, data.checkpoint)
         return FitResult(
             estimates=self._estimates(found.signals),
             status=found.training.status,
@@ -135,7 +135,7 @@ class GradientDescent(Descent):
         )
 
     def _residual(self, model: Any, data: DataSet, width: int, found: DescentResult) -> float:
-        """Return the certified gap of the convex risk that decay and width stand for; without one that of training."""
+        """Return the certified gap of the convex risk of decay and width, or the residual of training without one."""
         from glassformer.learners.empirical_risk import EmpiricalRisk, certified_gap
         from glassformer.risk.losses import Square
 
@@ -148,17 +148,17 @@ class GradientDescent(Descent):
         return max(certified_gap(risk, signal) for signal in found.signals)
 
     def _estimates(self, signals: Array) -> Array:
-        """Estimates from the signals of all starts."""
+        """Return the estimates from the signals of all starts."""
         return signals
 
     def _error(self, entry: TrainingRecord) -> float:
-        """Error of the estimates in a record."""
+        """Return the error of the estimates in a record."""
         return entry.error
 
 
 @dataclass(frozen=True)
 class AveragedGradientDescent(GradientDescent):
-    """The mean of the signals that gradient descent finds from several starts on the same data.
+    """The mean over several starts of the signals from gradient descent on the same data.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -187,16 +187,15 @@ class AveragedGradientDescent(GradientDescent):
 
 
 class TrainingRecord(NamedTuple):
-    r"""The signals of all starts after some steps.
+    r"""Properties of the signals of all starts after some steps.
 
     Attributes:
-        step: gradient steps taken.
-        training_error: mean over samples of the squared residual, and over starts.
-        error: mean over starts of the squared error of the signal over its number of rows or of entries, whichever the
-            model's power counts; NaN without a teacher.
-        averaged_error: the same of the mean over starts.
-        nuclear_norm: mean over starts of the mean of ``singular_values``.
-        singular_values: of the first start, in the student's units.
+        step: number of gradient steps.
+        training_error: mean squared residual over samples and starts.
+        error: mean over starts of the error of the signal in the model's normalisation; NaN without a teacher.
+        averaged_error: error of the mean of the signals over starts.
+        nuclear_norm: mean of the singular values over all starts.
+        singular_values: singular values of the first start, in the student's units.
     """
 
     step: int
@@ -223,15 +222,15 @@ def descend(
     teacher: Array | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> DescentResult:
-    r"""Train a student from several starts at once, in the precision of its data.
+    r"""Return the result of training a student from several starts at once, in the floating-point type of its data.
 
     Args:
         student: parametrised signal and training error.
-        settings: optimizer, learning rate, initialisation, steps allowed.
-        rng: source of the initial parameters.
-        starts: independent initialisations.
+        settings: optimizer, learning rate, initialisation, largest number of steps.
+        rng: random generator of the initial parameters.
+        starts: number of independent initialisations.
         teacher: the true signal, for the errors in the history.
-        checkpoint: where to continue from and to save to.
+        checkpoint: checkpoint to continue from and to save to.
     """
     import jax.numpy as jnp
 
@@ -243,7 +242,7 @@ def descend(
     entries = sum(float(np.prod(shape)) for shape in student.parameters)
     width = settings.student_width or 0
     name, value = ("starts", starts) if starts > width else ("student_width", width)
-    # A step takes three products of the inputs with the parameters of every start.
+    # A step needs three products of the inputs with the parameters of every start.
     work = _FEWEST_STEPS * starts * 6.0 * (student.samples * float(np.prod(student.data[0].shape[1:])) + entries)
     memory = _PARAMETER_COPIES * 8 * starts * entries
     require_resources(name, value, memory, "train fewer or smaller students", work, "students")

@@ -1,9 +1,8 @@
 r"""Approximate leave-one-out: fields of each sample at the minimiser of a regularised risk of all other samples.
 
-Around the minimiser the penalty is a quadratic form ``P`` on the tangent space of the matrices of its rank, in which
-the proximal map moves: with the slopes ``J`` of the map at step ``t``, :math:`P = (J^{-1} - 1)/t`. With ``B`` the
-fields of the tangent directions and :math:`\ell''` the curvatures of the loss, one Newton step without the sample
-:math:`\mu` gives
+Around the minimiser the penalty is a quadratic form ``P`` on the tangent space of the matrices of its rank. With the
+slopes ``J`` of the proximal map at step ``t``, :math:`P = (J^{-1} - 1)/t`. With the fields ``B`` of the tangent
+directions and the curvatures :math:`\ell''` of the loss, one Newton step without the sample :math:`\mu` gives
 
 .. math:: h_\mu^{\setminus\mu} = h_\mu + \frac{q_\mu\,\ell'_\mu}{1 - q_\mu\,\ell''_\mu}, \qquad
    q = \mathrm{diag}\bigl[B\,(B^T\ell''B + P)^{-1}B^T\bigr].
@@ -32,24 +31,24 @@ from glassformer.learners.risk_path import PenalisedProblem
 from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.numerics.decompositions import eigh
 
-# Width of the envelope whose curvature replaces that of the loss.
+# Width of the envelope whose curvature is used in place of that of the loss.
 _WIDTH = 1e-6
-# Rounding errors of the matrix that is inverted, relative to its trace.
+# Rounding error of the inverted matrix, relative to its trace.
 _ROUNDING = 1e-12
-# Least value of 1 - q l'': a sample whose label the others do not determine at all.
+# Smallest value of 1 - q l'', which vanishes for samples whose label is fitted exactly.
 _LEAST_FREE = 1e-6
-# Numbers of the fields of tangent directions that are in memory at once (8 MB).
+# Size of the block of fields of tangent directions in memory, in numbers (8 MB).
 _CHUNK = 2**20
-# Strengths and intercepts whose squares are finite.
+# Largest strength and intercept: squares of larger numbers overflow.
 _LARGEST = 1e150
 
 
 class LeaveOneOut(NamedTuple):
-    r"""Predictions on samples that were left out.
+    r"""Leave-one-out predictions.
 
     Attributes:
-        fields: without the sample, shape (n,).
-        degrees: degrees of freedom of the fit, :math:`\sum_\mu q_\mu\ell''_\mu`, the intercept included.
+        fields: field of each sample at the minimiser without it, shape (n,).
+        degrees: degrees of freedom of the fit, :math:`\sum_\mu q_\mu\ell''_\mu`, including the intercept.
     """
 
     fields: Array
@@ -78,21 +77,21 @@ def leave_one_out(
     Equation :eq:`leave-one-out` of the documentation.
 
     Args:
-        design: as for :func:`~glassformer.learners.risk_path.risk_path`, with its inputs in one array.
-        labels: as there.
+        design: inputs in one array, as for :func:`~glassformer.learners.risk_path.risk_path`.
+        labels: labels, as for ``risk_path``.
         estimate: the minimiser, shape (L, d).
         strength: the strength of this minimiser.
-        loss: as there, without kinks.
-        penalty: as there.
-        intercept: whether an intercept was fitted, to which the left-out samples contributed: it is computed again. Or
-            its value, 0 where none was fitted.
-        weights: as there, > 0.
+        loss: loss without kinks, as for ``risk_path``.
+        penalty: penalty, as for ``risk_path``.
+        intercept: True if an intercept was fitted; it is computed again, and its dependence on each sample is included.
+            A number is a fixed intercept, 0 for none.
+        weights: weights > 0 of the samples, as for ``risk_path``.
 
     Returns:
-        Fields without the sample, the intercept included, and degrees of freedom of the fit.
+        Fields without the sample, including the intercept, and degrees of freedom of the fit.
 
     Raises:
-        IncompatibleError: a loss with kinks.
+        IncompatibleError: the loss has kinks.
 
     Example:
         >>> from glassformer.learners.risk_path import risk_path
@@ -115,7 +114,7 @@ def leave_one_out(
             raise ParameterError(name, value, f"a number from {low:g} to {_LARGEST:g}")
     if not np.isfinite(problem.loss.sharpness):
         raise IncompatibleError(
-            f"loss {problem.loss.name} has kinks, and no errors without a sample: use square or huber"
+            f"loss {problem.loss.name} has kinks, and the approximation needs a smooth loss: use square or huber"
         )
     refit = isinstance(intercept, bool | np.bool_)
     shift = problem.best_intercept(problem.design.forward(estimate, 0)) if refit else float(intercept)
@@ -125,13 +124,13 @@ def leave_one_out(
 
 
 def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: bool = False) -> LeaveOneOut:
-    """Return the fields of every sample at the minimiser of the risk of the others, to first order.
+    """Return the fields of every sample at the minimiser of the risk of the other samples, to first order.
 
     Args:
-        risk: with a loss of one field without kinks, over a design of rotated fields, such as
+        risk: risk with a smooth loss of one field, over a design that has the method ``rotated``, for instance
             :class:`~glassformer.designs.dense.DenseDesign`.
         matrix: the minimiser.
-        intercept: whether an intercept, which is part of the loss, was fitted as well.
+        intercept: whether an intercept, as part of the loss, was fitted.
 
     Example:
         >>> from glassformer.designs.dense import DenseDesign
@@ -165,14 +164,14 @@ def ridge_leave_one_out(design: Any, labels: Array, strength: float, weights: Ar
     r"""Return the exact prediction of ridge regression with an intercept on each sample from the others, shape (n,).
 
     With the kernel ``K`` of weighted inputs, :math:`G = (K + \lambda)^{-1}` and its part orthogonal to the intercept,
-    :math:`Q = G - G11^TG/1^TG1`, the residuals are :math:`(Qy)_\mu/Q_{\mu\mu}`, also where nearly every label is fitted
-    and residuals of the fit are rounding errors.
+    :math:`Q = G - G11^TG/1^TG1`, the residuals are :math:`(Qy)_\mu/Q_{\mu\mu}`. This is accurate even if nearly all
+    labels are fitted and the residuals of the fit are rounding errors.
 
     Args:
-        design: of rotated fields, as for :func:`approximate_leave_one_out`.
-        labels: shape (n,), n > 1.
-        strength: of half the squared entries, > 0.
-        weights: of the samples, > 0.
+        design: design as for :func:`approximate_leave_one_out`.
+        labels: labels, shape (n,), n > 1.
+        strength: weight > 0 of half the squared entries.
+        weights: weights > 0 of the samples.
 
     Example:
         >>> from glassformer.designs.dense import DenseDesign
@@ -192,17 +191,17 @@ def ridge_leave_one_out(design: Any, labels: Array, strength: float, weights: Ar
 
 
 class _TangentSpace(NamedTuple):
-    """Tangent directions, in which the proximal map moves: products of these columns, and the penalty's curvature.
+    """Tangent directions of the minimiser, given by its singular vectors, and the curvature of the penalty.
 
-    Directions of two columns ``i < j`` come as sums and, unless matrices are symmetric, as differences.
+    Two columns ``i < j`` give a symmetric and, unless matrices are symmetric, an antisymmetric direction.
 
     Attributes:
-        left: shape (L, L).
-        right: shape (d, d).
-        rank: number of columns that the minimiser consists of.
+        left: left singular vectors, shape (L, L).
+        right: right singular vectors, shape (d, d).
+        rank: rank of the minimiser.
         values: number of singular values, or eigenvalues.
         symmetric: whether matrices are symmetric.
-        curvature: shape (k,).
+        curvature: curvature of the penalty in each direction, shape (k,).
     """
 
     left: Array
@@ -217,7 +216,7 @@ class _TangentSpace(NamedTuple):
         return np.nonzero(np.arange(self.rank)[:, None] < np.arange(self.values))
 
     def fields(self, design: Any) -> Array:
-        """Fields of all directions, shape (n, k)."""
+        """Return the fields of all directions, shape (n, k)."""
         (i, j), one = self.pairs, np.arange(self.rank)
         across = design.rotated(self.left[:, : self.rank], self.right)
         down = design.rotated(self.left, self.right[:, : self.rank])
@@ -244,7 +243,7 @@ def _tangent_space(risk: EmpiricalRisk, matrix: Array, slope: Array) -> _Tangent
     rank = int(np.sum(shrunk > 0)) if risk.spectral else len(values)
     tangent = _TangentSpace(left, right, rank, len(values), risk.positive, np.zeros(0))
     i, j = tangent.pairs
-    # Slopes of the proximal map; in the space of two positive values it is a multiple of the identity.
+    # Slopes of the proximal map; for two positive values it is a multiple of the identity.
     pairs = np.where(j < rank, contraction, _ratio(shrunk[i], values[i] - values[j], contraction))
     slopes = [np.full(rank, contraction), pairs]
     if not risk.positive:
@@ -260,7 +259,7 @@ def _ratio(above: Array, below: Array, otherwise: float) -> Array:
 
 
 def _chunks(design: Any, tangent: _TangentSpace, intercept: bool) -> Iterator[tuple[slice, Array]]:
-    """Yield the fields of all directions, of as many samples at once as fit into memory."""
+    """Yield the fields of all directions in blocks of samples that fit into memory."""
     count = max(1, _CHUNK // max(1, len(tangent.curvature)))
     for start in range(0, design.samples, count):
         samples = slice(start, start + count)

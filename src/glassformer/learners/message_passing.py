@@ -1,9 +1,9 @@
 """The message-passing loop: damping, restarts, the best iterate and the status, for any algorithm.
 
 At small sizes runs that do not converge oscillate with period two, driven by a few outlying singular vectors.
-Successive steps then oppose each other, and the loop reacts by damping. Every step also measures the quality of the
-estimate that it started from. The loop keeps the best iterate, so a run that does not converge still returns it,
-together with its status.
+Successive steps then have opposite directions, and the loop increases the damping. Every step also measures the quality
+of the estimate at its start. The loop stores the best iterate, which is returned with its status if the run does not
+converge.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import numpy as np
 
 from glassformer.core.status import Status
 
-# All chosen by trial on bsr and smi at d from 20 to 200.
-# Weights of the old state, tried in this order where a run oscillates.
+# All numbers were chosen by trial on bsr and smi at d from 20 to 200.
+# Weights of the old state, tried in this order if a run oscillates.
 DAMPING_LEVELS = (0.0, 0.3, 0.5, 0.7)
-# Steps that are compared with as many steps before them.
+# Number of steps in a window; progress is measured between two successive windows.
 _WINDOW = 25
-# A run makes progress where the shortest step of a window is below this share of the one before,
+# A run makes progress if the shortest step of a window is below this share of that of the window before,
 _SHRINKING = 0.7
-# or where the mean claimed error is, however long the steps.
+# or if the mean claimed error is below this share.
 _GAINING = 0.98
-# A run returns to its best iterate where the quality falls by this factor below the best one,
+# A run returns to its best iterate if the quality falls below that of the best iterate by this factor,
 _COLLAPSE = 4.0
-# unless both qualities are below this one: too little signal for a comparison.
+# unless both qualities are below this value, at which there is too little signal for a comparison.
 _EARLY_QUALITY = 0.02
-# Steps on a plateau that are no sign of trouble.
+# Number of steps that a run may stay on a plateau.
 _PLATEAU_STEPS = 200
 
 
@@ -53,11 +53,11 @@ State = TypeVar("State", bound=Iterate)
 
 
 class Step(Protocol[State]):
-    """The algebra of one step, and the checks that belong to it."""
+    """One step of an algorithm, and its convergence checks."""
 
     @property
     def starts(self) -> int:
-        """Number of starts to try: more than one where they are random."""
+        """Largest number of starts: more than one if they are random."""
 
     def start(self, attempt: int) -> State:
         """Return the state before the first step."""
@@ -66,31 +66,31 @@ class Step(Protocol[State]):
         """Return the next state, and the measured quality of the estimate in the old one."""
 
     def is_growing(self, old: State, new: State) -> bool:
-        """Return whether a vanishing overlap is growing: then a short step does not mean convergence."""
+        """Return whether a small overlap is growing, so that a short step does not imply convergence."""
 
     def has_converged(self, state: State, history: StepHistory) -> bool:
-        """Return whether the state no longer moves."""
+        """Return whether the state no longer changes."""
 
     def on_plateau(self, state: State) -> bool:
         """Return whether the state may still be near zero overlap, where even labels have no slope."""
 
     def diagnose(self, state: State) -> Status:
-        """Return whether the data agree with a state that has converged."""
+        """Return the status of a state that no longer changes: whether the data agree with it."""
 
     def log_evidence(self, state: State) -> float:
-        """Return the log-probability of the labels under the estimate; it selects among several starts."""
+        """Return the log-probability of the labels under the estimate, by which the best of several runs is chosen."""
 
 
 @dataclass
 class StepHistory:
-    """Lengths of the steps so far, claimed errors after them, and number of steps at the present damping."""
+    """Lengths of all steps so far, claimed errors after each step, and number of steps at the present damping."""
 
     step_sizes: list[float] = field(default_factory=list)
     claimed_errors: list[float] = field(default_factory=list)
     at_damping: int = 0
 
     def stagnates(self) -> bool:
-        """Return whether the last window brought neither shorter steps nor a smaller claimed error.
+        """Return whether the last window has neither shorter steps nor a smaller claimed error than the one before.
 
         Example:
             >>> StepHistory([1.0] * 50, [0.5] * 50, 50).stagnates()
@@ -112,7 +112,7 @@ class MessagePassingRun(Generic[State]):
 
     Attributes:
         state: the converged state, or the best iterate.
-        status: how the run ended.
+        status: status of the run.
         step_sizes: length of every step.
         quality: measured quality of the best iterate.
     """
@@ -129,13 +129,13 @@ def message_passing(
     damping: float | None = None,
     watch: Callable[[State], None] | None = None,
 ) -> MessagePassingRun[State]:
-    """Return the first run that converges; if none does, the run under which the labels are most probable.
+    """Return the first run that converges, or if none converges the run with the most probable labels.
 
     Args:
         step: the algorithm.
-        max_iterations: steps allowed per run.
-        damping: a fixed weight of the old state, or None to adapt it.
-        watch: called with every state, the first one of every run included.
+        max_iterations: largest number of steps of a run.
+        damping: a fixed weight of the old state, or None for adaptive damping.
+        watch: called with every state, including the initial state of every run.
     """
     runs: list[MessagePassingRun[State]] = []
     for attempt in range(step.starts):

@@ -1,4 +1,4 @@
-"""Several classes: one matrix for each, the softmax loss of their fields, and its best intercepts."""
+"""Multiclass classification: one matrix per class, the softmax loss of their fields, and its best intercepts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.risk.loss_base import Loss
 
-# Newton's method for the intercepts: steps allowed, size of steps that cannot lead uphill, halvings of others, and mean
-# slope at which it ends.
+# Newton's method for the intercepts: largest number of steps, step size below which no line search is needed, largest
+# number of halvings, and mean slope at which it ends.
 _STEPS, _SAFE_STEP, _HALVINGS, _FOUND = 50, 0.3, 20, 1e-7
 
 
 @dataclass(frozen=True)
 class MulticlassDesign:
-    """A design seen by one signal of each class: signals (classes, L, d), fields (samples, classes).
+    """The design of one signal per class: signals of shape (classes, L, d), fields of shape (samples, classes).
 
     Attributes:
-        design: of one signal.
-        classes: how many.
+        design: design of one signal.
+        classes: number of classes.
     """
 
     design: Any
@@ -38,7 +38,7 @@ class MulticlassDesign:
         return int(self.design.samples), self.classes
 
     def rows(self, where: Any) -> MulticlassDesign:
-        """Return the design of some samples, given by indices or flags."""
+        """Return the design of the samples with these indices or flags."""
         return MulticlassDesign(self.design.rows(where), self.classes)
 
     def forward(self, signal: Array, instance: int) -> Array:
@@ -50,9 +50,9 @@ class MulticlassDesign:
 
 @dataclass(frozen=True)
 class SoftmaxLoss(Loss):
-    r"""Minus the log-likelihood :math:`\log\sum_k e^{h_k} - \sum_ky_kh_k` of classes, labels of which are 1 and 0.
+    r"""Softmax loss :math:`\log\sum_k e^{h_k} - \sum_ky_kh_k` of classes, with one-hot labels.
 
-    Values and conjugates are given class by class: their sums are those of a sample.
+    Values and conjugates have one entry per class; their sums over classes are those of a sample.
 
     Example:
         >>> value = SoftmaxLoss().value(np.array([[1.0, 0.0, 0.0]]), np.zeros((1, 3)))
@@ -69,7 +69,7 @@ class SoftmaxLoss(Loss):
         return np.asarray(-y * log_softmax(h, axis=-1))
 
     def conjugate(self, y: Array, u: Array) -> Array:
-        # Rounding errors of the slopes may leave the simplex.
+        # Rounding errors may move the slopes out of the simplex.
         probability = np.maximum(u + y, 0.0)
         return np.asarray(xlogy(probability, probability))
 
@@ -80,19 +80,19 @@ class SoftmaxLoss(Loss):
         raise self._no_proximal_map()
 
     def _no_proximal_map(self) -> IncompatibleError:
-        return IncompatibleError("the loss of several classes has slopes, and no proximal map: use its slope")
+        return IncompatibleError("the softmax loss of several classes has no proximal map: use its slope")
 
 
 @dataclass(frozen=True)
 class BestIntercepts(SoftmaxLoss):
     r"""A softmax loss at its best intercepts, one per class: :math:`\min_b\sum_\mu\ell(y_\mu, h_\mu+b)`.
 
-    It is convex in the fields, with the slopes of the loss at these intercepts. These sum to zero over the samples, so
-    the conjugate is that of the loss.
+    It is convex in the fields, and its slopes are those of the loss at the best intercepts. The slopes sum to zero over
+    the samples, so that the conjugate is that of the loss.
 
     Attributes:
-        loss: the loss, of weighted samples or not.
-        intercepts: where the search begins, shape (classes,); they are updated to those found last.
+        loss: softmax loss, with or without weights of the samples.
+        intercepts: start of the search, shape (classes,), updated to the last result.
     """
 
     loss: Any
@@ -117,9 +117,9 @@ class BestIntercepts(SoftmaxLoss):
 
 
 def best_intercepts(loss: Any, y: Array, h: Array, start: Array) -> Array:
-    """Return the intercepts of sum zero, shape (classes,), that make the loss of fields (n, classes) least.
+    """Return the intercepts of sum zero, shape (classes,), that minimise the loss of fields of shape (n, classes).
 
-    Newton's method on the softmax loss, of weighted samples or not; steps are halved where they lead uphill.
+    Newton's method on the softmax loss, with or without weights; steps that increase the loss are halved.
 
     Example:
         >>> y = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

@@ -1,12 +1,12 @@
-r"""Least nuclear norm: the learner, and the estimator with a certified duality gap.
+r"""Nuclear-norm minimisation: the learner, and the estimator with a certified duality gap.
 
 The estimator uses Douglas-Rachford splitting between the fit and the norm,
 
 .. math:: x = P(v), \qquad z = \mathrm{shrink}_t(2x - v), \qquad v \leftarrow v + z - x,
 
-where ``P`` projects on the matrices that fit the labels (or, with a penalty, is the proximal map of the squared
-residuals) and ``shrink`` lowers all singular values by ``t``. Steps are extrapolated from the last few (Anderson). The
-subgradient :math:`(2x - v - z)/t` gives a point of the dual problem, and the duality gap bounds the distance from the
+where ``P`` is the projection on the matrices that fit the labels (or, with a penalty, the proximal map of the squared
+residuals) and ``shrink`` lowers all singular values by ``t``. Steps are accelerated by Anderson extrapolation. The
+subgradient :math:`(2x - v - z)/t` gives a value of the dual problem, and the duality gap bounds the distance from the
 minimum.
 """
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from glassformer.numerics.array_library import ArrayLibrary
 
 _SETTINGS = Iteration(tolerance=1e-6, floor=1e-14, max_iterations=5000)
-# Chosen by trial, on inputs with d from 10 to 60: share of the largest singular value that a step shrinks by,
+# Numbers chosen by trial on inputs with d from 10 to 60. Threshold t of a step, relative to the largest singular value:
 _SHRINK = 0.3
-# steps between evaluations of the gap,
+# Number of steps between evaluations of the gap.
 _GAP_INTERVAL = 5
-# steps that Anderson extrapolation combines, and their singular values, relative to the largest, that count as zero.
+# Number of steps in Anderson extrapolation, and relative cutoff of its singular values.
 _ANDERSON_STEPS, _ANDERSON_CUTOFF = 12, 1e-10
-# An extrapolated step that leaves a residual this many times the last one is discarded with all before it.
+# Extrapolation starts anew if the residual grows by this factor.
 _ANDERSON_WORSE = 2.0
-# Extrapolation ends where the gap does not fall to this share within so many evaluations.
+# Extrapolation ends if the gap does not fall to this share within this number of evaluations.
 _GAINING, _PATIENCE = 0.9, 12
 # Relative size of a pivot below which inputs count as linearly dependent.
 _DEPENDENT = 1e-10
@@ -55,9 +55,9 @@ class NuclearNorm(SquareLossLearner):
 
     Args:
         strength: :math:`\lambda\ge 0`; 0 for the matrix of least nuclear norm that fits the labels; None for the best
-            one for the label noise, which without noise is 0.
+            strength at the label noise, which is 0 without noise.
         tolerance: relative duality gap at which a solution is accepted.
-        max_iterations: steps allowed.
+        max_iterations: largest number of steps.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -87,7 +87,7 @@ class NuclearNorm(SquareLossLearner):
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         if not model.prior.extensive:
-            return "its theory is for widths in proportion to the dimension: give rho instead of width"
+            return "its theory needs a width in proportion to the dimension: give rho instead of width"
         if (alpha <= 0).any():
             return "its theory needs samples: give alpha > 0"
         return self.limits(model, alpha, throw=False)["error"]
@@ -108,7 +108,7 @@ class NuclearNorm(SquareLossLearner):
 def least_nuclear_norm(
     design: DenseDesign, labels: ArrayLike, penalty: float = 0.0, settings: Iteration | None = None
 ) -> Solution:
-    r"""Return the matrix of least nuclear norm with the given labels, or the best compromise with noisy ones.
+    r"""Return the matrix of least nuclear norm that fits the labels, or the minimiser of the penalised risk.
 
     Equation :eq:`nuclear-norm` of the documentation.
 
@@ -120,7 +120,7 @@ def least_nuclear_norm(
         design: inputs, of one instance.
         labels: shape (samples,).
         penalty: :math:`\lambda\ge 0`.
-        settings: ``tolerance`` is the relative duality gap at which the solution is accepted; iteration limit.
+        settings: iteration limit, and ``tolerance``, the relative duality gap at which the solution is accepted.
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d). ``residual`` and
@@ -128,8 +128,7 @@ def least_nuclear_norm(
         share.
 
     Raises:
-        DataError: labels do not match the inputs or are not finite, or inputs depend on each other linearly and there
-            is no penalty.
+        DataError: labels do not match the inputs or are not finite, or without a penalty inputs are linearly dependent.
         ParameterError: ``penalty`` is out of range.
 
     Example:
@@ -176,7 +175,7 @@ class _Problem(NamedTuple):
     arrays: ArrayLibrary
 
     def fit_map(self, width: float) -> _FitMap:
-        """Return the proximal map of the fit, from one Cholesky factor of the inputs' inner products."""
+        """Return the proximal map of the fit, from a Cholesky factor of the Gram matrix of the inputs."""
         xp, linalg = self.arrays
         gram = self.inputs @ self.inputs.T
         if self.penalty > 0:
@@ -186,7 +185,7 @@ class _Problem(NamedTuple):
             pivots = np.asarray(xp.diag(lower))
         except np.linalg.LinAlgError:
             pivots = np.zeros(1)
-        # A factorisation that fails raises with NumPy and is not finite with JAX.
+        # A failing factorisation raises an error in NumPy and returns NaN in JAX.
         if not np.min(pivots) > _DEPENDENT * np.max(pivots):
             raise DataError("X", "<samples>", "linearly independent samples, at most L d", "give a penalty > 0")
         rows, labels = (
@@ -203,7 +202,7 @@ class _Problem(NamedTuple):
         return singular_values(np.asarray(v).reshape(self.shape))
 
     def gap(self, fit: _FitMap, x: Array, z: Array, subgradient: Array) -> tuple[Array, float]:
-        """Return the better candidate for the primal problem, and its relative duality gap."""
+        """Return the candidate for the primal problem, and its relative duality gap."""
         if self.penalty > 0:
             labels = np.asarray(self.labels)
             residual = labels - np.asarray(self.inputs @ z)
@@ -212,7 +211,7 @@ class _Problem(NamedTuple):
             primal = 0.5 * float(np.sum(residual**2)) + self.penalty * float(self.singular_values(z).sum())
             value = 0.5 * float(np.sum(labels**2) - np.sum((labels - dual) ** 2))
             return z, (primal - value) / max(primal, 1e-300)
-        # The projection of the subgradient on the span of the inputs, scaled into the dual ball.
+        # The projection of the subgradient on the span of the inputs, scaled into the ball of the dual norm.
         multiplier = fit.rows @ subgradient
         scale = max(1.0, float(self.singular_values(multiplier @ fit.rows)[0]))
         primal = float(self.singular_values(x).sum())
@@ -221,14 +220,14 @@ class _Problem(NamedTuple):
 
 @dataclass
 class _Anderson:
-    """Anderson extrapolation: the combination of the last steps whose residuals cancel best."""
+    """Anderson extrapolation: the combination of the last steps with the smallest combined residual."""
 
     points: list[Array]
     residuals: list[Array]
     steps: int = _ANDERSON_STEPS
 
     def next(self, v: Array, residual: Array) -> Array:
-        """Return the next point after ``v``, whose step is ``residual``."""
+        """Return the point after ``v``, where the plain step is ``residual``."""
         if self.residuals and np.linalg.norm(residual) > _ANDERSON_WORSE * np.linalg.norm(self.residuals[-1]):
             self.points.clear()
             self.residuals.clear()
@@ -261,7 +260,7 @@ def _douglas_rachford(problem: _Problem, settings: Iteration) -> Solution:
                 best, least_gap = candidate, gap
             stalled = len(history) > _PATIENCE and least_gap > _GAINING * min(history[:-_PATIENCE])
             if stalled and anderson.steps > 1:
-                # Extrapolation moves in a circle: plain steps from the beginning converge.
+                # If extrapolation stalls, plain steps from the start converge.
                 v, anderson = start, _Anderson([], [], steps=1)
                 continue
             if least_gap <= settings.tolerance:

@@ -1,4 +1,4 @@
-r"""Online stochastic gradient descent: one pass in which every sample is seen once, and its equations."""
+r"""Online stochastic gradient descent: one pass over the samples, and its equations."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ if TYPE_CHECKING:
     from glassformer.dynamics.online_sgd import Pace, Start
     from glassformer.learners.data_set import DataSet
 
-# Cosine from which even labels start where neither it nor a dimension is given: that of a random start in 10^6
-# dimensions.
+# Default initial cosine of theory for even labels: that of a random start in 10^6 dimensions.
 _RANDOM_COSINE = 1e-3
-# Entries of the inputs that one compiled call goes through (32 MB).
+# Number of input entries per compiled call (32 MB).
 _ENTRIES_PER_CALL = 1 << 22
-# Weight beyond which descent counts as diverging: the teacher's are of order one.
+# Size of a weight above which descent counts as diverging; the teacher's weights are of order one.
 _DIVERGED = 1e6
 
 
 @dataclass(frozen=True)
 class OnlineSGD(RowDescent):
-    r"""Gradient descent on batches of fresh samples: one pass, each sample seen once.
+    r"""Gradient descent on batches of new samples: one pass, in which each sample is used once.
 
     Equation :eq:`online-sgd` of the documentation.
 
     Every step descends :math:`\frac1{2b}\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2` by :math:`\eta` and shrinks the
-    weights by :math:`\eta w/d`. After ``n`` samples the time is :math:`t = n/(bd) = \alpha/b`. The one pass ends with
-    the samples: a run that does not diverge counts as converged, whatever its error. It diverges if the power of a row
-    ends tenfold above the teacher's or the start's, and twice above its value at half the time.
+    weights by :math:`\eta w/d`. After ``n`` samples the time is :math:`t = n/(bd) = \alpha/b`. A run ends with the
+    samples, and counts as converged unless it diverges, whatever its error. It diverges if the power of a row at the
+    end is ten times that of the teacher or the start, and twice its value at half the time.
 
     Args:
         learning_rate: :math:`\eta`.
@@ -48,9 +47,9 @@ class OnlineSGD(RowDescent):
         weight_decay: ``w``.
         init: ``"prior"``, standard normal weights, or ``"small"``, ``small`` times as large.
         small: size of a small initialisation.
-        overlap: cosine similarity of the start with the truth, by an oracle; None for a random start.
-        looks: entries of the history.
-        points: sampled fields of each of eight sets in its equations, a power of two.
+        overlap: cosine similarity of the start with the truth, which requires the teacher; None for a random start.
+        looks: number of entries of the history.
+        points: number of sampled fields in each of eight sets in the equations, a power of two.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -79,16 +78,16 @@ class OnlineSGD(RowDescent):
     init: str = initialisation()
     small: float = small_size()
     overlap: float | None = setting(
-        None, "cosine of the start with the truth, by an oracle", unit_interval, "start_overlap"
+        None, "cosine of the start with the truth, which simulations know", unit_interval, "start_overlap"
     )
-    looks: int = setting(50, "entries of the history", positive_integer)
+    looks: int = setting(50, "number of entries of the history", positive_integer)
     points: int = setting(
-        2048, "sampled fields of each set in the equations, a power of two", positive_integer, "field_points"
+        2048, "number of sampled fields in each set of the equations, a power of two", positive_integer, "field_points"
     )
 
     @property
     def pace(self) -> Pace:
-        """Learning rate, batch and decay, as its equations take them."""
+        """Learning rate, batch size and weight decay, for the equations."""
         from glassformer.dynamics.online_sgd import Pace
 
         return Pace(self.learning_rate, self.batch, self.weight_decay)
@@ -97,7 +96,7 @@ class OnlineSGD(RowDescent):
         from glassformer.dynamics.online_sgd import online_sgd
 
         if self.overlap is None and model.channel.even:
-            return "with even labels, the time to leave a random start grows with d: trajectory --d follows it"
+            return "for even labels the time to leave a random start grows with d: use trajectory --d"
         order = np.argsort(alpha)
         times = np.asarray(alpha, dtype=float)[order] / self.batch
         error = np.empty(len(times))
@@ -108,15 +107,15 @@ class OnlineSGD(RowDescent):
         return OnlineEquations(self, model, instead="trajectory, which has its equations in time, or simulate")
 
     def cosine(self, given: float | None) -> float | None:
-        """Return the cosine of the start with the truth, the given one or that of the settings."""
+        """Return the cosine of the start with the truth: the given one, or that of the settings."""
         if given is not None and self.overlap is not None:
             raise IncompatibleError(
-                f"overlap = {given:g} and start_overlap = {self.overlap:g} exclude each other: both are of the start"
+                f"overlap = {given:g} and start_overlap = {self.overlap:g} exclude each other: give one of them"
             )
         return self.overlap if given is None else given
 
     def start(self, model: Any, cosine: float | None) -> Start:
-        """Return the start of the equations; even labels never leave zero overlap, and get a small one."""
+        """Return the start of the equations; for even labels, which never leave zero overlap, with a small overlap."""
         from glassformer.dynamics.online_sgd import cosine_start
 
         channel, cosine = model.channel, self.cosine(cosine)
@@ -130,7 +129,7 @@ class OnlineSGD(RowDescent):
         if self.overlap is not None:
             if teacher is None:
                 raise IncompatibleError(
-                    "overlap = the start's with the truth needs the true signal: use overlap = None"
+                    f"overlap = {self.overlap:g} of the start with the truth needs the true signal: use overlap = None"
                 )
             weights = self.overlap * teacher + (1 - self.overlap**2) ** 0.5 * weights
 
@@ -146,7 +145,7 @@ class OnlineSGD(RowDescent):
 
 @dataclass(frozen=True)
 class OnlineEquations(Equations):
-    """Equations of online descent in time; its error at a sample ratio is a point of the trajectory."""
+    """Equations of online SGD in time; the error at a sample ratio is a point of the trajectory."""
 
     history_includes_start: ClassVar[bool] = True
 
@@ -162,11 +161,11 @@ class OnlineEquations(Equations):
         return online_trajectory(self.model, alpha, steps, self._sgd.pace, start, self._sgd.points)
 
     def simulated(self, steps: int, overlap: float | None = None) -> Learner:
-        """Descent with so many entries of its history, from this cosine with the truth."""
+        """Return online SGD with ``steps`` entries of the history, from this cosine with the truth."""
         return replace(self._sgd, looks=steps, overlap=self._sgd.cosine(overlap))
 
     def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
-        """The starts of the runs."""
+        """Return the starts of the runs."""
         from glassformer.dynamics.online_sgd import Start
 
         return Start.of_runs(histories)
@@ -180,7 +179,7 @@ def one_pass_sgd(
     settings: OnlineSGD,
     watch: Callable[[Array], dict[str, Any]] | None = None,
 ) -> FitResult:
-    r"""Train the rows of ``weights`` in one pass over the first instance of a design of one head.
+    r"""Return the result of training the rows of ``weights`` in one pass over the first instance of a design.
 
     .. math:: W \leftarrow W - \eta\,\nabla_W\frac1{2b}\sum_{\mu\in B}\bigl\|g(WX_\mu^T/\sqrt d) - y_\mu\bigr\|^2
        - \frac{\eta w}dW
@@ -188,12 +187,12 @@ def one_pass_sgd(
     Equation :eq:`online-steps` of the documentation.
 
     Args:
-        design: inputs, stored or generated.
+        design: inputs of one head, stored or generated.
         labels: shape (samples, ...).
-        link: traceable function from ``Z``, shape (P, L), to a label.
+        link: differentiable JAX function from ``Z``, shape (P, L), to a label.
         weights: initial weights, shape (P, d).
-        settings: batch, learning rate and weight decay, and number of records.
-        watch: called with the weights at the start and after equal shares of the samples; its result is recorded, with
+        settings: batch size, learning rate and weight decay, and number of records.
+        watch: called with the weights at the start and after equal shares of the samples; its result is recorded with
             the number of ``samples`` so far and the ``time``, steps over dimension.
 
     Returns:
@@ -201,7 +200,7 @@ def one_pass_sgd(
         since the last record.
 
     Raises:
-        ParameterError: fewer samples than a batch has.
+        ParameterError: there are fewer samples than one batch.
 
     Example:
         >>> from glassformer.designs.projection import ProjectionDesign
@@ -258,7 +257,7 @@ def _largest_power(weights: Array) -> float:
 
 @dataclass
 class _Stream:
-    """Samples in order, from parts of any size."""
+    """Samples in order, from an iterator over parts of any size."""
 
     parts: Iterator[Array]
     rest: Array | None = None
@@ -277,7 +276,7 @@ class _Stream:
 def _train_on_batches(
     link: Callable[[Any], Any], rates: Array, weights: Array, inputs: Array, targets: Array, batch: int
 ) -> Array:
-    """Return the weights after one step on each of consecutive batches."""
+    """Return the weights after one step on each of the consecutive batches."""
     import jax.numpy as jnp
 
     from glassformer.numerics.cached_jit import CachedJit

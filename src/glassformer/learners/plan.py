@@ -1,4 +1,4 @@
-"""How many samples a target error takes: the sample ratio beyond which a learner's error stays below it."""
+"""Sample-size planning: the sample ratio beyond which a learner's error stays below a target."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from glassformer.learners.registry import names, resolve_learner
 from glassformer.models.base import Model
 
 QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
-"""Columns of limits that may have a target, where a learner's limits have them."""
+"""Quantities that may have a target: columns of the limits of a learner."""
 DEFAULT = names()[0]
-"""The learner if none is named."""
+"""The default learner."""
 
-# Sample ratios, as exponents of two: the first range, and the step for cheap and for expensive curves.
+# Sample ratios, as exponents of two: the initial range, and the step for cheap and for expensive curves.
 _FIRST, _LAST, _FINE, _COARSE = -5, 5, 0.5, 1.0
-# Ratios next to thresholds, in units of these.
+# Additional ratios close to thresholds, in units of the threshold.
 _NEXT_TO = (0.98, 1.02)
-# Exponents by which the range is extended at once where the target is not reached, and at most.
+# Exponents by which the range is extended per step if the target is not reached, and largest exponent.
 _EXTENSION, _FARTHEST = 8, 21
-# Relative change over the last extension below which a curve is level.
+# Relative change over the last extension below which a curve has levelled off.
 _LEVEL = 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class PlanEntry(ComparedByContent):
-    """Samples that one curve takes to reach a target.
+    """Number of samples at which one curve reaches a target.
 
     Attributes:
-        name: of the curve; with ``_at_first`` where the target is reached and lost again.
-        alpha: ratio beyond which the quantity stays at or below the target; infinity where it does at none.
-        error_estimate: absolute, of ``alpha``.
-        samples: at the given size; None without one, or where there is no number.
-        note: how to read the entry.
-        status: of the rows of limits that it rests on.
+        name: name of the curve; with the suffix ``_at_first`` if the target is reached and lost again.
+        alpha: ratio beyond which the quantity stays at or below the target; infinity if there is none.
+        error_estimate: absolute error of ``alpha``.
+        samples: number of samples at the given size; None without a size, or if ``alpha`` is not finite.
+        note: explanation of the entry.
+        status: status of the limits from which the entry follows.
     """
 
     name: str
@@ -57,7 +57,7 @@ class PlanEntry(ComparedByContent):
     status: Status
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the entry by name; ``reached`` says whether there is such a sample ratio."""
+        """Return the fields of the entry, and ``reached``: whether there is such a sample ratio."""
         reached = "never_seen" if np.isinf(self.alpha) else "unknown" if np.isnan(self.alpha) else "at_alpha"
         return {**to_json_types(dict(vars(self))), "reached": reached}
 
@@ -68,13 +68,13 @@ class Plan(NamedEntries[PlanEntry]):
 
     Attributes:
         model: short name of the model.
-        parameters: of model and learner.
-        quantity: that has a target.
-        target: of it.
-        d: token dimension for which samples are counted; None for none.
-        entries: one or two for each curve of the learner.
-        thresholds: of the learner; None where none are known.
-        curves: the quantity by the name of the curve, and ``alpha``, the sample ratios.
+        parameters: parameters of model and learner.
+        quantity: quantity that has a target.
+        target: target value.
+        d: token dimension for the number of samples; None if not given.
+        entries: one or two entries for each curve of the learner.
+        thresholds: thresholds of the learner; None if they are not known.
+        curves: values of the quantity by the name of the curve, and the sample ratios ``alpha``.
         notes: remarks on the result.
     """
 
@@ -96,11 +96,11 @@ class Plan(NamedEntries[PlanEntry]):
 
     @property
     def converged(self) -> bool:
-        """True when all limits that the entries rest on converged."""
+        """True if all limits from which the entries follow converged."""
         return all(entry.status.ok for entry in self.entries)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as the command line writes it in JSON; None where there is no number."""
+        """Return the plan as the command line writes it in JSON; None for numbers that do not exist."""
         thresholds = [] if self.thresholds is None else [entry.to_dict() for entry in self.thresholds.entries]
         return {
             "model": self.model,
@@ -120,27 +120,26 @@ def plan(
 ) -> Plan:
     r"""Return the sample ratio beyond which a learner's error stays at or below a target.
 
-    Its limits are computed for :math:`\alpha` from 1/32 to 32 and next to its thresholds, and further in either
-    direction if the target requires it; where the curve crosses the target, the ratio is refined to a relative accuracy
-    of :math:`10^{-7}`. Errors need not fall with the number of samples: they rise towards a peak of interpolation. The
-    result is the ratio beyond which the target is kept at all computed ratios; where it was reached before and lost,
-    the first ratio has an entry as well.
+    The limits are computed for :math:`\alpha` from 1/32 to 32 and close to the thresholds, and further in either
+    direction if the target requires it. At crossings of curve and target the ratio is refined to a relative accuracy of
+    :math:`10^{-7}`. Errors may increase with the number of samples, for instance towards an interpolation peak. The
+    result is the ratio beyond which the quantity stays at or below the target at all computed ratios. If the target is
+    reached and lost before, the first ratio has a separate entry.
 
     Args:
         model: a model for which the limits of the learner are known.
-        target: of the quantity, > 0.
-        learner: or its name: message passing by default, with the Bayes-optimal error beside it. In a hard phase the
-            two reach a target at different ratios.
-        quantity: one of :data:`~glassformer.learners.plan.QUANTITIES`, if limits of this learner and this model have
-            it.
-        d: token dimension at which samples are counted, >= 2.
+        target: target value > 0 of the quantity.
+        learner: a learner or its name; by default message passing, together with the Bayes-optimal estimator. In a hard
+            phase the two reach a target at different ratios.
+        quantity: one of :data:`~glassformer.learners.plan.QUANTITIES` among the columns of the limits.
+        d: token dimension >= 2 for the number of samples.
 
     Returns:
-        :class:`Plan`. A target out of reach has ``alpha`` infinite and a note on how the curve ends.
+        :class:`Plan`. If the target is not reached, ``alpha`` is infinite and a note describes the end of the curve.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: there is no theory, no such quantity, or the model has no finite size.
+        IncompatibleError: the theory or the quantity is not available, or the model has no finite size.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -195,16 +194,16 @@ class _Curves:
     by_name: dict[str, CurveValues]
 
     def merged(self, other: _Curves) -> _Curves:
-        """Return the curves at the ratios of both, in increasing order."""
+        """Return the curves at the ratios of both objects, in increasing order."""
         alpha = np.concatenate([self.alpha, other.alpha])
         order = np.argsort(alpha, kind="stable")
 
         def joined(one: CurveValues, more: CurveValues) -> CurveValues:
             status = [*one.status, *more.status]
-            value, error, estimate, blur = (
+            value, error, estimate, standard_error = (
                 np.concatenate([a, b])[order] for a, b in zip(one[:4], more[:4], strict=True)
             )
-            return CurveValues(value, error, estimate, blur, [status[k] for k in order])
+            return CurveValues(value, error, estimate, standard_error, [status[k] for k in order])
 
         return _Curves(alpha[order], {name: joined(one, other.by_name[name]) for name, one in self.by_name.items()})
 
@@ -219,7 +218,7 @@ class _Limits:
         self._computed: dict[bytes, _Curves] = {}
 
     def at(self, alpha: NDArray[np.floating[Any]]) -> _Curves:
-        """Return all curves at these ratios; each is computed once."""
+        """Return all curves at these ratios; results are stored."""
         key = alpha.tobytes()
         if key not in self._computed:
             self._computed[key] = self._compute(np.asarray(alpha, dtype=float))
@@ -229,25 +228,25 @@ class _Limits:
         table = self.learner.limits(self.model, alpha, throw=False)
         self.parameters = table.parameters
         if self.quantity not in table.columns:
-            there = [name for name in QUANTITIES if name in table.columns]
+            available = [name for name in QUANTITIES if name in table.columns]
             raise IncompatibleError(
                 f"quantity = {self.quantity} is not among the limits of learner {self.learner.name} for this model "
-                f"({self.model.name}, channel {self.model.channel.label}): use {' or '.join(there)}"
+                f"({self.model.name}, channel {self.model.channel.label}): use {' or '.join(available)}"
             )
         names = (self.quantity.replace("error", "standard_error"), f"{self.quantity}_standard_error")
         standard_error = next((table[name] for name in names if name in table.columns), np.zeros_like(alpha))
         estimate = table["error_estimate"]
         curves = self.learner.equations(self.model).curves(table, self.quantity).items()
-        # A value below its error estimate counts as zero: rounding errors cross no target.
-        looked = {
+        # Values below their error estimate count as zero, so that rounding errors do not cross a target.
+        by_name = {
             name: CurveValues(np.where(value <= estimate, 0.0, value), error, estimate, standard_error, table.status)
             for name, (value, error) in curves
         }
-        return _Curves(alpha, looked)
+        return _Curves(alpha, by_name)
 
 
 def _first_ratios(limits: _Limits) -> Array:
-    """Ratios at equal logarithmic distances, and next to thresholds."""
+    """Return ratios at equal logarithmic distances, and close to thresholds."""
     step = _FINE if limits.model.has_curve else _COARSE
     even = 2.0 ** np.arange(_FIRST, _LAST + step / 2, step)
     inside = [place for place in limits.thresholds if even[0] < place < even[-1]]
@@ -255,7 +254,7 @@ def _first_ratios(limits: _Limits) -> Array:
 
 
 def _extended(limits: _Limits, curves: _Curves, target: float) -> _Curves:
-    """Extend upwards until every curve is below the target or level, and downwards until every one is above it."""
+    """Return curves extended upwards until all are below the target or level, and downwards until all are above."""
 
     def may_still_fall(curve: CurveValues) -> bool:
         good = valid_rows(curve)
@@ -278,11 +277,11 @@ def _extended(limits: _Limits, curves: _Curves, target: float) -> _Curves:
     return curves
 
 
-_FALLING, _LEVELLED, _RISING = "it still falls there", "it levels off there", "it does not fall there"
+_FALLING, _LEVELLED, _RISING = "still falling", "levelling off", "not falling"
 
 
 def _ending(alpha: Array, value: Array) -> str:
-    """Return how a curve ends, over the last factor 2^8 of the ratio or what there is of it."""
+    """Return whether a curve is falling, level or rising over the last factor of at most 2^8 of the ratio."""
     before = int(np.searchsorted(alpha, alpha[-1] / 2.0**_EXTENSION))
     fall = float(value[before] - value[-1])
     if not fall > 0:
@@ -294,7 +293,7 @@ def _ending(alpha: Array, value: Array) -> str:
 
 
 def _entries(limits: _Limits, name: str, curves: _Curves, target: float) -> list[PlanEntry]:
-    """Return where a curve stays below the target and, if it was lost before, where it was reached first."""
+    """Return the entry of the ratio beyond which a curve stays below the target, and of the first if it is lost."""
     curve, alpha = curves.by_name[name], curves.alpha
     good = valid_rows(curve)
     if not good.any():
@@ -330,9 +329,9 @@ def _jump_note(crossing: Crossing) -> str:
 
 
 def _without_crossing(name: str, alpha: Array, value: Array, target: float, status: Status) -> PlanEntry:
-    """Return the entry of a target that is kept at all ratios, or not kept at the largest ones."""
+    """Return the entry of a target that is reached at all ratios, or not reached at the largest ones."""
     if value[-1] <= target:
-        note = f"at any ratio: {value[0]:.4g} at alpha = {alpha[0]:.3g} already"
+        note = f"reached at every ratio computed: {value[0]:.4g} at alpha = {alpha[0]:.3g}"
         return PlanEntry(name, 0.0, float(alpha[0]), None, note, status)
     note = f"not reached: {value[-1]:.4g} at alpha = {alpha[-1]:.4g}, {_ending(alpha, value)}"
     least = int(np.argmin(value))
@@ -346,12 +345,12 @@ def _with_samples(entry: PlanEntry, unit: float) -> PlanEntry:
         return entry
     samples, error = entry.alpha * unit, min(entry.error_estimate * unit, 0.5)
     whole = np.rint(samples)
-    # A number that equals a whole one within its error is not rounded up to the next one.
+    # A number that equals an integer within its error is not rounded up.
     return replace(entry, samples=int(whole if abs(samples - whole) <= error < 0.5 else np.ceil(samples)))
 
 
 def _hard_phase_note(entries: Sequence[PlanEntry]) -> list[str]:
-    """Return a note if curves of one learner reach the target at different ratios: a hard phase."""
+    """Return a note on a hard phase if the curves of a learner reach the target at different ratios."""
     reached = sorted((one for one in entries if not one.name.endswith("_at_first")), key=lambda one: one.alpha)
     if len(reached) < 2 or not reached[0].alpha < np.inf:
         return []
@@ -360,11 +359,11 @@ def _hard_phase_note(entries: Sequence[PlanEntry]) -> list[str]:
         return []
     return [
         f"hard phase: {first.name} reaches the target at alpha = {first.alpha:.6g}, {last.name} at {last.alpha:.6g}; "
-        "no efficient algorithm is known that reaches it between the two"
+        "no polynomial-time algorithm is known to reach it in between"
     ]
 
 
 def _not_converged_note(curves: _Curves) -> list[str]:
     status = next(iter(curves.by_name.values())).status
     lost = [f"{a:.4g} ({one})" for a, one in zip(curves.alpha, status, strict=True) if invalid_statuses([one])]
-    return [f"left out, because limits did not converge there: alpha = {', '.join(lost)}"] if lost else []
+    return [f"ratios omitted because limits did not converge: alpha = {', '.join(lost)}"] if lost else []

@@ -1,11 +1,11 @@
-r"""Minimise a regularised risk (:mod:`~glassformer.learners.empirical_risk`) to a certified duality gap.
+r"""Proximal gradient: minimisation of an empirical risk to a certified duality gap.
 
-Accelerated proximal-gradient steps follow the slope of the loss (of its envelope where the loss has kinks), then apply
-the proximal map of the penalty, with momentum that restarts where it points uphill. When the gap of an envelope is
-closed, the next envelope is taken around the slopes just found (an augmented Lagrangian), with the same width unless
-the gap fell too little. So the minimum is reached at a width that is not small, and steps stay long. Where the whole
-risk is smooth, nonlinear conjugate gradients need fewer products: fields are linear along a line, so the line search
-costs none.
+The risk is that of :mod:`~glassformer.learners.empirical_risk`. Accelerated proximal-gradient steps combine a gradient
+step of the loss (of its envelope if the loss has kinks) with the proximal map of the penalty. Momentum restarts when it
+points uphill. When the gap of an envelope is closed, the next envelope is taken around the slopes just found (an
+augmented Lagrangian), with the same width unless the gap fell too little. The minimum is thus reached at a width that
+is not small, which allows long steps. For a smooth risk, nonlinear conjugate gradients need fewer products with the
+inputs: fields are linear along a line, so that the line search needs none.
 """
 
 from __future__ import annotations
@@ -23,29 +23,28 @@ from glassformer.core.solution import Solution
 from glassformer.core.status import Status
 from glassformer.learners.empirical_risk import Certificate, EmpiricalRisk
 
-# All chosen by trial, on inputs with d from 10 to 100.
-# Steps of the power method, and the margin that they leave for its error.
+# All numbers were chosen by trial on inputs with d from 10 to 100.
+# Number of steps of the power method, and margin for its error.
 _POWER_STEPS, _POWER_MARGIN = 30, 1.05
-# Steps between evaluations of the gap.
+# Number of steps between evaluations of the gap.
 _GAP_INTERVAL = 10
-# Width of the first envelope of a loss with kinks; the next one is narrower by a factor where the gap stayed above a
-# share of the last one.
+# Width of the first envelope of a loss with kinks, and factor of the next width if the gap remains above this share.
 _FIRST_WIDTH, _NARROWER, _TOO_SLOW = 1.0, 0.2, 0.5
-# Share of the gap below which that of an envelope counts as closed.
+# Share of the gap below which the gap of an envelope counts as closed.
 _ENVELOPE_CLOSED = 0.6
-# Growth of a step where the loss has less curvature than it may.
+# Growth of a step if the curvature of the loss is smaller than its bound.
 _STEP_GROWTH = 1.05
-# Relative accuracy of the line search, and doublings of a safe length in it.
+# Relative accuracy of the line search, and its largest number of doublings of the initial length.
 _LINE_ACCURACY, _LINE_DOUBLINGS = 1e-3, 60
 _NO_CERTIFICATE = Certificate(np.inf, np.inf, np.inf)
 
 
 class InputScale(NamedTuple):
-    """Scale of the inputs, which all risks on them share.
+    """Scale of the inputs, which does not depend on loss and penalty.
 
     Attributes:
-        largest: square of the largest singular value of the inputs, times the roots of the weights, with a margin.
-        unit: of the metric.
+        largest: square of the largest singular value of the inputs times the roots of the weights, with a margin.
+        unit: unit of the metric.
     """
 
     largest: float
@@ -54,17 +53,17 @@ class InputScale(NamedTuple):
 
 @dataclass
 class _StepSize:
-    """Step sizes that follow the curvature of the loss between the points where its slopes were taken.
+    """Step sizes from the curvature of the loss between successive points.
 
-    The curvature that is safe everywhere is that of the least certain samples; most samples are far from it. Envelopes
-    of kinks have their largest curvature at the solution: their steps do not grow.
+    The bound on the curvature is that of the least certain samples, and most samples have a smaller curvature.
+    Envelopes of kinks have their largest curvature at the solution, so that their steps do not grow.
 
     Attributes:
-        safe: step that leads downhill anywhere.
-        unit: of the metric.
-        growth: largest ratio of a step to the one before.
-        factor: the present step in units of ``safe``.
-        last: the point before, its fields and its slopes.
+        safe: step size that decreases the risk everywhere.
+        unit: unit of the metric.
+        growth: largest ratio of successive step sizes.
+        factor: present step size in units of ``safe``.
+        last: the previous point, its fields and its slopes.
     """
 
     safe: float
@@ -74,7 +73,7 @@ class _StepSize:
     last: tuple[Array, Array, Array] | None = None
 
     def at(self, point: Array, fields: Array, slopes: Array) -> float:
-        """Return the step to take from this point."""
+        """Return the step size at this point."""
         if self.last is not None:
             moved = point - self.last[0]
             square = self.unit * float(np.vdot(moved, moved))
@@ -93,15 +92,15 @@ def least_risk(
     Equation :eq:`regularised-risk` of the documentation.
 
     Args:
-        risk: to minimise.
-        settings: ``tolerance`` is the duality gap, relative to the risk of an estimate of zero, at which a solution is
-            accepted; iteration limit.
-        start: where to begin, for instance the minimiser at another strength; zero by default.
-        scale: :func:`input_scale` of the inputs, where many risks share it.
+        risk: the risk.
+        settings: iteration limit, and ``tolerance``, the duality gap relative to the risk of an estimate of zero at
+            which a solution is accepted.
+        start: initial matrix, for instance the minimiser at another strength; zero by default.
+        scale: :func:`input_scale` of the inputs, if it is known.
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); ``residual`` and
-        ``error_estimate`` are the certified relative duality gap; ``extra`` holds the ``risk``.
+        ``error_estimate`` are the certified relative duality gap; ``extra`` contains the ``risk``.
 
     Example:
         >>> from glassformer.designs.dense import DenseDesign
@@ -121,7 +120,7 @@ def least_risk(
         )
     largest, unit = input_scale(risk) if scale is None else scale
     kinks = bool(np.isinf(risk.loss.sharpness))
-    # Half a square has the same curvature everywhere, and envelopes have their largest one at the solution.
+    # The square loss has constant curvature, and envelopes have their largest curvature at the solution.
     growth = 1.0 if kinks or risk.loss.constant_curvature else _STEP_GROWTH
     width = _FIRST_WIDTH if kinks else 0.0
     around, last_gap = np.zeros(1), np.inf
@@ -149,7 +148,7 @@ def least_risk(
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
         moved = new - x
         if np.vdot(y - new, moved) > 0:
-            # Momentum points uphill: restart it.
+            # Momentum points uphill and is restarted.
             following, momentum = 1.0, 1.0
         extrapolation = (momentum - 1) / following
         y, fields_y = new + extrapolation * moved, fields + extrapolation * (fields - fields_x)
@@ -158,7 +157,7 @@ def least_risk(
 
 
 def _conjugate_gradients(risk: EmpiricalRisk, settings: Iteration, x: Array, unit: float) -> Solution:
-    r"""Minimise a smooth risk, whose gap a gradient ``g`` bounds by :math:`|g|^2/(2w_2)`."""
+    r"""Return the minimiser of a smooth risk; a gradient ``g`` bounds the gap by :math:`|g|^2/(2w_2)`."""
     fields = risk.design.forward(x, 0)
     risk_of_zero = risk.risk_of_zero(fields)
     certificate, history = _NO_CERTIFICATE, []
@@ -167,7 +166,7 @@ def _conjugate_gradients(risk: EmpiricalRisk, settings: Iteration, x: Array, uni
         gradient = risk.design.adjoint(risk.slopes(fields, 0.0), 0) + risk.square * x
         history.append(unit * float(np.sum(gradient**2)) / (2 * risk.square * risk_of_zero))
         if history[-1] <= settings.tolerance:
-            # Fields computed anew, without the rounding errors of all steps.
+            # Fields are computed again, without the rounding errors of all steps.
             fields = risk.design.forward(x, 0)
             certificate = risk.certificate(x, np.zeros(0), fields, unit, 0.0, risk_of_zero)
             if certificate.gap <= settings.tolerance:
@@ -184,7 +183,7 @@ def _conjugate_gradients(risk: EmpiricalRisk, settings: Iteration, x: Array, uni
 
 
 def _conjugate_weight(gradient: Array, last: Array, direction: Array) -> float:
-    """Return the weight of the last direction in the next one (Hestenes and Stiefel); 0 where it would lead uphill."""
+    """Return the weight of the last direction in the next one (Hestenes and Stiefel), or 0 if it points uphill."""
     change = gradient - last
     curvature = float(np.vdot(direction, change))
     weight = float(np.vdot(gradient, change)) / curvature if curvature > 0 else 0.0
@@ -192,7 +191,7 @@ def _conjugate_weight(gradient: Array, last: Array, direction: Array) -> float:
 
 
 def _line_minimum(risk: EmpiricalRisk, unit: float, start: tuple[Array, Array], line: tuple[Array, Array]) -> float:
-    """Return the distance of the minimum along a line, given with its fields; 0 where only rounding errors are left."""
+    """Return the distance of the minimum along a line and its fields, or 0 if the slope is a rounding error."""
     (x, fields), (direction, change) = start, line
     slope = unit * risk.square * float(np.vdot(x, direction))
     curvature = unit * risk.square * float(np.vdot(direction, direction))
@@ -200,7 +199,7 @@ def _line_minimum(risk: EmpiricalRisk, unit: float, start: tuple[Array, Array], 
     def derivative(length: float) -> float:
         return float(np.vdot(change, risk.slopes(fields + length * change, 0.0))) + slope + length * curvature
 
-    # The largest curvature of the loss gives a length that is not too long, the unit of all others.
+    # The bound on the curvature of the loss gives a length that is not too long, the unit of the search.
     largest = risk.loss.sharpness * float(np.vdot(change, risk.loss.weights * change)) + curvature
     safe = -derivative(0.0) / largest
     if not safe > 0:
@@ -216,7 +215,7 @@ def _line_minimum(risk: EmpiricalRisk, unit: float, start: tuple[Array, Array], 
 
 
 def _curvature(risk: EmpiricalRisk, width: float) -> float:
-    """Largest curvature of the loss, or of its envelope."""
+    """Return the largest curvature of the loss, or of its envelope."""
     return 1 / width if width else risk.loss.sharpness
 
 
@@ -235,13 +234,13 @@ def input_scale(risk: EmpiricalRisk) -> InputScale:
         v = risk.design.adjoint(risk.loss.weights * risk.design.forward(v, 0), 0)
         value = float(np.linalg.norm(v))
         if value == 0:
-            # All inputs vanish: any step does.
+            # All inputs vanish, and any step size is valid.
             return InputScale(1.0, unit)
         v /= value
     return InputScale(_POWER_MARGIN * value, unit)
 
 
 def _direction(risk: EmpiricalRisk) -> Array:
-    """Random matrix, which no inputs are orthogonal to."""
+    """Return a random matrix, which almost surely is not orthogonal to the inputs."""
     v = np.random.default_rng(0).standard_normal(risk.design.signal_shape)
     return np.asarray(v + np.swapaxes(v, -1, -2) if risk.positive else v)

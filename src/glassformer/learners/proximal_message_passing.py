@@ -1,4 +1,4 @@
-r"""Message passing whose fixed point is the minimiser of a regularised risk: proximal maps replace posterior means.
+r"""Proximal message passing: its fixed point is the minimiser of a regularised risk.
 
 .. math::
    \omega &= \mathrm{forward}(\hat S) - V g_{old}, \qquad g = (\mathrm{prox}_{V\ell(y,\cdot)}(\omega) - \omega)/V,\\
@@ -6,8 +6,9 @@ r"""Message passing whose fixed point is the minimiser of a regularised risk: pr
    Y = \hat S + \mathrm{adjoint}(g)/\hat V,\\
    \hat S &= \mathrm{prox}_{p/\hat V}(Y), \qquad V = \mathrm{div}/\hat V,
 
-with ``div`` the divergence of the last map at this very matrix. A fixed point is a minimiser of the risk for any
-inputs: there :math:`\mathrm{forward}(\hat S)` is the minimiser of the loss with slope :math:`-g`.
+with the divergence ``div`` of the last map. Proximal maps replace the posterior means of Bayes-optimal message passing.
+For any inputs a fixed point is a minimiser of the risk, because the slope of the loss at
+:math:`\mathrm{forward}(\hat S)` is :math:`-g`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from glassformer.learners.message_passing import StepHistory
 from glassformer.numerics.decompositions import eigh, svd
 from glassformer.priors.spectral import rectangular_divergence, symmetric_divergence
 
-# Least susceptibility: an estimate of zero has none.
+# Smallest susceptibility; that of an estimate of zero vanishes.
 _LEAST_SUSCEPTIBILITY = 1e-14
-# Changes of the estimate's entries that are rounding errors.
+# Changes of the estimate's entries below this size are rounding errors.
 _ROUNDING = 1e-13
-# A run oscillates if its longest step in the last quarter exceeds 0.9 times that in the quarter before; by trial.
+# A run oscillates if its longest step in the last quarter exceeds 0.9 times that in the quarter before (by trial).
 _LAST_SHARE, _SHRINKING = 0.25, 0.9
 
 
@@ -37,11 +38,11 @@ class ProximalState:
     """One instance between two steps.
 
     Attributes:
-        estimate: of the signal.
+        estimate: estimate of the signal.
         susceptibility: ``V``.
-        score: ``g``, of the shape of the fields.
+        score: ``g``, in the shape of the fields.
         step_size: root-mean-square change of the estimate's entries in the last step, or change of ``V`` if larger.
-        first: whether this is the state before any step.
+        first: whether this is the state before the first step.
     """
 
     estimate: Array
@@ -59,8 +60,8 @@ class ProximalStep:
     """Undamped steps on the first instance of a design, from an estimate of zero.
 
     Attributes:
-        risk: whose minimiser is the fixed point.
-        initial_susceptibility: before the first step.
+        risk: risk whose minimiser is the fixed point.
+        initial_susceptibility: susceptibility before the first step.
     """
 
     risk: EmpiricalRisk
@@ -74,7 +75,7 @@ class ProximalStep:
         return ProximalState(np.zeros(design.signal_shape), self.initial_susceptibility, np.zeros(design.field_shape))
 
     def advance(self, state: ProximalState) -> tuple[ProximalState, float]:
-        """Return the next state, with a constant quality: the last state is the one to keep."""
+        """Return the next state, with a constant quality, so that the loop returns the last state."""
         design, variance = self.risk.design, state.susceptibility
         omega = design.forward(state.estimate, 0) - variance * state.score
         score, slopes = self.risk.loss.score(self.risk.labels, omega, variance)
@@ -94,7 +95,7 @@ class ProximalStep:
         if risk.positive:
             values, vectors = eigh(matrix)
             shrunk = risk.shrink(values, step)
-            # A known trace takes one degree of freedom from the positive eigenvalues.
+            # A known trace removes one degree of freedom of the positive eigenvalues.
             slope = contraction if risk.trace is None else 1 - 1 / max(int(np.sum(shrunk > 0)), 1)
             slopes = np.where(shrunk > 0, slope, 0.0)
             return (vectors * shrunk) @ vectors.T, symmetric_divergence(values, shrunk, slopes)
@@ -109,7 +110,7 @@ class ProximalStep:
         del history
         return state.step_size <= _ROUNDING
 
-    # One start without symmetry to break, and no claims that data could contradict.
+    # There is one start without a symmetry to break, and no claimed error that data could contradict.
 
     def is_growing(self, old: ProximalState, new: ProximalState) -> bool:
         del old, new
@@ -129,7 +130,7 @@ class ProximalStep:
 
 
 def status_of_steps(status: Status, step_sizes: list[float]) -> Status:
-    """Return the status of a run: ``OSCILLATING`` in place of the iteration limit where steps do not become shorter."""
+    """Return the status of a run: ``OSCILLATING`` instead of the iteration limit if steps do not become shorter."""
     count = int(_LAST_SHARE * len(step_sizes))
     if status is not Status.ITERATION_LIMIT or count == 0:
         return status

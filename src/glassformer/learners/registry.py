@@ -1,4 +1,4 @@
-"""The table of learners: the only place that knows them by name."""
+"""The table of learners by name, and the construction of a learner from its name and settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.core.registry import import_string
 from glassformer.core.settings import non_default_fields
 from glassformer.learners.base import Learner
 
-# Name on the command line, and the class, which is imported at first use. The first learner is the default.
+# Name on the command line, and module and class, imported at first use. The first learner is the default.
 LEARNERS = {
     "gamp": "gamp:MessagePassing",
     "blind-gamp": "blind_message_passing:BlindMessagePassing",
@@ -37,7 +37,7 @@ def learner_type(name: str) -> type[Learner]:
     """Return the class of the learner of this name.
 
     Raises:
-        ParameterError: there is none.
+        ParameterError: the name is unknown.
     """
     if name not in LEARNERS:
         raise ParameterError("algorithm", name, f"one of {', '.join(LEARNERS)}")
@@ -49,7 +49,7 @@ def learner(name: str, **settings: Any) -> Learner:
     """Return the learner of this name with these settings.
 
     Raises:
-        ParameterError: an unknown name or setting, or a value out of range.
+        ParameterError: the name or a setting is unknown, or a value is out of range.
 
     Example:
         >>> learner("ridge", strength=0.5)
@@ -69,12 +69,12 @@ strength
 
 
 def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
-    """Return settings with texts replaced by their values: the word for the best strength, functions in a file.
+    """Return settings with texts replaced by values: "best" by None, "FILE.py:FUNCTION" by the function.
 
     Args:
-        name: of the learner.
-        settings: by their names.
-        folder: that the paths of files are relative to.
+        name: name of the learner.
+        settings: settings by name.
+        folder: folder that relative file names refer to.
 
     Example:
         >>> parse_settings("risk", {"strength": "best", "loss": "logistic"})
@@ -89,12 +89,12 @@ def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None =
 
 
 def resolve_learner(algorithm: str | Learner, settings: Any = None) -> Learner:
-    """Return the learner that is given as an object, or as a name with settings.
+    """Return the learner given as an object, or as a name with settings.
 
-    Settings are an object of the learner's class, of a base class of it, or of a class derived from it.
+    Settings are an object of the learner's class, of a base class, or of a derived class.
 
     Raises:
-        ParameterError: an unknown name, or settings of another learner.
+        ParameterError: the name is unknown, or the settings are those of another learner.
 
     Example:
         >>> resolve_learner("gamp").max_iterations
@@ -102,7 +102,7 @@ def resolve_learner(algorithm: str | Learner, settings: Any = None) -> Learner:
     """
     if isinstance(algorithm, Learner):
         if settings is not None:
-            raise ParameterError("settings", type(settings).__name__, "None beside a learner, which has its own")
+            raise ParameterError("settings", type(settings).__name__, "None if the learner is an object with settings")
         return algorithm
     if not isinstance(algorithm, str):
         raise ParameterError("algorithm", algorithm, f"a learner, or one of {', '.join(LEARNERS)}")
@@ -115,7 +115,7 @@ def resolve_learner(algorithm: str | Learner, settings: Any = None) -> Learner:
 
 
 def compatible_learner(name: str, model: Any) -> Learner:
-    """Return the learner of this name, with settings that are compatible with a model where there are any.
+    """Return the learner of this name with settings that are compatible with a model, or its default settings.
 
     Example:
         >>> from glassformer import AttentionIndexed
@@ -129,10 +129,10 @@ def compatible_learner(name: str, model: Any) -> Learner:
 
 
 def refusal(refused: Learner, model: Any) -> str | None:
-    """Return why a learner cannot learn from a model, and what to use instead; None where it can.
+    """Return the reason why a learner is incompatible with a model, and the learners to use instead; else None.
 
-    The learners to use are those of the same family, then the first compatible one. The refused learner is not among
-    them: with its default settings it may be compatible, but the reason already says what to change.
+    The proposed learners are the compatible ones of the same family, then the first compatible one. The learner itself
+    is not proposed with other settings, because the reason already says what to change.
     """
     reason = refused.incompatibility(model)
     if reason is None:
@@ -145,10 +145,10 @@ def refusal(refused: Learner, model: Any) -> str | None:
 
 
 def require_compatible(learner: Learner, model: Any) -> None:
-    """Raise unless a learner can learn from a model.
+    """Raise unless a learner is compatible with a model.
 
     Raises:
-        IncompatibleError: it cannot; the message says why, and what to use instead.
+        IncompatibleError: the learner is incompatible; the message contains the reason and the remedy.
     """
     message = refusal(learner, model)
     if message is not None:
@@ -156,7 +156,7 @@ def require_compatible(learner: Learner, model: Any) -> None:
 
 
 def learners_with_storage(storage: str) -> list[str]:
-    """Return the names of the learners that can learn from inputs stored in this way.
+    """Return the names of the learners that support a storage of the inputs.
 
     Example:
         >>> learners_with_storage("generated")
@@ -166,7 +166,7 @@ def learners_with_storage(storage: str) -> list[str]:
 
 
 def learners_with_limits() -> list[str]:
-    """Return the names of the learners whose error in the limit of large sizes is known.
+    """Return the names of the learners whose limits are known.
 
     Example:
         >>> learners_with_limits()
@@ -180,9 +180,9 @@ class SettingOption:
     """A setting as an option of the command line.
 
     Attributes:
-        name: of the option, with underscores.
-        kind: type of its value.
-        texts: its meaning, by the names of the learners that have it.
+        name: name of the option, with underscores.
+        kind: type of the value.
+        texts: help text for each learner that has the setting, by the name of the learner.
     """
 
     name: str
@@ -191,7 +191,7 @@ class SettingOption:
 
 
 def options(theory: bool = False) -> list[SettingOption]:
-    """Return the settings of all learners as options of the command line; ``theory``: those that change limits.
+    """Return the settings of all learners as options of the command line; with ``theory`` those that change limits.
 
     Example:
         >>> next(option for option in options() if option.name == "floor").kind

@@ -1,4 +1,4 @@
-"""Regularised risk: a convex loss and a penalty, with the exact theory of their minimiser."""
+"""Regularised risk: the learner that minimises a convex loss and a penalty, with its exact theory."""
 
 from __future__ import annotations
 
@@ -131,13 +131,13 @@ class RegularisedRisk(Learner):
             else:
                 risk_problem(model, *self.minimised)
         except GlassformerError as error:
-            return f"does not go with this model: {error}"
+            return f"is incompatible with this model: {error}"
         return None
 
     def completed(self, model: Any) -> Self:
         if self.strength is None and model.theory_unavailable_reason is not None:
             raise IncompatibleError(
-                f"the best strength is that of theory, and {model.theory_unavailable_reason}: give a strength"
+                f"the best strength follows from theory, and {model.theory_unavailable_reason}: give a strength"
             )
         return self
 
@@ -194,9 +194,9 @@ def _is_one_row(model: Any) -> bool:
 def _without_penalty(penalty: Penalty) -> str:
     """Return the remedy for a strength of zero."""
     if penalty.positive or (penalty.spectral > 0 and penalty.square > 0):
-        return "there is no solver for its interpolator; give one > 0"
+        return "no solver is available for the interpolator; give strength > 0"
     name = "nuclear-norm" if penalty.spectral > 0 else "ridge"
-    return f"use --algorithm {name} --strength 0, or give one > 0"
+    return f"use --algorithm {name} --strength 0, or give strength > 0"
 
 
 def _fit(risk: EmpiricalRisk, estimate: Array) -> dict[str, float | None]:
@@ -241,7 +241,7 @@ class RiskLimits(Equations):
         return self._labelled(one_branch(self.limits(alpha, throw=False)))
 
     def _labelled(self, found: Any) -> Any:
-        """The result with learner, loss, penalty and strength among its parameters."""
+        """Return a result with learner, loss, penalty and strength among its parameters."""
         loss, _, strength = self.risk.minimised
         own = {"loss": loss.name, "penalty": self.risk.penalty, "strength": "best" if strength is None else strength}
         return replace(found, parameters={**found.parameters, "learner": self.learner.name, **own})
@@ -283,7 +283,8 @@ class RiskEquations(RiskLimits):
 
         if overlap is not None:
             return (
-                f"overlap = {overlap:g} is for message passing and online-sgd: its steps begin at an estimate of zero"
+                f"overlap = {overlap:g} is available for gamp and online-sgd only: the steps of risk start at an "
+                "estimate of zero"
             )
         return self._labelled(risk_trajectory(self.model, alpha, *self.risk.minimised, steps))
 
@@ -338,8 +339,8 @@ class ProximalMessagePassing(RegularisedRisk):
         run = message_passing(step, self.max_iterations, damping=0.0, watch=watch)
         history = errors.entries()
         if not history and data.teacher is not None:
-            reason = f"loss {step.risk.loss.name} is straight around an estimate of zero"
-            raise IncompatibleError(f"{reason}, and message passing takes no first step: use theory alone, without d")
+            reason = f"loss {step.risk.loss.name} is linear around an estimate of zero"
+            raise IncompatibleError(f"{reason}, so that message passing has no first step: use theory only, without d")
         return FitResult(
             run.state.estimate[None],
             status=status_of_steps(run.status, run.step_sizes),
@@ -367,7 +368,7 @@ class SquareLossLearner(Learner):
 
     def incompatibility(self, model: Any) -> str | None:
         if model.channel.field_components:
-            return f"fits single linear labels, not those of this model ({model.name})"
+            return f"fits one linear label per sample, not the labels of this model ({model.name})"
         if not model.channel.linear:
             return f"fits linear labels, not those of channel {model.channel.label}"
         return None

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
 
-# Unknowns of the largest system that is factored (in some minutes and 3 GB); beyond, LSQR needs products only.
+# Largest number of unknowns of a system that is factored (some minutes and 3 GB); larger ones are solved by LSQR.
 _LARGEST_FACTORED = 20_000
 # Tolerance of LSQR.
 _TOLERANCE = 1e-10
-# Residual up to which a solution counts as converged.
+# Residual below which a solution has converged.
 _ACCEPTED = 1e-6
-# Sums of ratios and variances up to here, twice, are finite.
+# Largest ratio and variance: sums of twice this size are finite.
 _LARGEST = 1e300
 
 
@@ -63,7 +63,7 @@ class Ridge(SquareLossLearner):
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         if not model.prior.extensive:
-            return "at fixed width there are ever fewer samples per entry of the signal: its error tends to 1"
+            return "at fixed width the number of samples per entry of the signal vanishes, and the error tends to 1"
         return ridge_error(alpha, model.channel.label_noise, self.strength)
 
     def fit(self, model: Any, data: DataSet) -> Solution:
@@ -71,20 +71,20 @@ class Ridge(SquareLossLearner):
 
 
 def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | None = None) -> Array:
-    r"""Return the error of ridge regression, which ignores the structure of the signal, in the limit of large sizes.
+    r"""Return the error of ridge regression in the limit of large sizes.
 
     Equation :eq:`ridge-error` of the documentation.
 
     The estimator minimises :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2` for
-    labels :math:`y = \mathrm{Tr}(X S^T)/\sqrt{dL} + \sqrt\Delta\,z` and any signal of unit power per entry;
-    :math:`E = \|\hat S - S\|_F^2/(dL)` depends on nothing else. With
+    labels :math:`y = \mathrm{Tr}(X S^T)/\sqrt{dL} + \sqrt\Delta\,z`. Its error :math:`E = \|\hat S - S\|_F^2/(dL)` is
+    the same for all signals of unit power per entry. With
     :math:`t = \sqrt{(\alpha + \lambda - 1)^2 + 4\lambda}`,
 
     .. math:: u = \frac2{\alpha + \lambda + 1 + t}, \quad v = 1 - \alpha u, \quad
        E = (v^2 + \alpha\Delta u^2)\,\frac{\lambda + v}{\lambda + v^2},
 
-    which is the source's expression in a form that adds positive terms only. At :math:`\lambda = \Delta`, the best
-    choice, :math:`E = v`: the Bayes-optimal error for a signal of independent Gaussian entries. The limit
+    which is the source's expression in a form without cancellation. The best choice is :math:`\lambda = \Delta`, where
+    :math:`E = v` is the Bayes-optimal error for a signal of independent Gaussian entries. The limit
     :math:`\lambda\to 0` is the interpolator of least norm, with
     :math:`E = \max(1-\alpha, 0) + \Delta\min(\alpha, 1)/|1-\alpha|`.
 
@@ -117,27 +117,17 @@ def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | No
         if not np.all((value >= 0) & (value <= _LARGEST)):
             raise ParameterError(name, value, f"finite and >= 0, up to {_LARGEST:g}")
     if strength == 0:
-        return _least_norm_error(alpha, noise)
-    u, v = _shrinkage(alpha, strength)
-    return np.asarray((v**2 + (alpha * u) * (noise * u)) * ((strength + v) / (strength + v**2)))[()]
-
-
-def _shrinkage(alpha: Array, strength: float) -> tuple[Array, Array]:
-    """``u`` and ``v`` of :func:`ridge_error`; ``v`` solves ``v^2 + (alpha + lambda - 1) v = lambda``."""
+        bias = np.maximum(1 - alpha, 0.0)
+        if noise == 0:
+            return np.asarray(bias)[()]
+        with np.errstate(divide="ignore"):
+            return np.asarray(bias + noise * np.minimum(alpha, 1.0) / np.abs(1 - alpha))[()]
     excess = strength + (alpha - 1)
     t = np.hypot(excess, 2 * np.sqrt(strength))
     u = 1 / (alpha / 2 + strength / 2 + 0.5 + t / 2)
-    # The form of the root without a difference of nearly equal numbers.
+    # v solves v^2 + (alpha + lambda - 1) v = lambda; each form of the root is used where it has no cancellation.
     v = np.where(excess > 0, 2 * strength / (np.abs(excess) + t), (t - excess) / 2)
-    return u, v
-
-
-def _least_norm_error(alpha: Array, noise: float) -> Array:
-    bias = np.maximum(1 - alpha, 0.0)
-    if noise == 0:
-        return np.asarray(bias)[()]
-    with np.errstate(divide="ignore"):
-        return np.asarray(bias + noise * np.minimum(alpha, 1.0) / np.abs(1 - alpha))[()]
+    return np.asarray((v**2 + (alpha * u) * (noise * u)) * ((strength + v) / (strength + v**2)))[()]
 
 
 def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factored: int = _LARGEST_FACTORED) -> Solution:
@@ -146,22 +136,22 @@ def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factore
     Equation :eq:`ridge` of the documentation.
 
     The smaller of the primal system (``dL`` unknowns) and the dual system (``n`` unknowns) is factored. If both are too
-    large, the problem is solved by LSQR, with products of the inputs only. :math:`\lambda = 0` gives the interpolator
-    of least norm, or least squares.
+    large, LSQR solves the problem by products with the inputs only. :math:`\lambda = 0` gives the interpolator of least
+    norm, or least squares.
 
     Args:
         design: inputs; the first instance is used.
         labels: shape (samples,).
         regularisation: :math:`\lambda\ge 0`.
-        factored: unknowns of the largest system that is factored.
+        factored: largest number of unknowns of a system that is factored.
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); the residual is that of the
-        normal equations, relative to the labels seen through the inputs.
+        normal equations, relative to their right-hand side.
 
     Raises:
-        DataError: labels do not match the inputs or are not finite, or inputs depend on each other and the
-            regularisation is positive but too small to tell them apart.
+        DataError: labels do not match the inputs or are not finite, or inputs are linearly dependent and the positive
+            regularisation is too small for a factorisation.
         ParameterError: ``regularisation`` is negative or not finite.
 
     Example:
@@ -190,7 +180,10 @@ def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factore
             flat, steps = np.full(size, np.nan), 1
     if not np.all(np.isfinite(flat)):
         raise DataError(
-            "X", "<samples>", "samples that differ, for so small a regularisation", "give 0, or a larger one"
+            "X",
+            "<samples>",
+            f"linearly independent samples for a regularisation of {regularisation:g}",
+            "give regularisation 0, or a larger one",
         )
     signal = flat.reshape(shape)
     gradient = design.adjoint(y - design.forward(signal, 0), 0) - regularisation * signal
@@ -207,7 +200,7 @@ def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factore
 
 
 def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
-    """Solve the smaller of the primal and the dual system by a Cholesky factor; least squares without a strength."""
+    """Return the solution of the smaller of both systems by a Cholesky factor, or least squares at strength zero."""
     from glassformer.numerics.array_library import array_library
 
     with array_library() as arrays:
@@ -223,7 +216,7 @@ def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
 
 
 def _by_lsqr(design: DenseDesign, y: Array, strength: float) -> tuple[Array, int]:
-    """Solve by products with the inputs alone (LSQR), which needs no factor and squares no condition number."""
+    """Return the solution by LSQR, which needs only products with the inputs, and the number of steps."""
     from scipy.sparse.linalg import LinearOperator, lsqr
 
     size = design.signal_shape[0] * design.signal_shape[1]

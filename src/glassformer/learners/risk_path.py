@@ -1,4 +1,4 @@
-"""Regularised risk on data at many strengths in one run, with an intercept and weights of the samples."""
+"""Risk path: minimisers of a regularised risk on data at many strengths, with an intercept and sample weights."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from glassformer.risk.penalties import Penalty, penalty_of
 if TYPE_CHECKING:
     import pandas
 
-# Default number of strengths, share of the largest useful strength that the least one is, and accuracy at each.
+# Default number of strengths, smallest strength relative to the largest, and settings at each strength.
 STRENGTHS, _LEAST, ITERATION = 20, 1e-3, Iteration(tolerance=1e-4, max_iterations=5000)
 # Singular values below this share of the largest one are rounding errors.
 _ROUNDING = 1e-9
-# Factor of the largest useful strength that exceeds its rounding errors.
+# Factor of the largest useful strength, so that the estimate is zero in spite of rounding errors.
 _MARGIN = 1 + 1e-6
-# Width of the envelope whose slopes replace those of a loss with kinks.
+# Width of the envelope whose slopes are used for a loss with kinks.
 _WIDTH = 1e-6
 
 
@@ -48,8 +48,8 @@ class RiskPath(DisplayMixin):
         estimates: shape (k, L, d).
         intercepts: shape (k,).
         gaps: certified duality gap at the intercept, relative to the risk of an estimate of zero, shape (k,).
-        status: of each.
-        iterations: steps of all together.
+        status: status of each minimiser.
+        iterations: total number of steps.
     """
 
     strengths: Array
@@ -74,7 +74,7 @@ class RiskPath(DisplayMixin):
 
     @property
     def converged(self) -> bool:
-        """Whether all of them converged."""
+        """Whether all minimisers converged."""
         return all(status.ok for status in self.status)
 
 
@@ -89,24 +89,25 @@ def risk_path(
     weights: ArrayLike | None = None,
     settings: Iteration | None = None,
 ) -> RiskPath:
-    r"""Minimise :math:`\sum_\mu w_\mu\,\ell(y_\mu, h_\mu + b) + \lambda\,p(S)` for strengths from strong to weak.
+    r"""Return minimisers of :math:`\sum_\mu w_\mu\,\ell(y_\mu, h_\mu + b) + \lambda\,p(S)` at decreasing strengths.
 
-    Each minimisation starts at the minimiser of the strength before, and has its own certificate.
+    Each minimisation starts at the minimiser of the previous strength, and has its own certificate.
 
     Args:
         design: inputs, for instance :class:`~glassformer.designs.dense.DenseDesign`.
-        labels: shape of the fields; +1 and -1 for ``"logistic"`` and ``"hinge"``.
-        loss: as for :class:`~glassformer.learners.regularised_risk.RegularisedRisk`.
-        penalty: as there.
-        strengths: :math:`\lambda > 0`, in any order, in the units of that learner for bilinear models; or their number,
-            from the one above which the estimate is zero, for ridge that which halves every direction, to a thousandth.
+        labels: labels in the shape of the fields; +1 and -1 for ``"logistic"`` and ``"hinge"``.
+        loss: loss, as for :class:`~glassformer.learners.regularised_risk.RegularisedRisk`.
+        penalty: penalty, as for the same class.
+        strengths: :math:`\lambda > 0` in any order, in the units of the same class for bilinear models; or their
+            number. Then the largest strength is the smallest one with an estimate of zero (for ridge, the one that
+            halves the strongest direction), and the smallest is a thousandth of it.
         intercept: whether an intercept ``b`` without penalty is fitted.
-        weights: :math:`w_\mu\ge 0`, one per sample; samples of weight zero are left out.
-        settings: ``tolerance`` is the duality gap that is accepted (1e-4 by default); steps allowed at each strength.
+        weights: :math:`w_\mu\ge 0`, one per sample; samples of weight zero are ignored.
+        settings: accepted duality gap ``tolerance`` (1e-4 by default), and largest number of steps per strength.
 
     Raises:
-        ParameterError: an unknown loss or penalty, or strengths or weights out of range.
-        DataError: labels that do not match the inputs, or that the loss does not take.
+        ParameterError: the loss or penalty is unknown, or strengths or weights are out of range.
+        DataError: labels do not match the inputs, or are not allowed by the loss.
 
     Example:
         >>> from glassformer.designs.dense import DenseDesign
@@ -134,10 +135,10 @@ def rank_of(matrix: Array) -> int:
 
 
 def parse_strengths(strengths: ArrayLike | int) -> Array | int:
-    """Return strengths in falling order, or their number.
+    """Return strengths in decreasing order, or their number.
 
     Raises:
-        ParameterError: they are neither.
+        ParameterError: strengths are neither positive numbers nor their number.
     """
     if is_whole(strengths, 0) or (is_number(strengths) and float(strengths).is_integer()):  # type: ignore[arg-type]
         require_integer("strengths", strengths, 2)
@@ -152,7 +153,7 @@ def sample_weights(weights: ArrayLike | None, samples: int) -> Array:
     """Return the weights of the samples, ones by default.
 
     Raises:
-        ParameterError: they are no weights, or all of them vanish.
+        ParameterError: weights are not finite numbers >= 0, one per sample, or all of them vanish.
     """
     w = np.ones(samples) if weights is None else np.asarray(weights, dtype=float)
     if w.shape != (samples,) or not np.all(np.isfinite(w)) or np.any(w < 0) or not np.any(w > 0):
@@ -161,7 +162,7 @@ def sample_weights(weights: ArrayLike | None, samples: int) -> Array:
 
 
 class PenalisedProblem(NamedTuple):
-    """Loss, penalty, intercept and weights on given inputs, to be solved at any strength."""
+    """A problem of loss, penalty, intercept and sample weights on given inputs, for any strength."""
 
     design: Any
     labels: Array
@@ -174,11 +175,11 @@ class PenalisedProblem(NamedTuple):
     def of(
         cls, design: Any, labels: ArrayLike, loss: Any, penalty: str, intercept: bool, weights: ArrayLike | None
     ) -> PenalisedProblem:
-        """Return the problem on valid data, without samples of weight zero.
+        """Return the problem on validated data, without samples of weight zero.
 
         Raises:
-            DataError: labels that do not match the inputs, or that the loss does not take.
-            ParameterError: an unknown loss or penalty, or weights out of range.
+            DataError: labels do not match the inputs, or are not allowed by the loss.
+            ParameterError: the loss or penalty is unknown, or weights are out of range.
         """
         own, y = loss_of(loss), np.asarray(labels, dtype=float)
         if y.shape != tuple(design.field_shape):
@@ -196,14 +197,14 @@ class PenalisedProblem(NamedTuple):
         return problem._replace(scale=input_scale(problem.at(1.0)))
 
     def at(self, strength: float, loss: Loss | None = None) -> EmpiricalRisk:
-        """Return the risk at a strength, with the own loss or another one."""
+        """Return the risk at a strength, with the problem's loss or another one."""
         rows, columns = self.design.signal_shape[-2:]
         unit = 1.0 if self.penalty.positive else float(rows * columns) ** 0.25
         spectral, square = strength * self.penalty.spectral * unit, strength * self.penalty.square
         return EmpiricalRisk(self.design, self.labels, loss or self.loss, spectral, square, self.penalty.positive)
 
     def strengths(self, strengths: ArrayLike | int) -> Array:
-        """Return strengths in falling order; a number of them starts at the largest useful one."""
+        """Return strengths in decreasing order; a number of strengths is replaced by a grid."""
         wanted = parse_strengths(strengths)
         if isinstance(wanted, int):
             return np.asarray(np.geomspace(1.0, _LEAST, wanted) * self._largest_strength)
@@ -211,7 +212,7 @@ class PenalisedProblem(NamedTuple):
 
     @property
     def _largest_strength(self) -> float:
-        """Strength above which the estimate is zero; for ridge that which halves the strongest direction."""
+        """Smallest strength with an estimate of zero; for ridge, the one that halves the strongest direction."""
         risk = self.at(1.0)
         if risk.spectral == 0:
             assert self.scale is not None
@@ -223,7 +224,7 @@ class PenalisedProblem(NamedTuple):
         return _MARGIN * (pull or 1.0) / risk.spectral
 
     def best_intercept(self, fields: Array) -> Any:
-        """Return the intercept with which the loss of fields is least, for several fields one each; 0 without one."""
+        """Return the intercept, or one intercept per field, that minimises the loss; 0 without an intercept."""
         if not self.intercept:
             return 0.0
         if fields.ndim > 1:
@@ -240,7 +241,7 @@ class PenalisedProblem(NamedTuple):
         return end if slope(-end) < 0 else -end
 
     def path(self, strengths: Array, settings: Iteration) -> RiskPath:
-        """Solve the problem at falling strengths, each from the solution before."""
+        """Return the minimisers at decreasing strengths, each from the minimiser before."""
         start, shift = np.zeros(self.design.signal_shape), self.best_intercept(np.zeros_like(self.labels))
         solutions, shifts = [], []
         for strength in strengths:
@@ -258,7 +259,7 @@ class PenalisedProblem(NamedTuple):
         )
 
     def _solve(self, strength: float, start: Array, shift: Any, settings: Iteration) -> tuple[Solution, Any]:
-        """Return estimate and intercept, which are minimised over together."""
+        """Return the estimate and the intercept of the joint minimum."""
         if not self.intercept:
             return least_risk(self.at(strength), settings, start, self.scale), 0.0
         if self.labels.ndim > 1:
@@ -268,13 +269,13 @@ class PenalisedProblem(NamedTuple):
         intercept = Intercept(float(shift))
         loss = BestIntercept(self.loss, intercept)
         found = least_risk(self.at(strength, loss), settings, start, self.scale)
-        # Updates the intercept to that of the solution, which the certificate is about.
+        # This evaluation updates the intercept to that of the solution, for which the certificate holds.
         loss.value(self.labels, self.design.forward(found.value[0], 0))
         return found, intercept.value
 
 
 def _slopes(loss: Loss, labels: Array, fields: Array) -> Array:
-    """Slopes of the loss; for a loss with kinks, those of a narrow envelope."""
+    """Return slopes of the loss; for a loss with kinks, those of a narrow envelope."""
     if np.isfinite(loss.sharpness):
         return loss.slope(labels, fields)
     return -loss.score(labels, fields, _WIDTH)[0]

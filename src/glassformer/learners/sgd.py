@@ -1,4 +1,4 @@
-r"""Stochastic gradient descent on the weights of a network: several passes over the same data."""
+r"""Stochastic gradient descent (SGD) on the weights of a network: several passes over the same data."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from glassformer.designs.projection import ProjectionDesign
     from glassformer.learners.data_set import DataSet
 
-# Published for deep attention: learning rate, and weight decay times the dimension.
+# Learning rate, and weight decay times the dimension, as published for deep attention.
 _LEARNING_RATE, _DECAY = 15.0, 0.07
-# Training has converged if, over this last share of the passes, the rows moved by at most this share of their norm, and
-# the training error is below this share of the first one. Chosen by trial on deep attention.
+# Training has converged if during this last share of the passes the rows change by at most this share of their norm,
+# and the training error is below this share of the initial one (chosen by trial on deep attention).
 _LAST_SHARE, _STILL, _LEARNED = 0.2, 0.01, 0.9
 
 
@@ -38,10 +38,10 @@ class SGD(RowDescent):
         weight_decay: ``w``; None for 0.07, as published.
         init: ``"prior"``, standard normal weights, or ``"small"``, ``small`` times as large.
         small: size of a small initialisation.
-        batch: samples per batch.
-        repeats: gradient steps on every batch.
-        passes: passes over the data.
-        looks: entries of the history per pass.
+        batch: number of samples per batch.
+        repeats: number of gradient steps on every batch.
+        passes: number of passes over the data.
+        looks: number of entries of the history per pass.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -61,22 +61,22 @@ class SGD(RowDescent):
     weight_decay: float | None = setting(None, "weight w of w |W|^2/(2d) beside the loss (default 0.07)", decay_rate)
     init: str = initialisation()
     small: float = small_size()
-    batch: int = setting(200, "samples per batch", positive_integer)
-    repeats: int = setting(3, "gradient steps on every batch", positive_integer)
-    passes: int = setting(40, "passes over the data", positive_integer)
-    looks: int = setting(8, "entries of the history per pass", positive_integer)
+    batch: int = setting(200, "number of samples per batch", positive_integer)
+    repeats: int = setting(3, "number of gradient steps on every batch", positive_integer)
+    passes: int = setting(40, "number of passes over the data", positive_integer)
+    looks: int = setting(8, "number of entries of the history per pass", positive_integer)
 
     @property
     def rates(self) -> tuple[float, float]:
-        """Learning rate and weight decay, those published where left open."""
+        """Learning rate and weight decay, with the published values as defaults."""
         rate = _LEARNING_RATE if self.learning_rate is None else self.learning_rate
         return rate, _DECAY if self.weight_decay is None else self.weight_decay
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        return "several passes over the same samples have no closed equations"
+        return "no closed equations are available for several passes over the same samples"
 
     def fresh(self, d: int) -> OnlineSGD:
-        """Return online SGD with steps of the same length and decay: its equations hold if no sample is seen twice.
+        """Return online SGD with the same step length and decay; its equations hold if no sample is used twice.
 
         Example:
             >>> found = SGD(learning_rate=15.0, batch=200, weight_decay=0.07).fresh(500)
@@ -112,7 +112,7 @@ def multi_pass_sgd(
     watch: Callable[[Array], dict[str, Any]] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> FitResult:
-    r"""Train the rows of ``weights`` on the first instance of a design of one head.
+    r"""Return the result of training the rows of ``weights`` on the first instance of a design of one head.
 
     A few steps on every batch ``B`` descend
     :math:`\mathcal L_B(W) = \tfrac1d\sum_{\mu\in B}\bigl\|g(WX_\mu^T/\sqrt d) - y_\mu\bigr\|^2`, with weight decay.
@@ -121,13 +121,13 @@ def multi_pass_sgd(
     Args:
         design: inputs.
         labels: shape (samples, ...).
-        link: traceable function from ``Z``, shape (P, L), to a label.
+        link: differentiable JAX function from ``Z``, shape (P, L), to a label.
         weights: initial weights, shape (P, d).
         settings: batches, steps on each, passes, learning rate and weight decay.
-        rng: order of the samples in every pass.
-        watch: called with the weights several times in each pass; its result is recorded, with the number of
-            ``passes`` so far, a fraction.
-        checkpoint: where to continue from, and to save the state to now and then; the result is that of one run.
+        rng: random generator of the order of the samples.
+        watch: called with the weights several times in each pass; its result is recorded with the (fractional) number
+            of ``passes`` so far.
+        checkpoint: checkpoint to continue from and to save to; an interrupted run gives the same result.
 
     Returns:
         :class:`~glassformer.learners.base.FitResult` with the weights at the end; ``residual`` is their relative change
@@ -163,7 +163,7 @@ def multi_pass_sgd(
     decay = rate * decay / d
     batches = max(1, samples // batch)
     batches_per_record = -(-batches // settings.looks)
-    # Every pass has an order of its own, which does not depend on where the run continues from.
+    # The order of the samples in a pass does not depend on whether the run was interrupted.
     key, checkpoint = int(rng.integers(2**63)), checkpoint or Checkpoint()
     # Weights after each of the last passes, gradient steps so far, and records.
     last, steps, records = [np.asarray(weights)], 0, list[dict[str, Any]]()
@@ -200,7 +200,7 @@ def multi_pass_sgd(
             checkpoint.offer(state)
         after = float(loss(jnp.asarray(last[-1], dtype=float), inputs, targets))
     residual = float(np.linalg.norm(last[-1] - last[0]) / np.linalg.norm(last[-1]))
-    # Rows that stand still without having learned lack a gradient, or a longer step.
+    # Rows that do not change before anything is learned have a vanishing gradient or too small a step.
     learned = after <= _LEARNED * before
     return result(residual, Status.CONVERGED if residual <= _STILL and learned else Status.ITERATION_LIMIT)
 

@@ -1,7 +1,7 @@
-r"""Minimise a training error by gradients, in compiled blocks of steps, on any device that JAX finds.
+r"""The training loop: gradient descent on a training error in compiled blocks of steps, on any device of JAX.
 
-The objective is :math:`\mathcal L + \frac w2\|\theta\|^2`, training error and weight decay, for every optimizer: the
-decay is part of the gradient.
+The objective of every optimizer is :math:`\mathcal L + \frac w2\|\theta\|^2`: training error plus weight decay, which
+is part of the gradient.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from glassformer.models.trainable.base import Loss, Schedule
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
-# All chosen by trial, on bsr and aim at d from 10 to 100.
-# Steps between evaluations of the objective.
+# All numbers were chosen by trial on bsr and aim at d from 10 to 100.
+# Number of steps between evaluations of the objective.
 _BLOCK = 100
-# The objective is flat where it falls by less than a share over so many blocks; fewer after exploration, when weights
-# settle quickly and then only fit noise.
+# The objective is flat if it falls by less than this share over this number of blocks; over fewer blocks after
+# exploration, when further steps mainly fit noise.
 _FLAT_SHARE, _FLAT_BLOCKS, _FLAT_BLOCKS_EXPLORED = 0.01, 20, 5
-# Growth of the objective that counts as a divergence, and restarts, each with half the learning rate.
+# Growth of the objective that counts as divergence, and largest number of runs, each with half the learning rate.
 _DIVERGED, _RESTARTS = 1e3, 8
-# Halvings of the learning rate where the objective is flat.
+# Largest number of halvings of the learning rate when the objective is flat.
 _COOLINGS = 6
-# Share of the learning rate after exploration.
+# Factor of the learning rate after exploration.
 _SETTLING = 0.1
-# Relative fall that the gradient predicts, at the usual rate after all halvings, below which the objective is at a
-# floor.
+# The objective is at its floor if the gradient predicts a smaller relative fall, at the usual rate after all halvings.
 _FLOOR_FALL = 0.1
-# Parts of the samples that exploring steps use in turn, in an order drawn for every block: weights wander as far in as
-# many steps, at half the cost.
+# Number of parts of the samples that exploration steps use in turn: it explores as far in as many steps at half the
+# cost.
 _SHARES = 2
 _RESTARTED = (str(Status.DIVERGING), str(Status.NON_FINITE))
 
@@ -73,14 +72,14 @@ class TrainingResult:
     """Result of training.
 
     Attributes:
-        parameters: a tree of arrays, the starts along the first axes.
-        loss: training error of every start, without the decay, shape (starts,).
-        steps: gradient steps taken.
-        learning_rate: at the end, after halvings and exploration.
-        status: converged where the objective is at its floor or flat; else why training stopped.
-        history: objectives after every block of steps, shape (blocks, starts), the start first.
-        residual: share by which the largest objective fell over the last blocks.
-        records: results of ``watch``, at the start and after every block.
+        parameters: a tree of arrays, with the starts along the first axes.
+        loss: training error of every start, without weight decay, shape (starts,).
+        steps: number of gradient steps.
+        learning_rate: learning rate at the end, after halvings and exploration.
+        status: converged if the objective is at its floor or flat; otherwise the reason why training stopped.
+        history: objectives at the start and after every block of steps, shape (blocks, starts).
+        residual: relative fall of the objectives over the last blocks, the largest of all starts.
+        records: results of ``watch`` at the start and after every block.
     """
 
     parameters: Any
@@ -94,14 +93,14 @@ class TrainingResult:
 
 
 class _Objective(NamedTuple):
-    """Training error, counted ``times`` times, and weight decay; equal objectives are compiled once."""
+    """Training error times ``times``, plus weight decay; equal objectives are compiled once."""
 
     loss: Loss
     decay: float
     times: int = 1
 
     def __call__(self, parameters: Any, data: Any) -> Any:
-        """Objectives of all starts, shape (starts,)."""
+        """Return the objectives of all starts, shape (starts,)."""
         errors = self.times * self.loss(parameters, data)
         if self.decay == 0:
             return errors
@@ -111,16 +110,16 @@ class _Objective(NamedTuple):
 
 @dataclass
 class _Counters:
-    """The numbers that, beside arrays, determine how training continues.
+    """Numbers of the state of training, which together with the arrays determine how it continues.
 
     Attributes:
         rate: present learning rate.
         power: unit of the floor.
-        restarts: divergences so far.
-        steps: gradient steps since the last restart.
-        flat_from: first block that counts for flatness, after cooling, annealing or exploration.
-        coolings: halvings of the rate where the objective was flat.
-        objective_at_cooling: total objective at the last of them.
+        restarts: number of divergences so far.
+        steps: number of gradient steps since the last restart.
+        flat_from: first block in the test for flatness, after cooling, annealing or exploration.
+        coolings: number of halvings of the rate at a flat objective.
+        objective_at_cooling: total objective at the last halving.
         ended: status at the end, empty before.
     """
 
@@ -134,7 +133,7 @@ class _Counters:
     ended: str = ""
 
     def learning_rate(self, explore: int) -> float:
-        """Learning rate of the next step."""
+        """Return the learning rate of the next step."""
         return self.rate * (_SETTLING if 0 < explore <= self.steps else 1.0)
 
 
@@ -149,7 +148,7 @@ class _Training:
     records: list[dict[str, Any]] = field(default_factory=list)
 
     def arrays(self) -> dict[str, Array]:
-        """Return the whole state as named arrays."""
+        """Return the state as named arrays."""
         kept = pack_leaves(jax.tree.leaves((self.parameters, self.optimizer_state)))
         kept |= {f"count_{name}": np.array(value) for name, value in asdict(self.counters).items()}
         return {**kept, **pack_records(self.records), "history": np.array(self.history)}
@@ -175,18 +174,18 @@ def train(
     checkpoint: Checkpoint | None = None,
     schedule: Schedule | None = None,
 ) -> TrainingResult:
-    """Minimise the objectives of all starts at once, until they are at their floor or flat.
+    """Return the result of minimising the objectives of all starts until they are at their floor or flat.
 
     Args:
-        loss: traceable; the same object at every call, or it is compiled again.
+        loss: JAX function; a new object at every call would be compiled again.
         parameters: initial parameters, a tree of arrays.
-        data: a tree of arrays, what the loss takes beside the parameters.
+        data: a tree of arrays, the second argument of the loss.
         power: training error of predicting zero, the unit of the floor.
-        settings: optimizer, learning rate, steps allowed.
-        rates: learning rates of the optimizers, for settings that leave them open; the first is the default optimizer.
-        watch: called with steps taken, parameters and training errors at the start and after every block.
-        checkpoint: where to continue from, and to save the state to now and then; the result is that of one run.
-        schedule: how the data change on the way; None for constant data.
+        settings: optimizer, learning rate, largest number of steps.
+        rates: default learning rates of the optimizers; the first is the default optimizer.
+        watch: called with the number of steps, parameters and training errors at the start and after every block.
+        checkpoint: checkpoint to continue from and to save to; an interrupted run gives the same result.
+        schedule: annealing schedule of the data; None for constant data.
     """
     (name, rate), checkpoint = settings.rule(rates), checkpoint or Checkpoint()
     watch = watch or (lambda steps, parameters, errors: {})
@@ -231,7 +230,7 @@ def _train_block(
     optimizer_and_usual_rate: tuple[str, float],
     watch: Watch,
 ) -> None:
-    """Take one block of steps, and decide from the objectives how to continue."""
+    """Take one block of steps, and update rate and status from the objectives."""
     counters, explore = run.counters, settings.explore or 0
     name, usual_rate = optimizer_and_usual_rate
     data = schedule.at(data, counters.steps)
@@ -239,9 +238,12 @@ def _train_block(
     block = min(_BLOCK, settings.max_steps - counters.steps)
     inputs = jax.tree.leaves(data)[0]
     order = _share_order(len(inputs), counters.steps) if counters.steps < explore else None
-    # Exploration is far above any floor: single precision does as well there, in half the time.
+    # Exploration is far above the floor, where single precision suffices and takes half the time.
     kind = inputs.dtype if order is None else np.dtype(np.float32)
-    begin = _as_type((run.parameters, run.optimizer_state, data), kind)
+    begin = jax.tree.map(
+        lambda part: part.astype(kind) if jnp.issubdtype(part.dtype, jnp.floating) else part,
+        (run.parameters, run.optimizer_state, data),
+    )
     with jax_settings(kind == np.float64):
         run.parameters, run.optimizer_state, values, errors = _compiled_block(
             objective, optimizer, (*begin, order), block
@@ -258,7 +260,7 @@ def _train_block(
     elif worst <= settings.floor * counters.power:
         counters.ended = str(Status.CONVERGED)
     elif _is_flat(run.history[counters.flat_from :], _FLAT_BLOCKS_EXPLORED if explore else _FLAT_BLOCKS):
-        # At the edge of stability the objective may hover above its floor: a smaller rate shows whether it does.
+        # At the edge of stability the objective may fluctuate above its floor; a smaller rate then reduces it.
         if counters.coolings == _COOLINGS or total > (1 - _FLAT_SHARE) * counters.objective_at_cooling:
             fall = _relative_slope(objective, run.parameters, data) * usual_rate / 2**_COOLINGS * _BLOCK * _FLAT_BLOCKS
             counters.ended = str(Status.CONVERGED if fall <= _FLOOR_FALL else Status.ITERATION_LIMIT)
@@ -268,19 +270,14 @@ def _train_block(
 
 
 def _share_order(samples: int, steps: int) -> Any:
-    """Samples of each share, shape (shares, samples), in the block after so many steps."""
+    """Return the samples of each part, shape (parts, samples), in the block after this number of steps."""
     shares = min(_SHARES, samples)
     drawn = np.random.default_rng(steps).permutation(samples)[: samples // shares * shares]
     return jnp.asarray(drawn.reshape(shares, -1), dtype=jnp.int32)
 
 
-def _as_type(tree: Any, kind: np.dtype[Any]) -> Any:
-    """The tree with all floating-point numbers of one type."""
-    return jax.tree.map(lambda part: part.astype(kind) if jnp.issubdtype(part.dtype, jnp.floating) else part, tree)
-
-
 def _is_flat(history: list[Array], blocks: int) -> bool:
-    """Return whether the sum of the objectives fell by less than a hundredth over so many blocks, and no faster."""
+    """Return whether the sum of the objectives fell by less than 1 % over this number of blocks, and no faster."""
     if len(history) <= 2 * blocks:
         return False
     last, middle, first = (float(np.sum(history[-1 - k * blocks])) for k in range(3))
@@ -306,11 +303,11 @@ def _compiled_block(objective: _Objective, optimizer: Any, arrays: tuple[Any, ..
 def _steps(
     parameters: Any, state: Any, data: Any, order: Any, objective: _Objective, optimizer: Any, steps: int
 ) -> Any:
-    """Take steps on all data, or on shares of them in turn; return the objectives and errors on all data at the end."""
+    """Return parameters and state after steps on all data or on parts in turn, and objectives and errors at the end."""
     if order is None:
         shares = [data]
     else:
-        # Numbers that hold for all samples are in every share.
+        # Scalars apply to all samples and are in every part.
         shares = [jax.tree.map(lambda part, own=own: part[own] if part.ndim else part, data) for own in order]
     scaled = objective._replace(times=len(shares))
 

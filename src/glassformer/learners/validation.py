@@ -1,4 +1,4 @@
-"""Cross-validation of a penalised fit, and predictions on samples by fits without them."""
+"""Cross-validation of a penalised fit, and out-of-fold predictions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glassformer.risk.losses import loss_of
 if TYPE_CHECKING:
     import pandas
 
-# Tolerance of the folds in units of that of the estimate: losses on other samples have a larger error.
+# Tolerance of the fits to folds, relative to the given one: sampling errors of held-out losses are larger anyway.
 _LOOSER = 10.0
 
 
@@ -33,7 +33,7 @@ class CrossValidation(DisplayMixin):
     Attributes:
         strengths: shape (k,), the largest first.
         losses: mean loss per held-out sample, shape (folds, k).
-        converged: whether every estimate behind them did.
+        converged: whether all fits converged.
     """
 
     strengths: Array
@@ -50,7 +50,7 @@ class CrossValidation(DisplayMixin):
 
     @property
     def mean(self) -> Array:
-        """Mean over the folds, shape (k,)."""
+        """Mean loss over the folds, shape (k,)."""
         return self.losses.mean(axis=0)
 
     @property
@@ -60,19 +60,19 @@ class CrossValidation(DisplayMixin):
 
     @property
     def best(self) -> float:
-        """The strength of least mean loss."""
+        """Strength of least mean loss."""
         return float(self.strengths[np.argmin(self.mean)])
 
     @property
     def simplest(self) -> float:
-        """The largest strength whose mean loss is within one standard error of the least."""
+        """Largest strength with a mean loss within one standard error of the least."""
         least = int(np.argmin(self.mean))
         allowed = self.mean[least] + self.standard_error[least]
         return float(self.strengths[np.argmax(self.mean <= allowed)])
 
     @property
     def at_the_end(self) -> bool:
-        """Whether the best strength is the least one of the path: a smaller one may be better."""
+        """Whether the best strength is the smallest one of the path, so that a smaller one may be better."""
         return int(np.argmin(self.mean)) == len(self.strengths) - 1
 
 
@@ -93,20 +93,21 @@ def cross_validate(
     """Return the loss on held-out samples at every strength of a path, one warm-started path per fold.
 
     Args:
-        design: as for :func:`~glassformer.learners.risk_path.risk_path`, with its inputs in one array.
-        labels: as there.
-        loss: as there; it is also the loss that is measured on held-out samples.
-        penalty: as there.
-        strengths: as there; the same in all folds.
-        folds: of as equal a size as possible, drawn at random; for labels +1 and -1 with equal shares of both.
-        seed: of the draw.
-        intercept: as there.
-        weights: as there; they weigh losses on held-out samples as well.
-        groups: whole numbers, one per sample: samples of one group, repetitions for instance, are in the same fold.
-        settings: as there, but gaps of ten times the tolerance are accepted: losses on other samples are noisier.
+        design: inputs in one array, as for :func:`~glassformer.learners.risk_path.risk_path`.
+        labels: labels, as for ``risk_path``.
+        loss: loss, as for ``risk_path``, also evaluated on held-out samples.
+        penalty: penalty, as for ``risk_path``.
+        strengths: strengths, as for ``risk_path``, the same in all folds.
+        folds: number of folds, of equal size up to one sample and drawn at random; for labels +1 and -1 stratified.
+        seed: seed of the random folds.
+        intercept: whether an intercept is fitted.
+        weights: weights of the samples, as for ``risk_path``, also of the losses on held-out samples.
+        groups: integers, one per sample; samples of one group, for instance repetitions, are in the same fold.
+        settings: settings, as for ``risk_path``; gaps of ten times the tolerance are accepted, because sampling errors
+            of held-out losses are larger.
 
     Raises:
-        ParameterError: as there, or fewer samples, or groups, than folds.
+        ParameterError: an argument is out of range, or there are fewer samples, or groups, than folds.
 
     Example:
         >>> from glassformer.designs.dense import DenseDesign
@@ -148,28 +149,28 @@ def out_of_fold_predictions(
     groups: ArrayLike | None = None,
     settings: Iteration | None = None,
 ) -> Array:
-    """Return the fields of each sample by a fit without its fold, shape (n,), the intercept included.
+    """Return the field of each sample by a fit without its fold, including the intercept, shape (n,).
 
-    It costs more than :func:`~glassformer.learners.leave_one_out.leave_one_out`, and is no first-order approximation
-    (equation :eq:`leave-one-out` of the documentation): it is also right where a fit leaves no degrees of freedom. Fits
-    without a fold use fewer samples than those without one sample: if there are about as many samples as unknowns,
-    their error differs. Folds of one sample each are exact.
+    The calculation takes longer than :func:`~glassformer.learners.leave_one_out.leave_one_out` but makes no first-order
+    approximation (equation :eq:`leave-one-out` of the documentation), so that it is also valid for fits without
+    remaining degrees of freedom. Fits without a fold use fewer samples than fits without one sample, which changes
+    their error if there are about as many samples as unknowns. Folds of one sample each are exact.
 
     Args:
-        design: as for :func:`cross_validate`, and so are all others of these names.
-        labels: as there.
-        strength: of all fits.
-        loss: as there.
-        penalty: as there.
-        folds: as there; or the indices of the samples in each fold, where samples in no fold get NaN.
-        seed: as there.
-        intercept: as there.
-        weights: as there.
-        groups: as there.
-        settings: as there.
+        design: inputs, as for :func:`cross_validate`.
+        labels: labels, as for ``cross_validate``.
+        strength: strength of all fits.
+        loss: loss, as for ``cross_validate``.
+        penalty: penalty, as for ``cross_validate``.
+        folds: number of folds, or the indices of the samples in each fold; samples in no fold have NaN.
+        seed: seed of the random folds.
+        intercept: whether an intercept is fitted.
+        weights: weights of the samples, as for ``cross_validate``.
+        groups: groups, as for ``cross_validate``.
+        settings: tolerance and largest number of steps.
 
     Raises:
-        ParameterError: as there.
+        ParameterError: an argument is out of range.
 
     Example:
         >>> from glassformer.designs.dense import DenseDesign
@@ -204,10 +205,10 @@ def _paths_without(
     weights: Array,
     settings: Iteration,
 ) -> Iterator[tuple[NDArray[np.bool_], RiskPath, list[Array]]]:
-    """Yield each fold, the path of the other samples, and its fields on those of the fold at every strength."""
+    """Yield each fold, the path on the other samples, and the fields of the fold's samples at every strength."""
 
     def path(training: NDArray[np.bool_]) -> RiskPath:
-        # A function of its own: the inputs of one fold are freed before those of the next are made.
+        # A separate function, so that the inputs of one fold are freed before those of the next are copied.
         part = design.rows(training)
         problem = PenalisedProblem.of(part, labels[training], loss, penalty, intercept, weights[training])
         return problem.path(problem.strengths(strengths), settings)
@@ -219,7 +220,7 @@ def _paths_without(
 
 
 def _folds(labels: Array, groups: ArrayLike | None, folds: int, seed: int, binary: bool) -> list[NDArray[np.bool_]]:
-    """Return flags of the samples in each fold; classes have equal shares in all folds."""
+    """Return flags of the samples in each fold; folds of classes are stratified."""
     require_integer("folds", folds, 2)
     given = np.arange(len(labels)) if groups is None else np.asarray(groups)
     if given.shape != (len(labels),):

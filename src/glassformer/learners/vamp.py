@@ -1,7 +1,7 @@
-r"""Vector approximate message passing (VAMP): linear labels of inputs with any singular values.
+r"""Vector approximate message passing (VAMP) for linear labels of inputs with any singular values.
 
-With ``A`` the matrix of the fields, :math:`A A^T = U\lambda U^T`, an estimate ``r`` whose errors have the variance
-``v`` and are independent of ``A`` becomes
+With the matrix ``A`` of the fields, :math:`A A^T = U\lambda U^T`, an estimate ``r`` with errors of variance ``v`` that
+are independent of ``A`` becomes
 
 .. math::
    z &= y - A r, \qquad f = \frac1D\sum_k\frac{v\lambda_k}{v\lambda_k + \Delta}, \qquad
@@ -10,10 +10,10 @@ With ``A`` the matrix of the fields, :math:`A A^T = U\lambda U^T`, an estimate `
    \hat S, V &= \mathrm{denoise}(R, \tau^2), \qquad
    r = \frac{\hat S - \eta R}{1 - \eta}, \qquad v = \frac{V}{1-\eta}, \qquad \eta = \frac{V}{\tau^2},
 
-with :math:`\eta` the divergence of the denoiser. ``R`` is the signal seen through white noise of variance
-:math:`\tau^2` for any singular values of the inputs, as long as their singular vectors are independent of the signal.
-``c`` is 1 where the residuals are as claimed; where they are not, the algorithm uses the residuals. For independent
-inputs this is the algorithm of :mod:`~glassformer.learners.gamp_step`, to leading order.
+with the divergence :math:`\eta` of the denoiser. ``R`` is the signal in white noise of variance :math:`\tau^2` for any
+singular values of the inputs, if their singular vectors are independent of the signal. ``c`` is the measured over the
+predicted variance of the residuals, which is 1 on average. For independent inputs this is the algorithm of
+:mod:`~glassformer.learners.gamp_step` to leading order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VectorStateEvolution(MatrixStateEvolution):
-    """Limits of independent inputs, as of message passing, and the trajectory of this algorithm."""
+    """Limits of message passing on independent inputs, and the trajectory of vector message passing."""
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
         from glassformer.bayes_optimal.vector_state_evolution import vector_trajectory
@@ -63,13 +63,12 @@ class VectorStateEvolution(MatrixStateEvolution):
 
 @dataclass(frozen=True)
 class VectorMessagePassing(MatrixMessagePassing):
-    """Message passing on linear labels that uses the singular values of the inputs as they are.
+    """Message passing on linear labels that takes the singular values of the inputs into account.
 
-    Singular values of independent inputs follow the law of Marchenko and Pastur. There it reaches the same error as
-    :class:`~glassformer.MessagePassing`, so its limits are the same. For other inputs whose singular vectors are
-    independent of the signal, :func:`~glassformer.bayes_optimal.vector_state_evolution.vector_state_evolution` gives
-    its error. It decomposes the smaller Gram matrix of the inputs once, with memory and time of ``min(n, L d)`` squared
-    and cubed.
+    For independent inputs, whose singular values follow the Marchenko-Pastur law, the limits are those of
+    :class:`~glassformer.MessagePassing`. For other inputs whose singular vectors are independent of the signal,
+    :func:`~glassformer.bayes_optimal.vector_state_evolution.vector_state_evolution` gives the error. The smaller Gram
+    matrix of the inputs is decomposed once, in memory of order ``min(n, L d)**2`` and time of order ``min(n, L d)**3``.
 
     Args:
         tolerance, max_iterations, damping: see :class:`~glassformer.MessagePassing`.
@@ -110,7 +109,7 @@ def vamp(
     settings: VectorMessagePassing | None = None,
     seed: int = 0,
 ) -> Solution:
-    r"""Estimate the signal behind linear labels of inputs with any singular values.
+    r"""Return the estimate of the signal from linear labels of inputs with any singular values.
 
     Equation :eq:`vector-message-passing` of the documentation.
 
@@ -119,17 +118,17 @@ def vamp(
         design: inputs, an array of shape (samples, L, d) or (instances, samples, L, d), or a design of one array.
         labels: shape (samples,) or (instances, samples).
         settings: tolerance, iteration limit, damping.
-        seed: as for :func:`~glassformer.learners.gamp.gamp`.
+        seed: seed, as for :func:`~glassformer.learners.gamp.gamp`.
 
     Returns:
-        :class:`~glassformer.core.solution.Solution` as that of :func:`~glassformer.learners.gamp.gamp`.
+        :class:`~glassformer.core.solution.Solution`, as that of :func:`~glassformer.learners.gamp.gamp`.
 
     Warns:
-        DataWarning: singular vectors of the inputs have a structure of their own: a mean, scales, correlations, tails.
+        DataWarning: singular vectors of the inputs are not random: inputs have a mean, scales, correlations or tails.
 
     Raises:
-        DataError: inputs or labels are no numbers, do not match each other or the model, or are not finite.
-        IncompatibleError: labels that are not linear, or another signal.
+        DataError: inputs or labels are not finite numbers, or do not match each other or the model.
+        IncompatibleError: labels are not linear, or the signal is not one matrix without symmetry.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -160,7 +159,7 @@ class VampState(GampState):
     """One instance between two steps.
 
     Attributes:
-        pseudo_data: the signal seen through white noise, ``R``, shape (1, ...); None before the first step.
+        pseudo_data: ``R``, the signal in white noise, shape (1, ...); None before the first step.
     """
 
     pseudo_data: Array | None = None
@@ -168,7 +167,7 @@ class VampState(GampState):
 
 @dataclass(frozen=True)
 class VampStep(GampStep):
-    """The algorithm on one instance of a design that is stored in one array; for the arguments see :class:`GampStep`.
+    """One step of VAMP on one instance of a design stored in one array; see :class:`GampStep` for the arguments.
 
     Equation :eq:`vector-message-passing` of the documentation.
     """
@@ -179,7 +178,7 @@ class VampStep(GampStep):
         return VampState(**vars(super().start(attempt)))
 
     def advance(self, state: GampState) -> tuple[VampState, float]:
-        """Return the next state, and the measured precision: the quality of the estimate in the old state."""
+        """Return the next state, and the measured precision as the quality of the estimate in the old state."""
         state = cast(VampState, state)
         old, weight = state.estimate, 0.0 if state.first else state.damping
         extrinsic, variance = self._extrinsic(state)
@@ -209,14 +208,14 @@ class VampStep(GampStep):
 
     @staticmethod
     def _extrinsic(state: VampState) -> tuple[Array, float]:
-        """Return ``r`` and ``v``: the estimate without the pseudo-data it was made of, and its error variance."""
+        """Return ``r`` and ``v``: the estimate without the contribution of its pseudo-data, and its error variance."""
         old = state.estimate
         eta = 0.0 if state.first else min(float(old.onsager[0, 0] * state.precision[0, 0]), 1 - SMALLEST_SHARE)
         signal = old.signal if state.pseudo_data is None else (old.signal - eta * state.pseudo_data) / (1 - eta)
         return signal, max(float(old.variance[0, 0]) / (1 - eta), SMALLEST_VARIANCE)
 
     def _pseudo_data(self, extrinsic: Array, variance: float, residual: Array) -> tuple[Array, float, float]:
-        """Return ``R``, the precision of its noise, and ``c``."""
+        """Return ``R``, the inverse noise variance of ``R``, and ``c``."""
         correction, free, ratio = self._correction(residual, variance, float(self.model.channel.label_noise))
         precision = free / max(ratio * variance * (1 - free), SMALLEST_VARIANCE)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -248,13 +247,13 @@ class VampStep(GampStep):
         return np.maximum(values, 0.0), vectors, wide
 
     def pseudo_data(self, state: GampState) -> PseudoData:
-        """Return what the denoiser receives next; the label noise is the one with which ``c`` is 1."""
+        """Return the next input of the denoiser; the label noise is determined by the condition ``c = 1``."""
         from scipy.optimize import brentq
 
         state = cast(VampState, state)
         extrinsic, variance = self._extrinsic(state)
         residual = self.labels - self.design.forward(extrinsic[0], self.instance)
-        # A run whose best iterate is its start has no pseudo-data yet.
+        # A run whose best iterate is its start has no pseudo-data.
         matrix, precision = state.pseudo_data, float(state.assumed_precision[0, 0])
         if matrix is None:
             matrix, precision, _ = self._pseudo_data(extrinsic, variance, residual)

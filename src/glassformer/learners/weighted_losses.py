@@ -1,4 +1,4 @@
-"""Losses of weighted samples, and losses with an intercept: a given one, or the best one."""
+"""Losses with weights of the samples, and losses with a given or the best intercept."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import numpy as np
 from glassformer.core.estimate import Array
 from glassformer.risk.loss_base import Loss
 
-# Mean slope below which the intercept is found, and below which it is exact up to rounding errors.
+# Mean slope at which the search for the intercept ends, and mean slope of the size of rounding errors.
 _FOUND, _EXACT = 1e-7, 1e-14
-# Steps of the search, its longest first step (which doubles), and the shortest step whose secant is more than rounding.
+# Search for the intercept: largest number of steps, limit of the first step (doubled afterwards), and shortest step for
+# a secant slope above rounding errors.
 _STEPS, _FIRST_STEP, _SHORTEST_SECANT = 60, 0.1, 1e-5
-# Width of the envelope whose best intercept replaces that of a loss with kinks.
+# Width of the envelope whose best intercept is used for a loss with kinks.
 _WIDTH = 1e-6
 
 
 @dataclass(frozen=True)
 class _DerivedLoss(Loss):
-    """Properties that a derived loss shares with the loss it is made of."""
+    """Base class of losses derived from another loss, whose properties they share."""
 
     loss: Loss
 
@@ -48,8 +49,8 @@ class WeightedLoss(_DerivedLoss):
     r"""A loss with weights of the samples and a given intercept, :math:`w_\mu\,\ell(y_\mu, h_\mu + b)`.
 
     Args:
-        loss: of one sample.
-        times: weights :math:`w_\mu > 0`, shape (samples, 1, ...) as the labels.
+        loss: loss of one sample.
+        times: weights :math:`w_\mu > 0`, shape (samples, 1, ...) with as many axes as the labels.
         shift: intercept :math:`b`.
 
     Example:
@@ -69,8 +70,8 @@ class WeightedLoss(_DerivedLoss):
         return self.times * self.loss.slope(y, h + self.shift)
 
     def curvature(self, slopes: Array) -> Array | None:
-        own = self.loss.curvature(slopes / self.times)
-        return None if own is None else self.times * own
+        curvature = self.loss.curvature(slopes / self.times)
+        return None if curvature is None else self.times * curvature
 
     def value(self, y: Array, h: Array) -> Array:
         return self.times * self.loss.value(y, h + self.shift)
@@ -83,7 +84,7 @@ class WeightedLoss(_DerivedLoss):
         return self.times * g, self.times * slope
 
     def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
-        return tuple(place - self.shift for place in self.loss.breakpoints(y, variance * self.times))
+        return tuple(point - self.shift for point in self.loss.breakpoints(y, variance * self.times))
 
     def conjugate(self, y: Array, u: Array) -> Array:
         return self.times * self.loss.conjugate(y, u / self.times) - u * self.shift
@@ -91,7 +92,7 @@ class WeightedLoss(_DerivedLoss):
 
 @dataclass
 class Intercept:
-    """The best intercept that was found last, and the curvature of the loss in the intercept there."""
+    """The last best intercept, and the curvature of the loss in the intercept."""
 
     value: float = 0.0
     curvature: float = 0.0
@@ -99,14 +100,14 @@ class Intercept:
 
 @dataclass(frozen=True)
 class BestIntercept(_DerivedLoss):
-    r"""A loss at its best intercept, :math:`\min_b\sum_\mu\ell(y_\mu, h_\mu+b)`; likewise its envelope.
+    r"""A loss, or its envelope, at the best intercept, :math:`\min_b\sum_\mu\ell(y_\mu, h_\mu+b)`.
 
-    It is convex in the fields, with the slopes of the loss, or of its envelope, at that intercept. These sum to zero
-    over the samples, so the conjugate is that of the loss.
+    It is convex in the fields, and its slopes are those of the loss, or of the envelope, at the best intercept. The
+    slopes sum to zero over the samples, so that the conjugate is that of the loss.
 
     Attributes:
-        loss: of the sum.
-        intercept: where the search begins; it is updated to the one found last.
+        loss: loss of each sample.
+        intercept: start of the search, updated to the last result.
 
     Example:
         >>> from glassformer.risk.losses import Hinge, Square
@@ -149,7 +150,7 @@ class BestIntercept(_DerivedLoss):
         return self.loss.envelope(y, omega + self.intercept.value, variance)
 
     def conjugate(self, y: Array, u: Array) -> Array:
-        # The slopes sum to zero: any intercept may be subtracted. With this one large labels lose no digits.
+        # The slopes sum to zero, so that any intercept may be subtracted; this one avoids cancellation.
         return self.loss.conjugate(y, u) - u * self.intercept.value
 
     def _at_best(
@@ -157,11 +158,11 @@ class BestIntercept(_DerivedLoss):
     ) -> tuple[Array, Array | None]:
         """Return slopes, and curvatures if known, at the best intercept.
 
-        The sum of the slopes increases with the intercept. Its zero is found by Newton or secant steps from the last
+        The sum of the slopes increases with the intercept. Its zero is located by Newton or secant steps from the last
         intercept, inside a bracket.
 
         Args:
-            slopes_at: slopes at an intercept, and curvatures there, if they are known.
+            slopes_at: function that returns slopes at an intercept, and curvatures or None.
             y: the labels.
         """
         here, low, high = self.intercept, -np.inf, np.inf
@@ -184,7 +185,7 @@ class BestIntercept(_DerivedLoss):
                 here.curvature = (after - total) / step
             here.value, total = here.value + step, after
         if _EXACT * unit < abs(total) <= _FOUND * unit and here.curvature > 0:
-            # One more step from there makes the sum zero up to rounding, as certificates need it.
+            # One more step makes the sum zero up to rounding, which certificates require.
             here.value -= total / here.curvature
             return slopes_at(here.value)
         return slopes, curvatures

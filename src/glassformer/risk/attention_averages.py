@@ -1,9 +1,9 @@
-r"""Conjugate parameters from order parameters: averages of cross-entropy over all indices of a sample.
+r"""Averages of cross-entropy over all indices of a sample, which give conjugate parameters from order parameters.
 
-Fields have ``K`` components of equal variance; scores are vectors, and their squares and derivatives are summed over
-components (:mod:`glassformer.risk.label_averages` has the averages of one field). Labels and loss do not depend on the
-component along the all-ones matrix, which is left out. With :math:`\omega = \frac m{Q_0}h + s\,t`,
-:math:`s^2 = q - m^2/Q_0` and ``t`` standard normal, an integration by parts replaces the law of the label:
+Fields have ``K`` components of equal variance. Scores are vectors; their squares and derivatives are summed over
+components (see :mod:`glassformer.risk.label_averages` for losses of one field). Labels and loss do not depend on the
+component along the all-ones matrix, which is omitted. With :math:`\omega = \frac m{Q_0}h + s\,t`,
+:math:`s^2 = q - m^2/Q_0` and standard normal ``t``, an integration by parts replaces the law of the label:
 
 .. math:: Q_0\,E\,\partial_{\omega_0}\!\log Z_0\cdot g = E\,h\cdot g - m\,E\,\mathrm{Tr}\,\partial_\omega g.
 """
@@ -29,20 +29,20 @@ from glassformer.risk.label_averages import EMPTY, TAIL, LabelAverages, SampleAv
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import OrderParameters
 
-# Accuracies, from one to the next: Gauss nodes per panel of the plane of row differences, Gauss nodes per variable of
-# product rules, sampled points per replica (chosen by trial: the next accuracy confirms the one before).
+# Numbers of nodes at increasing accuracy: Gauss nodes per panel of the plane of row differences, Gauss nodes per
+# variable of product rules, sampled points per replica (chosen by trial: each accuracy confirms the one before).
 _PLANE_NODES = (6, 10, 15, 22, 33)
 _PRODUCT_NODES = (7, 10, 14, 19, 26, 34)
 _POINTS = (256, 8192)
-# Nodes of less probability are dropped: of the plane at the first accuracy and at later ones, and of product rules.
+# Probability below which nodes are dropped: of the plane at the first accuracy and at later ones, of product rules.
 _NEGLIGIBLE, _NEGLIGIBLE_PRODUCT = (1e-10, 1e-18), 1e-14
-# Panels around a fast change, in units of its width, where the width is below the limit.
+# Ends of panels around a fast change, in units of its width, used if the width is below the limit.
 _AROUND, _NARROW = np.array([-6.0, -2.0, 2.0, 6.0]), 0.3
 
 
 @dataclass(frozen=True)
 class AttentionAverages(LabelAverages):
-    """Averages over labels of attention, rows of probabilities.
+    """Averages over labels of attention, which are rows of probabilities.
 
     Attributes:
         accuracy: index of the accuracy, 0 for the lowest.
@@ -93,10 +93,10 @@ class AttentionAverages(LabelAverages):
 
 
 def attention_averages(channel: Any, power: float, loss: Loss) -> AttentionAverages:
-    """Return the most accurate averages that exist for the labels of a channel.
+    """Return the averages for the labels of a channel: quadrature for two tokens, quasi-random points for more.
 
     Raises:
-        IncompatibleError: labels are no rows of probabilities.
+        IncompatibleError: labels are not rows of probabilities.
     """
     channel.shares_of(channel.sample(np.zeros((1, *channel.field_components)), np.random.default_rng(0)))
     if channel.tokens != 2:
@@ -108,7 +108,7 @@ def attention_averages(channel: Any, power: float, loss: Loss) -> AttentionAvera
 
 
 class HardmaxAverages(AttentionAverages):
-    """Two tokens with hardmax labels: quadrature over the plane of row differences, where labels have closed laws."""
+    """Two tokens with hardmax labels: quadrature over the plane of row differences, with closed-form label laws."""
 
     accuracies = len(_PLANE_NODES)
 
@@ -119,11 +119,11 @@ class HardmaxAverages(AttentionAverages):
         probability, slopes = _label_probability(nodes, m / np.sqrt(q * variance))
         near = np.flatnonzero(nodes.weight * probability > _NEGLIGIBLE[self.accuracy > 0])
         (z, sign, weight), probability, slopes = nodes.select(near), probability[near], slopes[:, near]
-        # Components with these row differences and nothing along the all-ones matrix, shape (n, 3).
+        # Components with these row differences and zero component along the all-ones matrix, shape (n, 3).
         first, second = np.sqrt(3 * q) * z * sign
         difference, total = (first - second) / 2, (first + second) / np.sqrt(8)
-        own = total / 2
-        parts = [own + difference / np.sqrt(2), -total / np.sqrt(2), own - difference / np.sqrt(2)]
+        diagonal = total / 2
+        parts = [diagonal + difference / np.sqrt(2), -total / np.sqrt(2), diagonal - difference / np.sqrt(2)]
         omega = np.stack(parts).T
         y = self.channel.shares_of(np.stack([sign[0] < 0, sign[1] > 0], axis=1))
         g, curvature = self.loss.score(y, omega, susceptibility)
@@ -140,7 +140,8 @@ class HardmaxAverages(AttentionAverages):
         fixed = [-TAIL, -3.0, 0.0, 3.0, TAIL]
         narrow = (widths[widths < _NARROW][:, None] * _AROUND).ravel()
         reach = steepness * susceptibility / unit * np.array([-3.0, -1.0, 1.0, 3.0])
-        # Narrow panels stay: averages would jump where they went, and fixed points could end up in between.
+        # The number of panels may depend on the state only through narrow ones, which are always resolved: averages
+        # that jump would leave the equations without a fixed point.
         return np.unique(np.clip(np.concatenate([fixed, narrow, reach]), -TAIL, TAIL))
 
 
@@ -158,8 +159,8 @@ class _PlaneNodes(NamedTuple):
 def _plane_nodes(edges: Array, nodes: int) -> _PlaneNodes:
     """Return nodes of two correlated row differences.
 
-    Exchanging the rows, or all signs, changes nothing: half of the plane is enough, and one of the two pairs of signs
-    with the same product.
+    By the symmetries under exchange of the rows and of all signs, half of the plane is enough, with one of the two
+    pairs of signs of the same product.
     """
     t, w = gauss_panels(edges, nodes)
     one, other = np.triu_indices(len(t))
@@ -175,7 +176,7 @@ def _plane_nodes(edges: Array, nodes: int) -> _PlaneNodes:
 
 
 def _label_probability(nodes: _PlaneNodes, scale: float) -> tuple[Array, Array]:
-    """Return the probability that rows of unit variance with these means have these signs, and its slopes, (2, n)."""
+    """Return the probability that row differences with these means have these signs, and its slopes, (2, n)."""
     first, second = margin = scale * nodes.value
     correlation = CORRELATION * np.prod(nodes.sign, axis=0)
     root = np.sqrt(1 - CORRELATION**2)
@@ -188,7 +189,7 @@ def _label_probability(nodes: _PlaneNodes, scale: float) -> tuple[Array, Array]:
 
 
 class _FieldNodes(NamedTuple):
-    """Standard normal fields of the teacher and of the rest of the student's field, (n, K), and their weights."""
+    """Standard normal fields of the teacher, and of the independent part of the student's field, (n, K); weights."""
 
     field: Array
     rest: Array
@@ -196,7 +197,7 @@ class _FieldNodes(NamedTuple):
 
 
 class FieldAverages(AttentionAverages):
-    """Averages over fixed nodes of the teacher's field, whose labels are drawn once, and of the student's rest."""
+    """Averages over fixed nodes of the teacher's field, with labels drawn once, and of the independent part."""
 
     @property
     @abstractmethod
@@ -234,7 +235,7 @@ class SampledAverages(FieldAverages):
     """More than two tokens: fixed quasi-random points, so that averages are smooth; replicas estimate the error.
 
     Attributes:
-        replica: the only replica that is averaged over; all of them where it is negative.
+        replica: index of the single replica that is averaged over; all replicas if negative.
     """
 
     replica: int = -1
@@ -255,7 +256,7 @@ class SampledAverages(FieldAverages):
 
 @lru_cache(maxsize=8)
 def _orthogonal_components(tokens: int) -> Array:
-    """Orthonormal components orthogonal to the all-ones matrix, shape (K - 1, K); the first is odd for two tokens."""
+    """Return orthonormal components orthogonal to the all-ones matrix, shape (K - 1, K); the first is odd for T = 2."""
     if tokens == 2:
         return np.array([[np.sqrt(0.5), 0.0, -np.sqrt(0.5)], [0.5, -np.sqrt(0.5), 0.5]])
     return np.asarray(np.linalg.svd(all_ones(tokens)[None])[2][1:])
@@ -263,7 +264,7 @@ def _orthogonal_components(tokens: int) -> Array:
 
 @lru_cache(maxsize=8)
 def _product_nodes(nodes: int) -> _FieldNodes:
-    """Exchanging the tokens flips the odd coordinates: half of one of them is enough."""
+    """Return product nodes; an exchange of the tokens flips the odd coordinates, so half of one of them is enough."""
     t, w = np.polynomial.hermite_e.hermegauss(nodes)
     w = w / np.sqrt(2 * np.pi)
     half = t > -1e-9
@@ -277,7 +278,7 @@ def _product_nodes(nodes: int) -> _FieldNodes:
 
 @lru_cache(maxsize=4)
 def _sampled_points(tokens: int, accuracy: int) -> Array:
-    """Points of both fields, shape (replicas, points, 2 K)."""
+    """Return quasi-random points of both fields, shape (replicas, points, 2 K)."""
     components = _orthogonal_components(tokens)
     points = normal_points(2 * len(components), _POINTS[accuracy])
     return np.concatenate([part @ components for part in np.split(points, 2, axis=-1)], axis=-1)

@@ -1,12 +1,12 @@
-r"""Cross-entropy of attention: a loss of all indices of a sample at once, and its proximal map.
+r"""Cross-entropy of attention, a loss of all indices of a sample, and its proximal map.
 
 A sample has the :math:`K = T(T+1)/2` components ``x`` of a symmetric matrix ``h`` of indices
 (:mod:`~glassformer.designs.token_pairs`); labels are rows of probabilities :math:`Y_{ab}`. With
 :math:`P_{ab} = e^{\beta h_{ab}}/\sum_ce^{\beta h_{ac}}` the derivative in ``h`` is :math:`\beta(P - Y)`. The matrix of
-second derivatives is diagonal minus one square per row, so that a Newton step solves a ``T x T`` system. Two tokens
-have two equations, whose Newton steps are written out (:func:`minimise_two_tokens`).
+second derivatives is a diagonal minus one rank-one matrix per row, so that a Newton step solves a ``T x T`` system. Two
+tokens have two equations, with Newton steps in closed form (:func:`minimise_two_tokens`).
 
-Public methods have samples along the first axes; inside, samples are along the last axis.
+Public methods have samples along the first axes; private functions along the last axis.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from glassformer.core.estimate import Array
 from glassformer.designs.token_pairs import pair_indices
 from glassformer.risk.loss_base import Loss
 
-# Samples that are minimised together: arrays of this length stay in the cache of a processor (measured).
+# Samples per batch of the minimisation: arrays of this length fit into the cache of a processor (measured).
 _BATCH = 16384
-# Both Newton methods: halvings of a step at most, and the share of the predicted decrease that a step has to bring.
+# Both Newton methods: largest number of halvings of a step, and required share of the predicted decrease (Armijo).
 _HALVINGS, _SUFFICIENT_DECREASE = 60, 0.1
-# Any number of tokens: steps at most, the relative step that ends the iteration, the relative step that may be
-# rounding (it ends the iteration once steps shrink by less than the factor), and the rounding of the objective.
+# Any number of tokens: largest number of steps, relative step that ends the iteration, relative step below which the
+# iteration also ends if steps shrink by less than the factor (rounding), and rounding error of the objective.
 _STEPS, _LAST_STEP, _ROUGH_STEP, _SHRINKING, _OBJECTIVE_ROUNDING = 200, 1e-9, 1e-6, 0.3, 1e-13
-# Two tokens: steps at most, the step after which the next one is rounding (convergence is quadratic), the rounding of
-# the residual, and the share of samples below which the others are dropped from the iteration (measured).
+# Two tokens: largest number of steps, last step (convergence is quadratic, the next one is rounding), rounding error of
+# the residual, and share of active samples below which converged ones are removed from the arrays (measured).
 _PAIR_STEPS, _PAIR_LAST_STEP, _RESIDUAL_ROUNDING, _FEW = 100, 1e-7, 1e-14, 0.5
-# Row differences of two tokens from components, and the pseudo-inverse; their product is [[3, 1], [1, 3]].
+# Matrix from components to row differences of two tokens, and its pseudo-inverse; _ROWS _ROWS^T = [[3, 1], [1, 3]].
 _ROWS = np.array([[np.sqrt(2), -1.0, 0.0], [0.0, -1.0, np.sqrt(2)]])
 _BACK = np.linalg.pinv(_ROWS)
 _SQUARE, _DETERMINANT = 3.0, 8.0
@@ -49,12 +49,12 @@ class CrossEntropy(Loss):
 
     Equation :eq:`risk-attention` of the documentation.
 
-    Labels are rows of probabilities, shape (..., T, T), those of hardmax attention with a single one per row; fields
-    are the components of ``h``, shape (..., K). Values have shape (...), scores the shape of the fields, and their
-    derivatives are traces.
+    Labels are rows of probabilities, shape (..., T, T); those of hardmax attention have a single one per row. Fields
+    are the components of ``h``, shape (..., K). Values have shape (...), scores have the shape of the fields, and the
+    derivatives of scores are traces.
 
     Args:
-        temperature: inverse, :math:`\beta > 0`; None for the temperature of the labels, one for hardmax.
+        temperature: inverse temperature :math:`\beta > 0`; None for that of the labels, or one for hardmax.
 
     Raises:
         ParameterError: ``temperature`` is out of range.
@@ -81,7 +81,7 @@ class CrossEntropy(Loss):
 
     @property
     def sharpness(self) -> float:
-        """Rows have second derivatives of at most one half; every component is in two entries, or twice in one."""
+        """Bound on the second derivative: one half per row, for a component in two entries, or twice in one entry."""
         return self._scale**2
 
     def adapted(self, channel: Any) -> Loss:
@@ -116,7 +116,7 @@ class CrossEntropy(Loss):
         return minimiser.T.reshape(shape), score.T.reshape(shape), trace.reshape(shape[:-1])
 
     def conjugate_at(self, y: Array, h: Array, slopes: Array, share: float) -> Array:
-        """Return an upper bound, exact at ``share`` = 1: the entropy of probabilities between labels and fits."""
+        """Return an upper bound on the conjugate, exact at ``share`` = 1: minus an entropy of mixed probabilities."""
         del slopes
         y, h, shape = _flatten(y, h)
         between = y + share * (_probabilities(_logits(h, self._scale)) - y)
@@ -124,7 +124,7 @@ class CrossEntropy(Loss):
 
 
 def _flatten(y: Array, h: Array) -> tuple[Array, Array, tuple[int, ...]]:
-    """Return labels of shape (T, T, n), fields of shape (K, n), and the shape that fields have outside."""
+    """Return labels of shape (T, T, n), fields of shape (K, n), and the original shape of the fields."""
     y, h = np.asarray(y, dtype=float), np.asarray(h, dtype=float)
     tokens, batch = y.shape[-1], np.broadcast_shapes(y.shape[:-2], h.shape[:-1])
     flat = np.broadcast_to(y, (*batch, tokens, tokens)).reshape(-1, tokens, tokens)
@@ -133,12 +133,12 @@ def _flatten(y: Array, h: Array) -> tuple[Array, Array, tuple[int, ...]]:
 
 
 class _Indices(NamedTuple):
-    """How the components of T tokens make up the matrix of indices.
+    """The linear map from the components of T tokens to the matrix of indices.
 
     Attributes:
         spread: matrix from components to indices, shape (T T, K).
-        partner: the other token of each component, shape (T, K).
-        weight: weight of that component in the row, zero for pairs without the row's token, shape (T, K).
+        partner: for the row of each token, the other token of every component, shape (T, K).
+        weight: weight of the component in the row, zero for pairs without the row's token, shape (T, K).
     """
 
     spread: Array
@@ -150,13 +150,13 @@ class _Indices(NamedTuple):
 def _indices(tokens: int) -> _Indices:
     rows, columns = pair_indices(tokens)
     count = np.arange(len(rows))
-    own = np.where(rows == columns, np.sqrt(2), 1.0)
+    scale = np.where(rows == columns, np.sqrt(2), 1.0)
     spread = np.zeros((tokens, tokens, len(rows)))
-    spread[rows, columns, count] = spread[columns, rows, count] = own
+    spread[rows, columns, count] = spread[columns, rows, count] = scale
     partner = np.zeros((tokens, len(rows)), dtype=np.intp)
     partner[rows, count], partner[columns, count] = columns, rows
     weight = np.zeros((tokens, len(rows)))
-    weight[rows, count] = weight[columns, count] = own
+    weight[rows, count] = weight[columns, count] = scale
     return _Indices(spread.reshape(tokens**2, -1), partner, weight)
 
 
@@ -172,7 +172,7 @@ def _probabilities(logits: Array) -> Array:
 
 
 def _value(y: Array, logits: Array) -> Array:
-    """Return the loss of each sample; logits relative to the largest of their row keep the digits of small losses."""
+    """Return the loss of each sample; logits relative to the largest of their row keep the accuracy of small losses."""
     relative = logits - np.max(logits, axis=1, keepdims=True)
     return np.asarray(np.sum(np.log(np.sum(np.exp(relative), axis=1)), axis=0) - np.sum(y * relative, axis=(0, 1)))
 
@@ -187,17 +187,17 @@ def _slope(y: Array, probabilities: Array, scale: float) -> Array:
 
 
 class _Hessian(NamedTuple):
-    r"""The matrix :math:`1 + V\ell''`, a diagonal minus ``T`` squares, with its inverse by Woodbury's identity.
+    r"""The matrix :math:`1 + V\ell''`, a diagonal minus ``T`` rank-one matrices, inverted by Woodbury's identity.
 
     Attributes:
-        own: diagonal part of the second derivatives, shape (K, n).
-        across: square roots of what is subtracted from it, shape (T, K, n).
+        curvature: diagonal part of the second derivatives, shape (K, n).
+        across: vectors of the subtracted rank-one matrices, shape (T, K, n).
         variance: ``V``, shape (n,).
-        diagonal: ``1 + V own``.
-        inverse: of the ``T x T`` system, shape (T, T, n).
+        diagonal: ``1 + V curvature``.
+        inverse: inverse of the ``T x T`` system, shape (T, T, n).
     """
 
-    own: Array
+    curvature: Array
     across: Array
     variance: Array
     diagonal: Array
@@ -206,11 +206,11 @@ class _Hessian(NamedTuple):
     @classmethod
     def at(cls, probabilities: Array, variance: Array, scale: float) -> _Hessian:
         tokens, indices = len(probabilities), _indices(len(probabilities))
-        own = scale**2 * (indices.spread**2).T @ probabilities.reshape(tokens**2, -1)
+        curvature = scale**2 * (indices.spread**2).T @ probabilities.reshape(tokens**2, -1)
         across = scale * indices.weight[:, :, None] * probabilities[np.arange(tokens)[:, None], indices.partner]
-        diagonal = 1 + variance * own
+        diagonal = 1 + variance * curvature
         small = np.eye(tokens)[:, :, None] - variance * np.einsum("akn,bkn->abn", across, across / diagonal)
-        return cls(own, across, variance, diagonal, _inverse(small))
+        return cls(curvature, across, variance, diagonal, _inverse(small))
 
     def solve(self, right: Array) -> Array:
         """Return the inverse matrix times vectors of shape (K, n)."""
@@ -221,11 +221,11 @@ class _Hessian(NamedTuple):
     def trace(self) -> Array:
         r"""Return the trace of :math:`\ell''(1 + V\ell'')^{-1}`."""
         twice = np.einsum("akn,bkn->abn", self.across / self.diagonal, self.across / self.diagonal)
-        return np.asarray(np.sum(self.own / self.diagonal, axis=0) - np.einsum("abn,abn->n", self.inverse, twice))
+        return np.asarray(np.sum(self.curvature / self.diagonal, axis=0) - np.einsum("abn,abn->n", self.inverse, twice))
 
 
 def _inverse(matrices: Array) -> Array:
-    """Invert positive matrices, shape (T, T, n), by elimination: LAPACK calls cost more than their arithmetic."""
+    """Return inverses of positive matrices, shape (T, T, n), by elimination: faster than n calls of LAPACK."""
     size = len(matrices)
     left, inverse = matrices.copy(), np.broadcast_to(np.eye(size)[:, :, None], matrices.shape).copy()
     for i in range(size):
@@ -246,7 +246,8 @@ def minimise(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Arr
     Returns:
         Minimisers and scores, shape (K, n), and minus the traces of the scores' derivatives, shape (n,).
     """
-    # Where labels are missed by far, the loss is straight and Newton's step too long: zero is the better start.
+    # If the prediction at omega is far from the label, the loss is nearly linear and Newton's step too long: zero is
+    # then the better start.
     missed = variance * (_value(y, _logits(omega, scale)) - _value(y, 0 * _logits(omega, scale)))
     p = np.where(missed > 0.5 * np.sum(omega**2, axis=0), 0.0, omega)
     active, before = np.arange(len(variance)), np.full(len(variance), np.inf)
@@ -259,7 +260,7 @@ def minimise(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Arr
         objective = v * _value(labels, logits) + 0.5 * np.sum((here - centre) ** 2, axis=0)
         p[:, active] = _backtrack(labels, centre, v, here, step, objective, np.sum(slope * step, axis=0), scale)
         size = np.max(np.abs(step), axis=0) / (1 + np.max(np.abs(here), axis=0))
-        # Steps that do not shrink any more are rounding.
+        # Small steps that no longer shrink are rounding errors.
         moving = (size > _LAST_STEP) & ((size > _ROUGH_STEP) | (size < _SHRINKING * before))
         active, before = active[moving], size[moving]
         if not active.size:
@@ -292,8 +293,8 @@ def _backtrack(
 def minimise_two_tokens(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Array, Array, Array]:
     r"""Minimise as :func:`minimise` does, for two tokens, in the plane of row differences.
 
-    The loss depends on :math:`u_a = \beta(h_{aa} - h_{ab})` alone; the probabilities of the own tokens are
-    :math:`\sigma(u_a)`. With the shares ``y`` that labels give to the own tokens the minimiser solves
+    The loss depends only on :math:`u_a = \beta(h_{aa} - h_{ab})`, and :math:`P_{aa} = \sigma(u_a)`. With the diagonal
+    entries :math:`y_a = Y_{aa}` of the label the minimiser solves
 
     .. math:: u + \beta^2V\begin{pmatrix}3&1\\1&3\end{pmatrix}(\sigma(u) - y) = u_\omega.
     """
@@ -307,11 +308,11 @@ def minimise_two_tokens(y: Array, omega: Array, variance: Array, scale: float) -
         moving = np.flatnonzero(np.max(np.abs(step), axis=0) > _PAIR_LAST_STEP + here.rounding)
         if not len(moving):
             break
-        # Dropping samples costs about as much as a step.
+        # Removing converged samples takes about as long as a step.
         if len(moving) < _FEW * len(active):
             active, here = active[moving], here.select(moving)
     end = _RowDifferences.at(u, centre, shares, strength)
-    # The minimiser by the change of u, not by the score: large variances would multiply its rounding.
+    # The minimiser follows from the change of u; from the score, large variances would amplify its rounding error.
     minimiser = omega + _BACK @ (u - centre) / scale
     both = 2 * _DETERMINANT * strength * np.prod(end.curvature, axis=0)
     trace = scale**2 * (_SQUARE * np.sum(end.curvature, axis=0) + both) / end.determinant
@@ -324,11 +325,11 @@ class _RowDifferences(NamedTuple):
     Attributes:
         u: row differences, shape (2, n).
         centre: row differences of the field, shape (2, n).
-        shares: shares of the own tokens in labels, shape (2, n).
+        shares: diagonal entries of the labels, shape (2, n).
         strength: the squared scale times ``V``, shape (n,).
         excess: probabilities minus shares, shape (2, n).
         curvature: derivatives of the probabilities, shape (2, n).
-        residual: of the equations, shape (2, n).
+        residual: residual of the equations, shape (2, n).
     """
 
     u: Array
@@ -341,7 +342,7 @@ class _RowDifferences(NamedTuple):
 
     @classmethod
     def at(cls, u: Array, centre: Array, shares: Array, strength: Array) -> _RowDifferences:
-        # The hyperbolic tangent takes a fraction of the time of exponentials.
+        # The hyperbolic tangent is much faster than exponentials.
         tangent = np.tanh(0.5 * u)
         excess, curvature = 0.5 * (1 + tangent) - shares, 0.25 * (1 - tangent**2)
         residual = u - centre + strength * (2 * excess + (excess[0] + excess[1]))
@@ -389,7 +390,7 @@ def _backtrack_residual(here: _RowDifferences, step: Array) -> _RowDifferences:
 
 
 def _guess(centre: Array, shares: Array, strength: Array) -> Array:
-    r"""Return an approximate solution that neglects the other row.
+    r"""Return an approximate solution that neglects the coupling to the other row.
 
     With :math:`r = 3\beta^2V` the equation is :math:`u = f + r\sigma(-u)`, symmetric under ``(u, f) -> (-u, -r - f)``.
     For ``u > 0`` it is nearly :math:`u = f + re^{-u}`, which Lambert's function solves.
@@ -398,7 +399,7 @@ def _guess(centre: Array, shares: Array, strength: Array) -> Array:
     pushed = centre - reach * (1 - shares)
     mirrored = pushed < -0.5 * reach
     pushed = np.where(mirrored, -reach - pushed, pushed)
-    # Lambert's function of the exponential of this, by a formula with an error of some hundredths.
+    # Lambert's function of the exponential, by an approximation with an error of a few per cent.
     size = np.logaddexp(0.0, np.log(np.maximum(reach, _TINY)) - pushed)
     u = pushed + size * (1 - np.log1p(size) / (2 + size))
     return np.where(mirrored, -u, u)

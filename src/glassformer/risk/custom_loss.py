@@ -1,4 +1,4 @@
-"""A convex loss that the user gives as a function of one label and one field."""
+"""Custom loss: a convex loss that the user gives as a function of one label and one field."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
 from glassformer.risk.loss_base import Loss
 
-# Newton steps for a minimiser at most, the relative step that ends them, and the relative width of a bracket that is
-# rounding (double precision).
+# Newton's method for a minimiser: largest number of steps, last relative step, and relative width of a bracket at
+# rounding error (double precision).
 _STEPS, _LAST_STEP, _ROUNDING = 200, 1e-8, 4e-16
-# Fields between which slopes are inverted for the conjugate; slopes that are reached only beyond have none.
+# Range of fields in which slopes are inverted for the conjugate, which is infinite for slopes beyond.
 _FARTHEST_FIELD = 1e8
 # Mismatch of the slope and the proximal map above which the minimiser is at a kink (chosen by trial).
 _KINK_MISMATCH = 1e-6
-# Fields that are scanned for kinks (no kink of a usual loss lies on the grid), how many kinks are used, the jump of a
-# slope at a kink relative to the largest slope, halvings of a cell with a kink, and the distance of one-sided slopes.
+# Grid of fields for the search of kinks (kinks of common losses are not grid points), largest number of kinks, smallest
+# jump of the slope relative to the largest slope, bisections of a cell, and distance of one-sided slopes.
 _SCANNED = np.linspace(-12.03, 12.01, 481)
 _KINKS, _SMALLEST_JUMP, _HALVINGS, _SIDE = 3, 1e-3, 48, 1e-9
-# Arrays are padded to powers of two of at least this length, each of which is compiled once.
+# Arrays are padded to a power of two of at least this length, so that few shapes are compiled.
 _SHORTEST = 256
 
 
@@ -35,7 +35,7 @@ class CustomLoss(Loss):
     r"""A loss given as a function of one label and one field, convex in the field, that JAX can differentiate.
 
     Args:
-        function: of ``y`` and ``h``, numbers, to a number.
+        function: loss of the numbers ``y`` and ``h``, a number.
 
     Raises:
         ParameterError: the function is not convex in ``h``, not finite, or not traceable.
@@ -71,7 +71,7 @@ class CustomLoss(Loss):
         return self._of_arrays(_derivative, y, h, order=order)[0]
 
     def _of_arrays(self, part: Callable[..., Any], *given: Any, **fixed: Any) -> list[Array]:
-        """Apply a traceable function elementwise to arrays that broadcast."""
+        """Return the results of a traceable function, applied elementwise to arrays that broadcast."""
         from glassformer.numerics.cached_jit import CachedJit
         from glassformer.numerics.jax_settings import jax_settings
 
@@ -92,28 +92,32 @@ class CustomLoss(Loss):
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         p, slope, curvature = self._of_arrays(_minimise, y, omega, variance)
         g = (p - omega) / variance
-        # At a kink the proximal map stands still while the slope jumps.
+        # At a kink the proximal map is constant, although the slope jumps.
         kink = np.abs(g + slope) > _KINK_MISMATCH * (1 + np.abs(g))
         return g, np.where(kink, 1 / np.asarray(variance), curvature / (1 + variance * curvature))
 
     def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
-        """Return both ends of the interval of fields for which the minimiser is at a kink, and the label."""
-        places = [y + 0 * variance]
+        """Return the label, and both ends of the interval of fields for which the minimiser is at a kink."""
+        breakpoints = [y + 0 * variance]
         for kink in memoize(lambda: self._kinks(np.ravel(y)), "kinks", self.function, y):
             for side in (kink.reshape(np.shape(y)) - _SIDE, kink.reshape(np.shape(y)) + _SIDE):
-                places.append(side + variance * self._evaluated(1, y, side))
-        return tuple(places)
+                breakpoints.append(side + variance * self._evaluated(1, y, side))
+        return tuple(breakpoints)
 
     def _kinks(self, y: Array) -> list[Array]:
-        """Return fields at which the slope jumps more than its derivative explains; the label where there are fewer."""
+        """Return fields at which the slope jumps; for labels with fewer kinks than others, the label."""
         slope, curvature = (self._evaluated(order, y[:, None], _SCANNED) for order in (1, 2))
         jump = np.diff(slope) - 0.5 * (curvature[:, 1:] + curvature[:, :-1]) * np.diff(_SCANNED)
         cells = np.argsort(-jump, axis=1)[:, :_KINKS].T
         has_jump = _SMALLEST_JUMP * (1 + np.max(np.abs(slope))) < np.take_along_axis(jump, cells.T, axis=1).T
-        return [np.where(own, self._jump(y, cell), y) for cell, own in zip(cells, has_jump, strict=True) if own.any()]
+        return [
+            np.where(is_kink, self._jump(y, cell), y)
+            for cell, is_kink in zip(cells, has_jump, strict=True)
+            if is_kink.any()
+        ]
 
     def _jump(self, y: Array, cell: NDArray[np.intp]) -> Array:
-        """Locate the jump in one scanned cell per label, by bisection."""
+        """Return the position of the jump in one cell of the grid per label, by bisection."""
         low, high = _SCANNED[cell], _SCANNED[cell + 1]
         before, after = (self._evaluated(1, y, end) for end in (low, high))
         for _ in range(_HALVINGS):
@@ -136,7 +140,7 @@ class CustomLoss(Loss):
 
 
 def _derivative(y: Any, h: Any, function: Callable[[Any, Any], Any], order: int) -> Any:
-    """Return the derivative of this order in the field, alone in a tuple."""
+    """Return the derivative of this order in the field, as a tuple of one array."""
     import jax
 
     for _ in range(order):
@@ -147,7 +151,7 @@ def _derivative(y: Any, h: Any, function: Callable[[Any, Any], Any], order: int)
 def _minimise(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any], Any]) -> Any:
     r"""Return the minimisers of :math:`V\ell(y, p) + (p-\omega)^2/2`, and the loss's two derivatives there.
 
-    Newton's method in a bracket that shrinks: the minimiser lies between ``omega`` and the end of a gradient step.
+    Newton's method in a shrinking bracket: the minimiser lies between ``omega`` and the end of a gradient step.
     """
     import jax
     import jax.numpy as jnp
@@ -166,7 +170,7 @@ def _minimise(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any], 
             value = p - omega + v * slope_of(y, p)
             low, high = jnp.where(value <= 0, p, low), jnp.where(value >= 0, p, high)
             newton = p - value / (1 + v * bend_of(y, p))
-            # A step that is not half the one before the last may belong to a cycle: the bracket is halved instead.
+            # A step longer than half of the last but one may belong to a cycle: the bracket is halved instead.
             usable = (newton >= low) & (newton <= high) & (jnp.abs(newton - p) <= 0.5 * jnp.abs(before))
             moved = jnp.where(usable, newton, 0.5 * (low + high))
             size = jnp.maximum(jnp.abs(p), 1.0)

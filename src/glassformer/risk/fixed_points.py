@@ -25,20 +25,20 @@ from glassformer.risk.penalties import ConjugateParameters, OrderParameters
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem
 
 _SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
-# Fixed points that only a search for a strength needs: those that converge late are left out of it.
+# In the search for the best strength, strengths whose fixed point takes more iterations are ignored.
 _SEARCH_SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=100)
 # Logarithms of conjugate parameters beyond this size have diverged.
 _DIVERGED = 60.0
-# Relative accuracy of integrals over laws, which as many labels as unknowns amplify without bound; so close to them
-# fixed points that did not converge are not known at all.
+# Relative accuracy of integrals over laws; its effect diverges where the numbers of labels and unknowns are equal. At a
+# relative distance below the second number, the error of fixed points that did not converge is unbounded.
 _INTEGRATION_ERROR, _CLOSE_TO_SQUARE = 1e-10, 1e-4
-# Finer averages over labels that change the error by a smaller share agree with the coarser ones.
+# Two accuracies of the averages over labels agree if the error changes by a smaller share.
 AGREEMENT = 1e-7
-# Errors this far below their own error estimate mean that averages have not converged.
+# Averages have not converged if the error estimate exceeds the error plus this number.
 _SMALLEST_ERROR = 1e-8
-# From so many sample ratios on, starts are interpolated between fixed points at a few (measured).
+# At this many sample ratios or more, starts are interpolated between fixed points at a few (measured).
 _MANY, FEW = 48, 16
-# Share of the largest singular value at which the iteration for a threshold starts.
+# Share of the largest singular value that is the threshold at the start of the iteration.
 _START_THRESHOLD = 0.5
 _ROUNDING = 4e-16
 
@@ -52,8 +52,8 @@ class FixedPoints(NamedTuple):
         order: order parameters.
         averages: averages over labels.
         status: :class:`~glassformer.core.status.Status` of the iteration.
-        residual: of the map of the logarithms of conjugate parameters.
-        iterations: evaluations of the map.
+        residual: residual of the map in the logarithms of conjugate parameters.
+        iterations: number of evaluations of the map.
         error_estimate: absolute error of ``order.error``.
         slopes: Jacobian of the residual, shape (batch, 3, 3); NaN where no map was iterated.
     """
@@ -74,7 +74,7 @@ class FixedPoints(NamedTuple):
         return np.array([status.ok for status in self.status], dtype=bool)
 
     def statuses(self) -> list[Status]:
-        """Return the statuses; where the error is not known to its own size, averages have not converged."""
+        """Return the statuses; if an error estimate exceeds the error, averages have not converged."""
         rough = self.error_estimate > self.order.error + _SMALLEST_ERROR
         lost = Status.INTEGRATION_NOT_CONVERGED
         return [lost if status.ok and bad else status for status, bad in zip(self.status, rough, strict=True)]
@@ -107,8 +107,8 @@ def _map_arrays(function: Callable[..., Any], *trees: Any) -> Any:
 def fixed_points(problem: RiskProblem, alpha: Array, strength: Array, estimated: bool = True) -> FixedPoints:
     """Return the fixed points at sample ratios and strengths, shape (batch,).
 
-    Errors known in advance (:meth:`~glassformer.risk.problem.RiskProblem.known_error`) and least squares need no
-    iteration. ``estimated`` as in :func:`fixed_points_near`.
+    Known errors (:meth:`~glassformer.risk.problem.RiskProblem.known_error`) and least squares need no iteration.
+    ``estimated`` is as in :func:`fixed_points_near`.
     """
     known = problem.known_error(alpha, strength)
     is_known = ~np.isnan(known)
@@ -125,7 +125,7 @@ def fixed_points(problem: RiskProblem, alpha: Array, strength: Array, estimated:
 
 
 def _known_points(problem: RiskProblem, alpha: Array, strength: Array, error: Array) -> FixedPoints:
-    """Return fixed points of an error known in advance: nothing is learned, or the signal is recovered."""
+    """Return fixed points of known error: the estimate is zero, or the signal is recovered."""
     zero, recovered = np.zeros_like(alpha), error == 0
     power = np.where(recovered, problem.power, 0.0)
     rank = np.where(recovered, problem.rank, 0.0)
@@ -139,7 +139,7 @@ def _known_points(problem: RiskProblem, alpha: Array, strength: Array, error: Ar
 def _converged(
     strength: Array, conjugate: ConjugateParameters, order: OrderParameters, averages: SampleAverages
 ) -> FixedPoints:
-    """Return fixed points that took no iteration."""
+    """Return fixed points that need no iteration."""
     batch, zero = len(strength), np.zeros_like(strength)
     status = np.full(batch, Status.CONVERGED, dtype=object)
     iterations, slopes = np.zeros(batch, dtype=np.int64), np.full((batch, 3, 3), np.nan)
@@ -149,19 +149,19 @@ def _converged(
 def least_squares(problem: RiskProblem, alpha: Array) -> FixedPoints:
     r"""Return fixed points of least squares, or of its solution of least norm, in closed form.
 
-    With ``s`` the slope of the label on its field and :math:`\Delta_0` the variance of the rest, ``c`` components of
-    labels per unknown and :math:`k = \min(c, 1)` the estimate is :math:`s\,k\,(S + \tau Z)` with
+    With the regression slope ``s`` of the label on its field, the variance :math:`\Delta_0` of the residual, ``c``
+    components of labels per unknown and :math:`k = \min(c, 1)`, the estimate is :math:`s\,k\,(S + \tau Z)` with
 
     .. math:: \tau^2 = \frac{\Delta_0/s^2 + (1-k)^2 Q_0}{c - k^2}, \quad E = (1-sk)^2 Q_0 + s^2k^2\tau^2.
 
-    With more labels than unknowns there is one solution, whatever penalty vanishes. As many labels as unknowns, some of
-    them noise, make power and error infinite.
+    With more labels than unknowns the solution does not depend on the vanishing penalty. For equal numbers of noisy
+    labels and unknowns, power and error are infinite.
     """
     slope, rest = problem.labels.regression
     count, power, one = problem.labels_per_unknown(alpha), problem.power, np.ones_like(alpha)
     share, excess = np.minimum(count, 1.0), count - 1
     with np.errstate(divide="ignore", invalid="ignore"):
-        # c - k^2 without a difference of nearly equal numbers.
+        # c - k^2, in a form without cancellation.
         denominator = np.where(excess < 0, -count * excess, excess)
         noise = np.nan_to_num((rest / slope**2 + (1 - share) ** 2 * power) / denominator, nan=0.0, posinf=np.inf)
         residual = rest + slope**2 * ((1 - share) ** 2 * power + share**2 * noise)
@@ -181,13 +181,13 @@ def least_squares(problem: RiskProblem, alpha: Array) -> FixedPoints:
     averages = SampleAverages(
         components * slope * unfitted, 2 * training, components * unfitted, training, 0.5 * components * residual
     )
-    # Below as many labels as unknowns V_hat is that of a small strength.
+    # With fewer labels than unknowns V_hat is that of a small strength.
     v_hat = np.where(excess > 0, excess, SMALL_STRENGTH * count / np.maximum(-excess, SMALL_STRENGTH))
     return _converged(np.zeros_like(alpha), ConjugateParameters(noise, slope * v_hat, v_hat), order, averages)
 
 
 def iterated_points(problem: RiskProblem, alpha: Array, strength: Array, estimated: bool = True) -> FixedPoints:
-    """Return fixed points by iteration, strength zero as a limit."""
+    """Return fixed points by iteration; strength zero is the limit of small strengths."""
     small = np.where(strength == 0, SMALL_STRENGTH, strength)
     points = fixed_points_near(problem, alpha, small, _start(problem, alpha, small), estimated)
     zero = strength == 0
@@ -198,12 +198,12 @@ def iterated_points(problem: RiskProblem, alpha: Array, strength: Array, estimat
 
 
 def _limit_of_no_penalty(problem: RiskProblem, alpha: Array, points: FixedPoints, estimated: bool) -> FixedPoints:
-    """Return the limit of no penalty, from fixed points at the small strength that stands for it.
+    """Return the limit of no penalty, from fixed points at a small strength.
 
-    For matrices that are not positive it is the matrix of least penalty among those that fit the labels: a problem of
-    its own in which no strength is small, since near as many labels as unknowns no strength is small enough. Errors of
-    positive matrices do not diverge and change with the strength, or its root: four times the strength estimates by
-    how much.
+    For general matrices the limit is the matrix of least penalty that fits the labels. It is computed as a separate
+    problem of strength one, because for nearly equal numbers of labels and unknowns no strength is small enough. Errors
+    of positive matrices do not diverge, and change in proportion to the strength or its root; four times the strength
+    gives an estimate of this change.
     """
     if problem.penalty.positive:
         if not estimated:
@@ -239,10 +239,10 @@ def fixed_points_near(
     Args:
         problem: model, loss and penalty.
         alpha: sample ratios, shape (batch,).
-        strength: of the penalty, shape (batch,).
+        strength: strength of the penalty, shape (batch,).
         start: logarithms of conjugate parameters.
         estimated: False in searches: error estimates are NaN, and iterations end earlier.
-        slopes: Jacobian of the residual near the start, where a search knows it from the point before.
+        slopes: Jacobian of the residual near the start, if a search has computed it at the point before.
     """
 
     def step(x: Array, index: Any) -> Estimate:
@@ -256,7 +256,7 @@ def fixed_points_near(
         return Estimate(new, error)
 
     solution = newton(step, start, _SETTINGS if estimated else _SEARCH_SETTINGS, slopes=slopes)
-    # Near a threshold the map hardly contracts, and differences to one side are too inaccurate.
+    # Near a threshold the map hardly contracts, and one-sided differences are too inaccurate.
     late = np.array([status is Status.ITERATION_LIMIT for status in solution.status])
     if late.any() and estimated:
         rows = np.flatnonzero(late)
@@ -266,7 +266,7 @@ def fixed_points_near(
     order = problem.order_parameters(strength, conjugate)
     error_estimate = np.full_like(strength, np.nan)
     if estimated:
-        # Errors of the integrals, and the change of the error with a state off by its own error estimate.
+        # Errors of the integrals, and the change of the error if the state changes by its error estimate.
         error_estimate, off, shift = order.error_estimate.copy(), np.minimum(solution.error_estimate, 1.0), 1e-4
         for axis in range(3):
             shifted = solution.value.copy()
@@ -288,9 +288,10 @@ def fixed_points_near(
 
 
 def refine_averages(problem: RiskProblem, alpha: Array, points: FixedPoints) -> FixedPoints:
-    """Return fixed points of more accurate averages over labels, until two accuracies agree.
+    """Return fixed points with more accurate averages over labels, until two accuracies agree.
 
-    Error estimates include the difference of the last two; for sampled averages, the spread of the replicas.
+    Error estimates include the difference of the last two accuracies; for sampled averages they are the spread of the
+    replicas.
     """
     rough = points.iterations > 0
     if not rough.all() and problem.labels.finer is not None:
@@ -323,14 +324,14 @@ def refine_averages(problem: RiskProblem, alpha: Array, points: FixedPoints) -> 
 
 
 def representative_ratios(alpha: Array) -> Array:
-    """Return a few of many sample ratios, between whose fixed points the others are interpolated."""
+    """Return a few of many sample ratios, between which fixed points at the others are interpolated."""
     if len(alpha) < _MANY:
         return alpha
     return np.unique(np.quantile(alpha, np.linspace(0, 1, FEW), method="nearest"))
 
 
 def _start(problem: RiskProblem, alpha: Array, strength: Array) -> Array:
-    """Return where the iteration starts; at many sample ratios of one strength by interpolation."""
+    """Return the start of the iteration; at many sample ratios of one strength, by interpolation."""
     few = representative_ratios(alpha)
     if len(few) == len(alpha) or np.any(strength != strength[0]):
         return _unlearned_start(problem, alpha, strength)
@@ -342,7 +343,7 @@ def _start(problem: RiskProblem, alpha: Array, strength: Array) -> Array:
 
 
 def _unlearned_start(problem: RiskProblem, alpha: Array, strength: Array) -> Array:
-    """Start where nothing is learned, or where the threshold leaves half of the range of singular values."""
+    """Return a start at an estimate of zero, or with a threshold of half the largest singular value."""
     prior, penalty = problem.model.prior, problem.penalty
     slope, rest = problem.labels.regression
     count = problem.labels_per_unknown(alpha)
@@ -352,7 +353,7 @@ def _unlearned_start(problem: RiskProblem, alpha: Array, strength: Array) -> Arr
     if penalty.spectral > 0:
         m_hat = start.m_hat * np.fmin(1.0, strength / (_START_THRESHOLD * problem.lambda_max_at(start)))
         start = start._replace(m_hat=m_hat, v_hat=m_hat)
-    # With more labels than unknowns the noise is that of least squares.
+    # With more labels than unknowns the start has the effective noise of least squares.
     excess = count - 1
     if np.any(excess > 0):
         positive = np.maximum(excess, NEGLIGIBLE_NOISE)
@@ -365,7 +366,7 @@ def _unlearned_start(problem: RiskProblem, alpha: Array, strength: Array) -> Arr
 
 
 def _ridge_solution(problem: RiskProblem, alpha: Array, strength: Array) -> ConjugateParameters:
-    """Return the closed solution of square loss and ridge, exact for a label of slope one on its field."""
+    """Return the closed-form solution of square loss and ridge, exact for labels of regression slope one."""
     slope, rest = problem.labels.regression
     count = problem.labels_per_unknown(alpha)
     ridge = problem.penalty.square * strength / problem.model.prior.degrees

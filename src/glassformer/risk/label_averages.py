@@ -1,4 +1,4 @@
-r"""Conjugate parameters from order parameters: averages of a loss over labels and fitted fields.
+r"""Averages of a loss over labels and fitted fields, which give conjugate parameters from order parameters.
 
 With :math:`\omega\sim N(0, q)`, :math:`\omega_0 = (m/q)\,\omega`, :math:`V_0 = Q_0 - m^2/q`,
 :math:`Z_0 = E_{h\sim N(\omega_0, V_0)}P_{out}(y\mid h)` and the score ``g`` of the loss,
@@ -6,7 +6,7 @@ With :math:`\omega\sim N(0, q)`, :math:`\omega_0 = (m/q)\,\omega`, :math:`V_0 = 
 .. math:: \hat m = \alpha\,E_\omega\!\int\!dy\,\frac{\partial Z_0}{\partial\omega_0}\,g, \quad
    \hat q = \alpha\,E\!\int\!dy\,Z_0\,g^2, \quad \hat V = -\alpha\,E\!\int\!dy\,Z_0\,\frac{\partial g}{\partial\omega}.
 
-This module has the averages of losses of one field; :mod:`~glassformer.risk.attention_averages` has the averages of
+This module computes the averages of losses of one field, and :mod:`~glassformer.risk.attention_averages` those of
 cross-entropy.
 """
 
@@ -27,15 +27,15 @@ from glassformer.numerics.quadrature import gauss_panels
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import OrderParameters
 
-# Standard normal variables are cut here: the probability beyond is 2e-17.
+# Integrals over standard normal variables end here: the probability beyond is 2e-17.
 TAIL = 8.5
 # Overlaps, powers and conditional variances below this count as zero, so that quotients stay finite.
 EMPTY = 1e-14
-# Gauss nodes per panel of the first averages; they double up to the most.
+# Gauss nodes per panel at the first accuracy, doubled from one accuracy to the next up to the largest number.
 NODES, _MOST_NODES = 16, 64
-# Panels around a step of the law of a label, in units of its width (chosen by trial).
+# Ends of panels around a step of the label's law, in units of its width (chosen by trial).
 _AROUND_STEP = np.array([-6.0, -3.0, -1.0, 1.0, 3.0, 6.0])
-# Averages are taken in batches of arrays of about this many numbers, with about so many panels.
+# Size of the arrays of one batch, in numbers, and the approximate number of panels.
 _BATCH_NUMBERS, _PANELS = 4_000_000, 12
 
 
@@ -46,7 +46,7 @@ class SampleAverages(NamedTuple):
         m_hat: :math:`\hat m/\alpha`.
         q_hat: :math:`\hat q/\alpha`.
         v_hat: :math:`\hat V/\alpha`.
-        training_loss: :math:`E\,\ell(y, p)` on the samples learned from.
+        training_loss: :math:`E\,\ell(y, p)` on training samples.
         test_loss: :math:`E\,\ell(y, \omega)` on new samples.
     """
 
@@ -62,9 +62,9 @@ class LabelAverages:
     """Averages over the labels of a channel and the fitted fields, for the loss of the student.
 
     Attributes:
-        channel: of the teacher.
-        power: :math:`Q_0`, of the teacher's field.
-        loss: of the student.
+        channel: channel of the teacher.
+        power: :math:`Q_0`, variance of the teacher's field.
+        loss: loss of the student.
         nodes: Gauss nodes per panel.
         interpolating: True for the square loss with an infinite factor, which fits all labels.
     """
@@ -82,7 +82,7 @@ class LabelAverages:
 
     @property
     def exact_components(self) -> float:
-        """Number of components of the field that the labels of one sample show without noise."""
+        """Number of components of the field that the labels of one sample determine exactly."""
         return self.components if self.channel.linear and self.regression[1] == 0 else 0.0
 
     @property
@@ -92,27 +92,27 @@ class LabelAverages:
 
     @property
     def has_label_error(self) -> bool:
-        """True when labels are right or wrong: the best student is then the one that is wrong least often."""
+        """True for classification: the best student is then that of least label error."""
         return self.binary
 
     @property
     def finer(self) -> LabelAverages | None:
-        """The same averages at the next accuracy; None when they are exact, or as accurate as they get."""
+        """The averages at the next accuracy; None if they are exact, or at the highest accuracy."""
         exact = self.loss.quadratic or self.nodes >= _MOST_NODES
         return None if exact else replace(self, nodes=2 * self.nodes)
 
     @property
     def replicas(self) -> Iterator[LabelAverages]:
-        """The same averages over disjoint sets of points, for averages that are sampled."""
+        """For sampled averages, the averages over each of the disjoint sets of points."""
         return iter(())
 
     def targets(self, labels: Array) -> Array:
-        """Return labels of data in the form that the loss takes."""
+        """Return labels of data in the form that the loss expects."""
         return np.asarray(self.channel.components_of(labels))
 
     @cached_property
     def regression(self) -> tuple[float, float]:
-        """Slope of the linear regression of a label on its field, and the variance of the rest."""
+        """Slope of the linear regression of a label on its field, and the variance of the residual."""
         return (0.0, 0.0) if self.channel.even else self.channel.regression
 
     def averages(self, order: OrderParameters) -> SampleAverages:
@@ -135,9 +135,9 @@ class LabelAverages:
         return SampleAverages(*(self.components * np.concatenate(every) for every in zip(*parts, strict=True)))
 
     def label_error(self, order: OrderParameters) -> Array:
-        """Return the share of new labels, without their own noise, that the fitted field gets wrong; shape (batch,)."""
+        """Return the share of new noiseless labels that the fitted field predicts wrongly, shape (batch,)."""
         clean = replace(self, channel=self.channel.without_noise)
-        # Interpolators of as many samples as unknowns have an infinite power.
+        # Interpolators of equally many samples and unknowns have infinite power.
         root = np.sqrt(np.minimum(_column(order.power), 1 / EMPTY))
         y, t, density, _ = clean._label_law(order, [np.array(clean.channel.steps) / root])
         return np.asarray(np.sum(density * (y != clean.channel.true_label(root * t)), axis=(1, 2)))
@@ -152,7 +152,7 @@ class LabelAverages:
         return (y * field).ravel(), probability.ravel()
 
     def _square(self, order: OrderParameters) -> SampleAverages:
-        """The square loss in closed form: the student learns the linear part of the link, the rest is noise."""
+        """Return the averages of the square loss: the student learns the linear part of the link, the rest is noise."""
         slope, rest = self.regression
         residual = rest + order.error + (slope**2 - 1) * self.power - 2 * (slope - 1) * order.overlap
         share, count = 1 / ((0.0 if self.interpolating else 1.0) + order.susceptibility), self.components
@@ -160,7 +160,7 @@ class LabelAverages:
         return SampleAverages(count * slope * share, 2 * loss * share**2, count * share, loss * share**2, loss)
 
     def _discrete(self, order: OrderParameters) -> SampleAverages:
-        """Sum over the values of the label; panels of the fitted field end where score or label law change fast."""
+        """Return sums over the values of the label; panels of the fitted field end at fast changes of the integrand."""
         y, root = np.array(self.channel.values)[:, None], np.sqrt(_column(order.power))
         breakpoints = self.loss.breakpoints(y, _column(order.susceptibility))
         y, t, density, label_score = self._label_law(order, [part / root for part in breakpoints])
@@ -179,12 +179,12 @@ class LabelAverages:
         return y, t, probability, self.channel.score(y, field, variance)
 
     def _continuous(self, order: OrderParameters) -> SampleAverages:
-        """Integrate over nodes of the label, given which true and fitted field are jointly normal."""
+        """Return integrals over nodes of the label, given which true and fitted field are jointly normal."""
         q, m = _column(order.power), _column(order.overlap)
         y, probability, mean, spread = (part[:, None] for part in self._nodes)
         slope, variance = m / self.power, np.maximum(self.power - m**2 / q, EMPTY)
         centre, width = slope * mean, np.sqrt(np.maximum(q - m * slope + slope**2 * spread, EMPTY**2))
-        cuts = [(place - centre) / width for place in self.loss.breakpoints(y, _column(order.susceptibility))]
+        cuts = [(point - centre) / width for point in self.loss.breakpoints(y, _column(order.susceptibility))]
         edges = [np.broadcast_to(part, (len(q), len(y), part.shape[-1])) for part in cuts]
         t, weight = _normal_panels(edges, self.nodes)
         omega, field = centre + width * t, mean + slope * spread / width * t
@@ -192,7 +192,7 @@ class LabelAverages:
 
     @cached_property
     def _nodes(self) -> LabelNodes:
-        """Nodes of one label; components of linear labels are alike, and the loss acts on each of them."""
+        """Nodes of one label; for linear labels, of one component, as the loss is a sum over equal components."""
         finer = self.nodes / NODES
         if not self.channel.linear:
             return self.channel.label_nodes(finer)
@@ -209,7 +209,7 @@ class LabelAverages:
 
 
 def _column(values: Array) -> Array:
-    """Return numbers of shape (batch, 1, 1), none of them zero."""
+    """Return positive numbers of shape (batch, 1, 1)."""
     return np.maximum(values, EMPTY)[:, None, None]
 
 

@@ -16,7 +16,7 @@ from glassformer.risk.penalties import MatrixPenalty, OrderParameters
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, risk_problem
 from glassformer.risk.tuning import best_strength
 
-# Best strengths below this share of the largest useful one are reported: little depends on them (a convention).
+# Best strengths below this share of lambda_max are noted: results hardly depend on them (a convention).
 _WEAK = 1e-3
 
 
@@ -30,32 +30,32 @@ def risk_limits(
     The estimate minimises :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,[w_1 N\|S\|_* + \frac{w_2}2\|S\|_F^2]`, with
     :math:`N = (dL)^{1/4}` for bilinear sequence regression. For attention-indexed models it is positive and minimises
     :math:`\frac14\sum_\mu\|Y_\mu - h_\mu\|_F^2 + \lambda d\,\mathrm{Tr}\,S`, the effect of weight decay on factors of
-    full width. With the penalty ``pinned`` the trace is that of the teacher instead: labels that are not centred,
-    :math:`x_a^TSx_b/\sqrt d`, show it, and weight decay has no effect.
+    full width. With the penalty ``pinned`` the trace of the estimate equals that of the teacher, which labels that are
+    not centred, :math:`x_a^TSx_b/\sqrt d`, determine; weight decay then has no effect.
 
     Args:
-        model: of the teacher: a prior of extensive width and a channel from which a linear fit learns.
+        model: model of the teacher: a prior of extensive width, and labels that correlate with their fields.
         alpha: sample ratios, finite and > 0.
-        loss: convex, of :mod:`glassformer.risk.losses`.
-        penalty: weights, of :mod:`glassformer.risk.penalties`.
-        strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss). None for the strength of
-            least error (for labels that are right or wrong, of the largest cosine, which has the least label error for
-            signs and hardmax), and where the trace is pinned.
-        throw: raise when a row did not converge.
+        loss: convex loss from :mod:`glassformer.risk.losses`.
+        penalty: penalty from :mod:`glassformer.risk.penalties`.
+        strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss). None for the best strength:
+            of least error, or for classification of the largest cosine, which has the least label error for signs and
+            hardmax; and None for the penalty ``pinned``.
+        throw: raise an error if a row did not converge.
 
     Returns:
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error``
         (:math:`E = Q_0 - 2m + q`), ``overlap`` (``m``), ``power`` (``q``), ``cosine`` (:math:`m/\sqrt{qQ_0}`),
-        ``label_error`` (share of new labels +1 and -1, or rows of hardmax labels, without their own noise, that the
-        fitted field gets wrong, as in :func:`~glassformer.bayes_optimal.limits.limits`),
-        ``training_loss`` and ``test_loss`` (means of the loss over samples), ``rank`` (of the estimate, per dimension
-        of the smaller side), ``degrees`` (of freedom), ``effective_noise`` (:math:`\tau^2`), ``threshold``
-        (:math:`\theta`, by which singular values are lowered), ``strength`` (NaN where it has no effect),
-        ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``.
+        ``label_error`` (share of new noiseless labels +1 and -1, or of rows of hardmax labels, that the fitted field
+        predicts wrongly, as in :func:`~glassformer.bayes_optimal.limits.limits`), ``training_loss`` and ``test_loss``
+        (means of the loss over samples), ``rank`` (of the estimate, relative to the smaller side), ``degrees`` (degrees
+        of freedom of the fit), ``effective_noise`` (:math:`\tau^2`), ``threshold`` (:math:`\theta`, by which singular
+        values are lowered), ``strength`` (NaN if it has no effect), ``error_estimate`` (absolute, of ``error``),
+        ``residual`` and ``iterations``.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: the model, loss and penalty do not go together.
+        IncompatibleError: model, loss and penalty are incompatible.
         ConvergenceError: with ``throw``, a row did not converge.
 
     Source: derived here; for positive matrices Erba et al., arXiv:2505.17958.
@@ -70,7 +70,7 @@ def risk_limits(
     """
     alpha = validated_alpha(alpha)
     if np.any(alpha <= 0):
-        raise ParameterError("alpha", float(alpha.min()), "> 0: regularised risk learns from samples")
+        raise ParameterError("alpha", float(alpha.min()), "> 0: regularised risk needs samples")
     require_theory(model)
     problem = risk_problem(model, loss, penalty, strength)
     if strength is None:
@@ -78,7 +78,7 @@ def risk_limits(
     else:
         points = fixed_points(problem, alpha, np.full_like(alpha, strength))
     points = refine_averages(problem, alpha, points)
-    # At strength zero the threshold is that of the small strength that stands for it, except for least squares.
+    # At strength zero the threshold is that of the small strength of the limit, except for least squares.
     noisy = points.conjugate.noise > NEGLIGIBLE_NOISE
     limit = (points.strength == 0) & noisy & ~problem.is_least_squares(alpha, points.strength)
     small = np.where(limit, SMALL_STRENGTH, points.strength) / model.prior.degrees
@@ -110,7 +110,7 @@ def risk_limits(
 
 
 def order_columns(problem: RiskProblem, order: OrderParameters) -> dict[str, Array]:
-    """Return order parameters, and how well the estimate predicts, as columns of a table."""
+    """Return order parameters, cosine and label error as columns of a table."""
     with np.errstate(divide="ignore", invalid="ignore"):
         cosine = order.overlap / np.sqrt(order.power * problem.power)
     columns = {"error": order.error, "overlap": order.overlap, "power": order.power, "cosine": cosine}
@@ -120,13 +120,15 @@ def order_columns(problem: RiskProblem, order: OrderParameters) -> dict[str, Arr
 
 
 def _notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> list[str]:
-    """Report best strengths at an end of the search, or chosen by something else than the error."""
+    """Return notes on best strengths at an end of the search, or not chosen for the least error."""
     none, weak = points.strength == 0, points.strength <= _WEAK * problem.lambda_max(alpha)
-    notes = [("no penalty at all is best, the limit of small strength", none)]
+    notes = [("the best strength is zero, the limit of no penalty", none)]
     if not problem.loss.quadratic:
-        text = "the best strength is below a thousandth of the largest useful one: it hardly matters"
+        text = "the best strength is below a thousandth of the largest useful one, and results hardly depend on it"
         notes.append((text, weak & ~none))
     if problem.labels.has_label_error:
-        text = "the best strength has the largest cosine (for signs the least label_error): the error is not tuned"
+        text = (
+            "the best strength is that of the largest cosine (for signs, of the least label_error), not of least error"
+        )
         notes.append((text, points.order.error > problem.power))
     return [f"alpha = {', '.join(f'{a:g}' for a in alpha[rows])}: {text}" for text, rows in notes if rows.any()]

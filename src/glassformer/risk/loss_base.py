@@ -19,21 +19,21 @@ from glassformer.core.estimate import Array
 class Loss(ABC):
     """A loss, convex in the fitted field. Labels, fields and variances broadcast."""
 
-    binary = default_property(False, "True when labels have to be +1 or -1.")
+    binary = default_property(False, "True if labels must be +1 or -1.")
     quadratic = default_property(
-        False, "True for half the square, which has closed forms and a limit that fits labels exactly."
+        False, "True for half the squared residual, which has closed forms and an interpolating limit."
     )
     row_labels = default_property(
-        False, "True for a loss of all indices of a sample at once, whose labels are rows of probabilities."
+        False, "True for a loss of all indices of a sample, with rows of probabilities as labels."
     )
     sharpness = default_property(
-        np.inf, "Largest second derivative in the field of a sample of weight one; infinite for kinks."
+        np.inf, "Largest second derivative in the field at sample weight one; infinite for losses with kinks."
     )
     weights = default_property(1.0, "Weights > 0 of the samples, which multiply their losses.")
 
     @property
     def constant_curvature(self) -> bool:
-        """True when the second derivative is the same everywhere."""
+        """True if the second derivative is constant."""
         return bool(self.quadratic)
 
     @property
@@ -42,11 +42,11 @@ class Loss(ABC):
         return type(self).__name__.lower()
 
     def slope(self, y: Array, h: Array) -> Array:
-        """Return the derivative in the field, of losses that have one everywhere."""
+        """Return the derivative in the field, for differentiable losses."""
         raise NotImplementedError
 
     def curvature(self, slopes: Array) -> Array | None:
-        """Return the second derivative as a function of the first, or None where it is no function of it."""
+        """Return the second derivative as a function of the first; None if it is not a function of the first."""
         del slopes
         return None
 
@@ -68,15 +68,15 @@ class Loss(ABC):
         return np.asarray(self.value(y, p) + (p - omega) ** 2 / (2 * variance))
 
     def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
-        """Return values of ``omega`` at which the score has a kink or changes fast, of losses of one field."""
+        """Return values of ``omega`` at which the score has a kink or changes fast, for losses of one field."""
         raise NotImplementedError
 
     def conjugate(self, y: Array, u: Array) -> Array:
-        """Return the conjugate, of losses of one field; infinite outside its domain."""
+        """Return the conjugate, infinite outside its domain, for losses of one field."""
         raise NotImplementedError
 
     def conjugate_at(self, y: Array, h: Array, slopes: Array, share: float) -> Array:
-        """Return the conjugate, or an upper bound, at ``share`` in [0, 1] times the slopes that the loss has at ``h``.
+        """Return the conjugate, or an upper bound, at ``share`` in [0, 1] times the slopes of the loss at ``h``.
 
         The slopes may also be those of an envelope of the loss.
         """
@@ -84,6 +84,6 @@ class Loss(ABC):
         return self.conjugate(y, share * slopes)
 
     def adapted(self, channel: Any) -> Loss:
-        """Return the loss with unset parameters taken from the channel of its labels."""
+        """Return the loss with unset parameters set to those of the channel of the labels."""
         del channel
         return self

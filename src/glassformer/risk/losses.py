@@ -108,7 +108,7 @@ class Logistic(Loss):
 
 @dataclass(frozen=True)
 class Hinge(Loss):
-    r"""Loss of support vector machines, :math:`\max(0, 1 - yh)`, for labels +1 and -1.
+    r"""Hinge loss of support vector machines, :math:`\max(0, 1 - yh)`, for labels +1 and -1.
 
     Example:
         >>> Hinge().proximal(np.ones(3), np.array([-2.0, 0.8, 2.0]), 0.5)
@@ -125,8 +125,8 @@ class Hinge(Loss):
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         missing = 1 - y * omega
-        bent = (missing > 0) & (missing < variance)
-        return y * np.clip(missing / variance, 0.0, 1.0), np.where(bent, 1 / np.asarray(variance), 0.0)
+        at_kink = (missing > 0) & (missing < variance)
+        return y * np.clip(missing / variance, 0.0, 1.0), np.where(at_kink, 1 / np.asarray(variance), 0.0)
 
     def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
         return y + 0 * variance, y * (1 - variance)
@@ -138,7 +138,7 @@ class Hinge(Loss):
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    r"""Quadratic up to a residual of :math:`\delta`, linear beyond: :math:`\delta|y-h| - \delta^2/2` there.
+    r"""Huber loss: half the squared residual up to :math:`|y-h| = \delta`, and :math:`\delta|y-h| - \delta^2/2` beyond.
 
     Args:
         knee: :math:`\delta`, finite and > 0.
@@ -177,7 +177,7 @@ class Huber(Loss):
         return y - reach, y + reach
 
     def conjugate(self, y: Array, u: Array) -> Array:
-        # Clipped slopes lie at the end of the domain: rounding must not push them outside.
+        # Clipped slopes lie on the boundary of the domain, and rounding must not move them outside.
         return np.where(np.abs(u) <= self.knee * (1 + 1e-12), u * y + 0.5 * u**2, np.inf)
 
 
@@ -191,10 +191,10 @@ LOSSES: dict[str, Callable[[], Loss]] = {
 
 
 def loss_of(given: object) -> Loss:
-    """Return the loss that is given by its name, by a function of a label and a field, or as a loss.
+    """Return the loss of a name, the custom loss of a function of a label and a field, or a given loss unchanged.
 
     Raises:
-        ParameterError: the name is unknown, or the function is no convex loss.
+        ParameterError: the name is unknown, or the function is not a convex loss.
 
     Example:
         >>> loss_of("hinge")

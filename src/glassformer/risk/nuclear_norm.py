@@ -1,15 +1,27 @@
 r"""Error of nuclear-norm regularisation of a bilinear signal, in the limit of large sizes.
 
-This is the square loss of :mod:`glassformer.risk.limits`, for one sample ratio: the estimator minimises
-:math:`\frac12\sum_\mu (y_\mu - h_\mu)^2 + \lambda (dL)^{1/4}\|S\|_*`. It equals the signal seen through noise of
-variance :math:`\tau^2`, with singular values lowered by :math:`\theta`. With the law of
-:mod:`glassformer.random_matrices.rectangular` at :math:`R = \tau^2` for :math:`\beta\ge1` (else the transposed
-problem), :math:`\nu` its mass on :math:`s > 0`, :math:`f = (s - \theta)_+` and :math:`\hat s` its Bayes-optimal
-denoiser,
+The estimator minimises :math:`\frac12\sum_\mu (y_\mu - h_\mu)^2 + \lambda (dL)^{1/4}\|S\|_*`. In the limit of large
+sizes it is the proximal map of the nuclear norm applied to :math:`Y = S + \tau Z`: the signal in white noise of
+variance :math:`\tau^2`, with all singular values lowered by a threshold :math:`\theta`. With the law :math:`\nu` of the
+singular values ``s > 0`` of ``Y``, :math:`f = (s - \theta)_+` and the Bayes-optimal denoiser :math:`\hat s`,
 
 .. math:: \tau^2 = \frac{\Delta + E}{\alpha}, \quad \theta = \frac\lambda{\alpha - \mathrm{df}}, \quad
-   E = \mathrm{MMSE}(R) + \beta^{-1/2}\int\nu\,(f - \hat s)^2, \quad
-   \mathrm{df} = \beta^{-1/2}\int\nu\,f\,\frac{s - \hat s}{R}.
+   E = \mathrm{MMSE}(\tau^2) + \beta^{-1/2}\int\nu\,(f - \hat s)^2, \quad
+   \mathrm{df} = \beta^{-1/2}\int\nu\,f\,\frac{s - \hat s}{\tau^2}
+
+for :math:`\beta\ge1` (otherwise for the transposed problem). These are the equations of the square loss among all
+regularised risks, and the modules of the general case compute them:
+
+- :math:`\nu`, :math:`\hat s` and MMSE: ``noisy_law`` of the prior, in :mod:`~glassformer.random_matrices.rectangular`;
+- ``E`` and ``df`` at given :math:`\tau^2` and :math:`\theta`: ``order_parameters`` of
+  :class:`~glassformer.risk.penalties.MatrixPenalty`;
+- :math:`\tau^2` and :math:`\theta` at given ``E`` and ``df``: the square loss in
+  :mod:`~glassformer.risk.label_averages`, with :math:`V = \mathrm{df}/\hat V` and
+  :math:`\hat m = \hat V = \alpha/(1 + V) = \alpha - \mathrm{df}`, so that :math:`\theta = \lambda/\hat m`;
+- the fixed point, by Newton steps, and the interpolator, :math:`\lambda = 0`: :mod:`~glassformer.risk.fixed_points`;
+- the best :math:`\lambda`: :mod:`~glassformer.risk.tuning`;
+- the threshold of perfect recovery: :mod:`~glassformer.random_matrices.nuclear_norm`;
+- the minimiser on data: :mod:`~glassformer.learners.nuclear_norm`.
 """
 
 from __future__ import annotations
@@ -37,7 +49,7 @@ class NuclearNormRisk(DisplayMixin):
     r"""Error of nuclear-norm regularisation at one sample ratio.
 
     Attributes:
-        error: :math:`E = \|\hat S - S\|_F^2/(dL)`, 1 before any data.
+        error: :math:`E = \|\hat S - S\|_F^2/(dL)`, one before any data.
         strength: :math:`\lambda`; zero for the interpolator of least norm.
         effective_noise: :math:`\tau^2`.
         threshold: :math:`\theta`, by which singular values are lowered.
@@ -76,12 +88,12 @@ def nuclear_norm_risk(beta: float, rho: float, alpha: float, noise: float, stren
         rho: :math:`r/d`, finite and > 0.
         alpha: sample ratio :math:`n/(dL)`, finite and > 0.
         noise: variance :math:`\Delta\ge 0` of the label noise.
-        strength: :math:`\lambda\ge 0`; 0 is the limit of small strength, the interpolator of least nuclear norm (least
-            squares from :math:`\alpha = 1` on).
+        strength: :math:`\lambda\ge 0`; 0 for the limit of small strength, the interpolator of least nuclear norm (for
+            :math:`\alpha\ge 1`, least squares).
 
     Raises:
         ParameterError: an argument is out of range.
-        ConvergenceError: no fixed point was found, next to the threshold of perfect recovery.
+        ConvergenceError: no fixed point was found, close to the threshold of perfect recovery.
 
     Example:
         >>> round(nuclear_norm_risk(beta=1, rho=0.3, alpha=0.5, noise=0.0, strength=0.1).error, 8)
@@ -94,7 +106,7 @@ def nuclear_norm_risk(beta: float, rho: float, alpha: float, noise: float, stren
 
 
 def best_nuclear_norm(beta: float, rho: float, alpha: float, noise: float) -> NuclearNormRisk:
-    r"""Return the error at the strength of least error; without noise that is the interpolator.
+    r"""Return the error at the strength of least error; without noise this is the interpolator.
 
     Equation :eq:`nuclear-norm-risk` of the documentation.
 
@@ -106,7 +118,7 @@ def best_nuclear_norm(beta: float, rho: float, alpha: float, noise: float) -> Nu
 
     Raises:
         ParameterError: an argument is out of range.
-        ConvergenceError: no fixed point was found, next to the threshold of perfect recovery.
+        ConvergenceError: no fixed point was found, close to the threshold of perfect recovery.
 
     Example:
         >>> best = best_nuclear_norm(beta=1, rho=0.3, alpha=0.5, noise=0.1)

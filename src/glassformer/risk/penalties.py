@@ -1,12 +1,12 @@
-r"""Penalties on a matrix, and the estimate that they make of a matrix seen through noise.
+r"""Penalties on a matrix, and the order parameters of the penalised estimate of a matrix in noise.
 
-Regularised risk minimises :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,[w_1\|S\|_* + \frac{w_2}2\|S\|_F^2]`, the
+Regularised risk minimises :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,[w_1\|S\|_* + \frac{w_2}2\|S\|_F^2]`, with the
 nuclear norm in units of :math:`(dL)^{1/4}` (for positive matrices the trace, in units of ``d``). In the limit of large
 sizes the estimate is the proximal map of the penalty, applied to :math:`Y = S + \tau Z`: singular values are lowered by
 a threshold :math:`\theta` and multiplied by a gain.
 
-Labels of networks that are not centred, :math:`y = x^TSx/\sqrt d`, show the trace of ``S`` before anything else. Then
-the trace is pinned: weight decay has no effect, and the threshold is the one that keeps the trace of the estimate.
+Labels that are not centred, :math:`y = x^TSx/\sqrt d`, determine the trace of ``S`` from very few samples. The trace is
+then pinned: weight decay has no effect, and the threshold follows from the trace of the estimate.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.random_matrices.atoms import SpectralLaw
 
-# Newton steps for the threshold of a pinned trace (6 to 10 are taken), and the relative step that ends them.
+# Newton steps for the threshold of a pinned trace: largest number (6 to 10 are usual), and last relative step.
 _STEPS, _LAST_STEP = 60, 1e-13
-# Share of the singular values that a quadrature may miss; beyond it part of the law is wrong (chosen by trial).
+# Largest share of the singular values that a quadrature may miss (chosen by trial).
 _MISSED_MASS = 1e-4
 _ROUNDING = 4e-16
-# Largest strength of interest of a ridge, which never leaves zero, in units of m_hat (a convention).
+# Largest useful strength of a ridge, whose estimate is never zero, in units of m_hat (a convention).
 STRONG_RIDGE = 30.0
 
 
@@ -35,8 +35,8 @@ class OrderParameters(NamedTuple):
     r"""Order parameters of an estimate, arrays of shape (batch,).
 
     Attributes:
-        overlap: :math:`m`, of estimate and teacher.
-        power: :math:`q`, of the estimate.
+        overlap: :math:`m`, inner product of estimate and teacher.
+        power: :math:`q`, squared norm of the estimate.
         susceptibility: :math:`V`.
         error: :math:`E = Q_0 - 2m + q`, computed as a sum of positive terms.
         degrees: degrees of freedom of the fit.
@@ -72,37 +72,37 @@ class ConjugateParameters(NamedTuple):
 
 
 class Penalty(ABC):
-    r"""A penalty with weights of two parts: one that sets directions to zero, and half a square.
+    r"""A penalty of two weighted parts: a norm that sets directions to zero, and half the squared norm.
 
-    The estimate is the proximal map of the penalty, applied to the signal seen through noise.
+    The estimate is the proximal map of the penalty, applied to the signal in noise.
 
     Attributes:
-        spectral: weight of the part that sets singular values, or weights, to zero.
+        spectral: weight of the norm that sets singular values, or weights, to zero.
         square: weight of half the squared norm.
     """
 
     spectral: float
     square: float
     positive = default_property(False, "True for penalties on positive matrices.")
-    pinned = default_property(False, "True when the trace is known instead, so that the strength has no effect.")
+    pinned = default_property(False, "True if the trace is known, so that the strength has no effect.")
 
     @abstractmethod
     def order_parameters(self, prior: Any, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
-        r"""Return the order parameters of the penalised estimate of the teacher's signal seen through noise.
+        r"""Return the order parameters of the penalised estimate of the teacher's signal in noise.
 
         Args:
-            prior: of the teacher.
-            strength: :math:`\lambda\ge 0` per degree of freedom, shape (batch,); NaN where it has no effect.
+            prior: prior of the teacher.
+            strength: :math:`\lambda\ge 0` per degree of freedom, shape (batch,); NaN if it has no effect.
             conjugate: conjugate parameters.
         """
 
     @abstractmethod
     def largest_strength(self, prior: Any, conjugate: ConjugateParameters) -> Array:
-        """Return the strength per degree of freedom from which on the estimate is zero, or one that is as large."""
+        """Return the smallest strength per degree of freedom with an estimate of zero, or the largest useful one."""
 
     @abstractmethod
     def exact_dimension(self, prior: Any) -> float | None:
-        """Return exact labels per unknown that perfect recovery needs; None where no closed form is known."""
+        """Return the number of exact labels per unknown for perfect recovery; None if no closed form is known."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ class MatrixPenalty(Penalty):
 
     Attributes:
         spectral: weight of the nuclear norm, or trace.
-        square: weight of half the squared norm.
+        square: weight of half the squared Frobenius norm.
         positive: True for penalties on positive matrices.
-        pinned: True when the trace is known instead, so that the strength has no effect.
+        pinned: True if the trace is known, so that the strength has no effect.
     """
 
     spectral: float
@@ -141,11 +141,13 @@ class MatrixPenalty(Penalty):
     def order_parameters(self, prior: Any, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
         r"""Return the order parameters of a matrix whose singular values are lowered and multiplied by a gain.
 
-        With :math:`\theta = \lambda w_1/\hat m`, :math:`f = (s-\theta)_+`, :math:`\hat s` the Bayes-optimal denoiser,
-        ``nu`` the law of the noisy matrix and the gain :math:`\kappa = \hat m/(\hat V + \lambda w_2)`:
-        :math:`m = \kappa\int\nu f\hat s`, :math:`q = \kappa^2\int\nu f^2`,
-        :math:`V = \mathrm{df}/(\hat V + \lambda w_2)`
-        and :math:`E = \mathrm{MMSE} + \int\nu(\kappa f - \hat s)^2`.
+        With :math:`\theta = \lambda w_1/\hat m`, :math:`f = (s-\theta)_+`, the Bayes-optimal denoiser :math:`\hat s`,
+        the law :math:`\nu` of the singular values of the noisy matrix and the gain
+        :math:`\kappa = \hat m/(\hat V + \lambda w_2)`,
+
+        .. math:: &m = \kappa\int\nu\,f\hat s, \quad q = \kappa^2\int\nu\,f^2, \quad
+           E = \mathrm{MMSE}(\tau^2) + \int\nu\,(\kappa f - \hat s)^2, \\
+           &\mathrm{df} = \int\nu\,f\,\frac{s - \hat s}{\tau^2}, \quad V = \frac{\mathrm{df}}{\hat V + \lambda w_2} .
         """
         stiffness = conjugate.v_hat + self.square * np.nan_to_num(strength)
         gain = conjugate.m_hat / stiffness
@@ -165,7 +167,7 @@ class MatrixPenalty(Penalty):
         overlap, square = np.sum(weight * lowered * denoised, axis=1), np.sum(weight * lowered**2, axis=1)
         error = mmse.value + np.sum(weight * (gain[:, None] * lowered - denoised) ** 2, axis=1)
         degrees = np.sum(weight * lowered * (s - denoised), axis=1) / conjugate.noise
-        # Two expressions of the error agree up to the quadrature.
+        # The difference of two expressions of the error estimates the quadrature error.
         error_estimate = mmse.error + np.abs(error - (power - 2 * gain * overlap + gain**2 * square))
         error_estimate = np.where(np.abs(mass - 1) > _MISSED_MASS, np.inf, error_estimate)
         return OrderParameters(
@@ -200,8 +202,8 @@ def penalty_of(name: object) -> MatrixPenalty:
 def _threshold_of_trace(law: SpectralLaw, gain: Array) -> Array:
     r"""Return the threshold at which :math:`\kappa\int\nu(s-\theta)_+` is the trace of the signal.
 
-    The trace is that of the noisy matrix. As a function of the threshold it is convex and falls, so that Newton steps
-    from the left never overshoot.
+    Noise does not change the trace. The integral is a convex and decreasing function of the threshold, so that Newton
+    steps from the left never overshoot.
     """
     theta = np.zeros_like(gain)
     s, weight, _ = law.nodes(theta)

@@ -20,11 +20,11 @@ from glassformer.risk.label_averages import LabelAverages, SampleAverages
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty, OrderParameters, Penalty
 
-# Strength that stands for the limit of no penalty, to which errors converge in proportion to the strength.
+# Strength in place of the limit of no penalty: errors differ from the limit in proportion to the strength.
 SMALL_STRENGTH = 1e-11
-# Effective noise below which everything is fitted and recovered: the square of what double precision resolves.
+# Effective noise below which the signal counts as recovered: close to the square of the rounding error.
 NEGLIGIBLE_NOISE = 1e-20
-# Noises for the extrapolation of the statistical dimension, each half of the one before, and bounds of log c.
+# Noises for the extrapolation of the statistical dimension, each half of the previous one, and bounds of log c.
 _NOISES, _LOG_THRESHOLDS = 0.02 * 0.5 ** np.arange(4), (-6.0, 2.0)
 
 Flags = NDArray[np.bool_]
@@ -35,13 +35,13 @@ class RiskProblem:
     """Minimise a loss and a penalty on the labels of a model, in the limit of large sizes.
 
     Attributes:
-        model: of the teacher.
-        loss: of the student.
-        penalty: of the student.
-        given_averages: averages over labels; None for the first accuracy of the loss's own.
+        model: model of the teacher.
+        loss: loss of the student.
+        penalty: penalty of the student.
+        given_averages: averages over labels; None for those of the loss at the first accuracy.
 
     Raises:
-        IncompatibleError: a linear fit learns nothing from these labels.
+        IncompatibleError: labels do not correlate with their fields, so that a linear fit learns nothing.
     """
 
     model: Any
@@ -52,8 +52,10 @@ class RiskProblem:
     def __post_init__(self) -> None:
         slope, _ = self.labels.regression
         if not slope > 0:
-            text = "do not rise with their fields on average, and no convex loss of a linear fit learns from them"
-            raise IncompatibleError(f"labels of channel {self.model.channel.label} {text}: E[h y] = {slope:.3g}")
+            text = (
+                f"do not correlate with their fields (E[h y] = {slope:.3g}), and a linear fit learns nothing from them"
+            )
+            raise IncompatibleError(f"labels of channel {self.model.channel.label} {text}: use gamp")
 
     @property
     def power(self) -> float:
@@ -75,7 +77,7 @@ class RiskProblem:
 
     @property
     def finer(self) -> RiskProblem | None:
-        """The same problem with more accurate averages over labels; None where there are none."""
+        """The problem with more accurate averages over labels; None at the highest accuracy."""
         finer = self.labels.finer
         return None if finer is None else replace(self, given_averages=finer)
 
@@ -94,7 +96,7 @@ class RiskProblem:
         """Return the conjugate parameters from averages per sample."""
         count = alpha / self.model.prior.degrees
         noise = np.maximum(averages.q_hat / count / averages.m_hat**2, NEGLIGIBLE_NOISE)
-        # The proximal map of a loss with kinks may be constant where nothing is learned yet.
+        # At an estimate of zero the proximal map of a loss with kinks may be constant, with V_hat = 0.
         v_hat = np.maximum(averages.v_hat, SMALL_STRENGTH * averages.m_hat)
         return ConjugateParameters(noise, count * averages.m_hat, count * v_hat)
 
@@ -106,10 +108,10 @@ class RiskProblem:
     # Quantities known without iterations ------------------------------------------------------------------------
 
     def known_error(self, alpha: Array, strength: Array) -> Array:
-        """Return errors that are known in advance, NaN elsewhere.
+        """Return errors that need no iteration, NaN elsewhere.
 
-        Strengths from ``lambda_max`` on leave an estimate of zero. The interpolator of least norm of exact labels is
-        the signal from its threshold on.
+        For strengths of at least ``lambda_max`` the estimate is zero. Above its threshold, the interpolator of least
+        norm of exact labels is the signal.
         """
         known = np.full(len(alpha), np.nan)
         if self.penalty.spectral > 0 and self.penalty.square == 0:
@@ -124,14 +126,15 @@ class RiskProblem:
     def is_least_squares(self, alpha: Array, strength: Array) -> Flags:
         """Return where fixed points have the closed form of least squares.
 
-        That is the square loss at strength zero, with a ridge, or with as many labels as unknowns at least.
+        These are fixed points of the square loss at strength zero, with a ridge penalty, or with at least as many
+        labels as unknowns.
         """
         if self.penalty.positive or not self.loss.quadratic:
             return np.zeros(alpha.shape, dtype=bool)
         return np.asarray((strength == 0) & ((self.labels_per_unknown(alpha) >= 1) | (self.penalty.spectral == 0)))
 
     def recovers(self, alpha: Array) -> Flags:
-        """Return where the estimate of least norm that fits the labels is the signal."""
+        """Return where the interpolator of least norm is the signal."""
         if not self.labels.exact_components > 0:
             return np.zeros(alpha.shape, dtype=bool)
         exact_labels = alpha / self.model.prior.degrees * self.labels.exact_components
@@ -139,7 +142,7 @@ class RiskProblem:
 
     @property
     def statistical_dimension(self) -> tuple[float, float]:
-        """Exact labels per unknown that perfect recovery needs, and the error of this number."""
+        """Number of exact labels per unknown that perfect recovery needs, and its error."""
         known = self.penalty.exact_dimension(self.model.prior)
         if known is not None:
             return known, 0.0
@@ -149,7 +152,7 @@ class RiskProblem:
         return dimension
 
     def extrapolated_dimension(self) -> tuple[float, float]:
-        """Return the statistical dimension, and its error, extrapolated from errors at little noise."""
+        """Return the statistical dimension, extrapolated from errors at small noise, and its error."""
 
         def error_at(noise: Array, level: Array) -> Array:
             one = np.ones_like(noise)
@@ -159,20 +162,20 @@ class RiskProblem:
         return descent_dimension(error_at)
 
     def lambda_max(self, alpha: Array) -> Array:
-        """Return the strength from which on the estimate is zero; for ridge, a strength that is as large."""
+        """Return the smallest strength with an estimate of zero; for ridge, the largest useful strength."""
         return self.lambda_max_at(self.unlearned(alpha))
 
     def lambda_max_at(self, conjugate: ConjugateParameters) -> Array:
-        """Return the strength that leaves an estimate of zero at these conjugate parameters."""
+        """Return the smallest strength with an estimate of zero at these conjugate parameters."""
         prior = self.model.prior
         return np.asarray(prior.degrees * self.penalty.largest_strength(prior, conjugate))
 
 
 def risk_problem(model: Model, loss: Loss, penalty: MatrixPenalty, strength: float | None) -> RiskProblem:
-    """Return the problem if model, loss, penalty and strength go together.
+    """Return the problem of a model, loss, penalty and strength.
 
     Raises:
-        IncompatibleError: they do not.
+        IncompatibleError: they are incompatible.
     """
     prior, channel = model.prior, model.channel
     if model.overlap_shape:
@@ -182,41 +185,40 @@ def risk_problem(model: Model, loss: Loss, penalty: MatrixPenalty, strength: flo
     if not getattr(prior, "extensive", False):
         given = ((name, model.parameters.get(name)) for name in ("width", "rho"))
         narrow = next((f"{name} = {value:g}" for name, value in given if value is not None), f"model {model.name}")
-        raise IncompatibleError(f"{narrow}: the theory of risk is for bsr and aim of extensive width: give rho > 0")
+        raise IncompatibleError(f"{narrow}: the theory of risk needs bsr or aim of extensive width: give rho > 0")
     if getattr(channel, "root", ()):
         correlated = f"token_correlation = {model.parameters['token_correlation']}"
-        raise IncompatibleError(
-            f"{correlated}: the theory of risk is for independent tokens; leave it out, or use gamp"
-        )
+        raise IncompatibleError(f"{correlated}: the theory of risk needs independent tokens: leave it out, or use gamp")
     if prior.symmetric != penalty.positive:
         fitting = "trace or pinned" if prior.symmetric else "nuclear, ridge or elastic"
-        raise IncompatibleError(f"this penalty is not for the matrices of model {model.name}: use {fitting}")
+        raise IncompatibleError(f"this penalty does not apply to the matrices of model {model.name}: use {fitting}")
     if penalty.pinned and not channel.linear:
-        raise IncompatibleError(f"labels of channel {channel.label} do not show a trace: use penalty trace")
+        raise IncompatibleError(f"labels of channel {channel.label} do not determine the trace: use penalty trace")
     if penalty.pinned and strength is not None:
-        raise IncompatibleError(f"strength = {strength} has no effect where the trace is pinned: leave it out")
+        raise IncompatibleError(f"strength = {strength} has no effect with penalty pinned: leave it out")
     if prior.symmetric and not channel.linear and bool(channel.field_components) and loss.quadratic:
         reason = f"loss {loss.name} has no theory for labels of channel {channel.label} of several indices"
         raise IncompatibleError(f"{reason}: use cross-entropy, or channel linear")
     if loss.binary and set(channel.values) != {-1.0, 1.0}:
         noisy = " with noise" if model.parameters.get("noise") else ""
-        reason = f"loss {loss.name} is for labels +1 and -1, not for labels of channel {channel.label}{noisy}"
+        reason = f"loss {loss.name} needs labels +1 and -1, not labels of channel {channel.label}{noisy}"
         raise IncompatibleError(f"{reason}: use {'cross-entropy' if prior.symmetric else 'square or huber'}")
     if strength == 0 and not loss.quadratic:
-        raise IncompatibleError(f"strength = 0 is a limit of loss square alone, not of {loss.name}: give one > 0")
+        raise IncompatibleError(
+            f"strength = 0 is available for loss square only, not for {loss.name}: give strength > 0"
+        )
     return RiskProblem(model, loss.adapted(channel), penalty)
 
 
 def descent_dimension(error_at: Callable[[Array, Array], Array]) -> tuple[float, float]:
     r"""Return the statistical dimension of the descent cone of a penalty, and an error estimate.
 
-    A matrix seen through little noise :math:`\tau`, its singular values lowered by :math:`\theta = c\,\tau`, is
-    estimated with an error :math:`D(c)\,\tau^2`. The noise of exact linear labels is their error,
-    :math:`\tau^2 = E/\alpha` per unknown, which shrinks where :math:`\alpha > \min_c D(c)`. The limit of no noise is
-    taken by Richardson extrapolation.
+    The estimate of a matrix in small noise :math:`\tau`, with singular values lowered by :math:`\theta = c\,\tau`, has
+    an error :math:`D(c)\,\tau^2`. For exact linear labels the effective noise per unknown is :math:`\tau^2 = E/\alpha`,
+    which decreases if :math:`\alpha > \min_c D(c)`. The limit of no noise is taken by Richardson extrapolation.
 
     Args:
-        error_at: error of a matrix seen through noise of this standard deviation with this threshold.
+        error_at: error of the estimate of a matrix in noise of this standard deviation, with this threshold.
 
     Example:
         >>> value, _ = descent_dimension(lambda noise, level: noise**2 * (0.3 + noise) + (level - noise) ** 2)

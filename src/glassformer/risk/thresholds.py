@@ -1,4 +1,4 @@
-"""Sample ratios at which the minimiser of a regularised risk starts to learn, fits its labels no more, or recovers."""
+"""Thresholds of a regularised risk: weak recovery, interpolation of the labels, and perfect recovery."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty
 from glassformer.risk.problem import RiskProblem, risk_problem
 
-# Logarithms of sample ratios where the search for a root starts, and where double precision ends.
+# Logarithms of sample ratios: initial interval of the search for a root, and range of double precision.
 _LOG_RATIOS, _LOG_BOUNDS = (-5.0, 5.0), (-150.0, 700.0)
-# Logarithms of the effective noise: where the search starts, and the range in which degrees of freedom change beyond
-# rounding. At the ends of the range the change over the last stretch is the error of the limit.
+# Logarithms of the effective noise: initial interval of the search, and range in which degrees of freedom change by
+# more than rounding. At an end of the range, the change over the last stretch is the error of the limit.
 _LOG_NOISES, _LOG_NOISE_RANGE, _STRETCH = (-5.0, 5.0), (-30.0, 40.0), 2.0
-# Relative accuracy of a root, and the relative error that is reported.
+# Relative accuracy of a root, and reported relative error.
 _ROOT, _REPORTED = 1e-12, 1e-9
-# Weights of a margin, among which the best one is.
+# Range of the weight c of a margin.
 _MARGIN_WEIGHTS = (-60.0, 0.0)
 
 
@@ -29,23 +29,22 @@ def risk_thresholds(model: Model, loss: Loss, penalty: MatrixPenalty, strength: 
 
     Equation :eq:`interpolation` of the documentation.
 
-    ``weak_recovery``: below it a penalty of this strength leaves an estimate of zero.
-
-    ``interpolation``: below it some matrix fits all labels (square loss), or separates labels +1 and -1 without a
-    mistake (losses of those); without a penalty the loss vanishes there. For the square loss the degrees of freedom of
-    the fit equal the number of labels at it; for binary labels :math:`1/\alpha = \min_{c\le 0}E\,(Z + c\,y h)_+^2`
-    with ``Z`` standard normal.
-
-    ``perfect_recovery``: the error of the interpolator of exact labels is zero from it on; any other penalty biases.
+    - ``weak_recovery``: below this ratio a penalty of this strength gives an estimate of zero.
+    - ``interpolation``: below this ratio some matrix fits all labels (square loss), or separates labels +1 and -1
+      without a mistake (losses of binary labels), and without a penalty the loss vanishes. At this ratio the degrees of
+      freedom of the fit with square loss equal the number of labels; for binary labels
+      :math:`1/\alpha = \min_{c\le 0}E\,(Z + c\,y h)_+^2` with standard normal ``Z``.
+    - ``perfect_recovery``: above this ratio the error of the interpolator of exact labels is zero. Any penalty of
+      positive strength causes a bias.
 
     Args:
-        model: of the teacher.
-        loss: convex, of :mod:`glassformer.risk.losses`.
-        penalty: weights, of :mod:`glassformer.risk.penalties`.
+        model: model of the teacher.
+        loss: convex loss from :mod:`glassformer.risk.losses`.
+        penalty: penalty from :mod:`glassformer.risk.penalties`.
         strength: :math:`\lambda\ge 0`; None for the best one.
 
     Raises:
-        IncompatibleError: the model, loss and penalty do not go together.
+        IncompatibleError: model, loss and penalty are incompatible.
 
     Source: derived here; for binary labels Sur and Candes, arXiv:1803.06964.
 
@@ -60,21 +59,21 @@ def risk_thresholds(model: Model, loss: Loss, penalty: MatrixPenalty, strength: 
     require_theory(model)
     problem = risk_problem(model, loss, penalty, strength)
     entries = (_weak_recovery(problem, strength), _interpolation(problem), _perfect_recovery(problem, strength))
-    return Thresholds(model.name, model.parameters, entries, False, "the risk is convex: one minimum")
+    return Thresholds(model.name, model.parameters, entries, False, "the risk is convex and has one minimum")
 
 
 def _weak_recovery(problem: RiskProblem, strength: float | None) -> Threshold:
     """Return the sample ratio at which the strength is ``lambda_max``."""
     name = "weak_recovery"
     if strength is None or strength == 0 or problem.penalty.spectral == 0:
-        return Threshold(name, 0.0, 0.0, "any data move the estimate")
+        return Threshold(name, 0.0, 0.0, "the estimate is non-zero at any alpha > 0")
 
     def excess(log_ratio: float) -> float:
         return float(np.log(problem.lambda_max(np.exp([log_ratio]))[0] / strength))
 
     alpha = float(np.exp(root_by_growth(excess, *_LOG_RATIOS, bounds=_LOG_BOUNDS, xtol=_ROOT)))
     error = _REPORTED * alpha if alpha else float(np.exp(_LOG_BOUNDS[0]))
-    return Threshold(name, alpha, error, "with fewer samples the penalty leaves an estimate of zero")
+    return Threshold(name, alpha, error, "with fewer samples the penalised estimate is zero")
 
 
 def _interpolation(problem: RiskProblem) -> Threshold:
@@ -82,16 +81,16 @@ def _interpolation(problem: RiskProblem) -> Threshold:
         return _exact_fit(problem)
     if problem.labels.binary and problem.loss.binary:
         return _separability(problem)
-    reason = f"no equation is known of where loss {problem.loss.name} can reach zero"
+    reason = f"no equation is known for the ratio below which loss {problem.loss.name} can vanish"
     return Threshold("interpolation", np.nan, 0.0, reason)
 
 
 def _exact_fit(problem: RiskProblem) -> Threshold:
-    """Return the sample ratio at which a fit without a penalty has as many degrees of freedom as labels."""
+    """Return the sample ratio at which a fit without penalty has as many degrees of freedom as labels."""
     name = "interpolation"
     slope, rest = problem.labels.regression
     if rest == 0:
-        return Threshold(name, np.inf, 0.0, "exact linear labels are fitted at any number")
+        return Threshold(name, np.inf, 0.0, "exact linear labels can be fitted at any sample ratio")
     note = "with fewer samples all labels can be fitted: degrees of freedom = labels"
     per_ratio = problem.labels.components / problem.model.prior.degrees
     if not problem.penalty.positive:
@@ -116,7 +115,7 @@ def _exact_fit(problem: RiskProblem) -> Threshold:
 
 
 def _separability(problem: RiskProblem) -> Threshold:
-    """Return the sample ratio from which on no matrix separates labels +1 and -1."""
+    """Return the sample ratio above which no matrix separates labels +1 and -1."""
     name = "interpolation"
     margin, probability = problem.labels.margins()
 
@@ -127,7 +126,7 @@ def _separability(problem: RiskProblem) -> Threshold:
 
     best = minimize_scalar(mean_square, bounds=_MARGIN_WEIGHTS, method="bounded", options={"xatol": 1e-10})
     if best.x < 0.9 * _MARGIN_WEIGHTS[0]:
-        return Threshold(name, np.inf, 0.0, "labels without mistakes are separable at any number")
+        return Threshold(name, np.inf, 0.0, "noiseless labels are separable at any sample ratio")
     alpha = problem.model.prior.degrees / best.fun
     return Threshold(name, alpha, _REPORTED * alpha, "with fewer samples some matrix separates the labels")
 
@@ -137,8 +136,8 @@ def _perfect_recovery(problem: RiskProblem, strength: float | None) -> Threshold
     if not problem.labels.exact_components > 0:
         return Threshold(name, np.nan, 0.0, "labels do not determine h for this loss")
     if strength:
-        return Threshold(name, np.inf, 0.0, "a penalty biases: the error vanishes with its strength")
+        return Threshold(name, np.inf, 0.0, "a penalty causes a bias: the error vanishes only at strength 0")
     per_label = problem.model.prior.degrees / problem.labels.exact_components
     value, error = problem.statistical_dimension
-    note = "of least penalty; extrapolated to no noise" if error else "of least norm; closed form"
+    note = "of least penalty; extrapolated to zero noise" if error else "of least norm; closed form"
     return Threshold(name, value * per_label, error * per_label, f"of the interpolator {note}")

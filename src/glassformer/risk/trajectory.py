@@ -1,11 +1,11 @@
-r"""Errors of proximal message passing after each of its steps.
+r"""Trajectory of proximal message passing: its error after every step.
 
-The map of :mod:`~glassformer.risk.fixed_points` is iterated, undamped, from an estimate of zero:
+The map of :mod:`~glassformer.risk.fixed_points` is iterated without damping from an estimate of zero:
 
 .. math:: (m, q, V)_t \to (\hat m, \hat q, \hat V)_t \to (m, q, V)_{t+1}.
 
-In the limit of large sizes message passing without damping
-(:mod:`glassformer.learners.proximal_message_passing`) has the errors of this sequence, step by step.
+In the limit of large sizes undamped message passing (:mod:`glassformer.learners.proximal_message_passing`) has the
+errors of this sequence after each step.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty, Order
 from glassformer.risk.problem import RiskProblem, risk_problem
 from glassformer.risk.tuning import best_strength
 
-# Susceptibility before the first step, in units of the teacher's power: the proximal maps of losses with a kink at a
-# distance of one reach it.
+# Susceptibility before the first step, in units of the teacher's power: large enough that the proximal map of a loss
+# with a kink at distance one reaches the kink.
 START_SUSCEPTIBILITY = 2.0
 # Relative step of the central differences of the map.
 _DIFFERENCE = 1e-5
@@ -43,30 +43,31 @@ def risk_trajectory(
 ) -> Steps:
     r"""Return the error after every step of undamped proximal message passing, in the limit of large sizes.
 
-    Equations :eq:`regularised-risk` and :eq:`proximal-message-passing` of the documentation are iterated, undamped,
-    from an estimate of zero and susceptibility :math:`V = 2Q_0`. Where it converges, it does at the minimiser.
+    Equations :eq:`regularised-risk` and :eq:`proximal-message-passing` of the documentation are iterated without
+    damping from an estimate of zero and susceptibility :math:`V = 2Q_0`. If the iteration converges, it converges to
+    the minimiser.
 
     Args:
-        model: of the teacher.
+        model: model of the teacher.
         alpha: sample ratios, shape (points,).
-        loss: convex, of :mod:`glassformer.risk.losses`.
-        penalty: weights, of :mod:`glassformer.risk.penalties`.
-        strength: :math:`\lambda > 0`; None for the best one at each sample ratio, and where the trace is pinned.
-        steps: how many, at least 1.
+        loss: convex loss from :mod:`glassformer.risk.losses`.
+        penalty: penalty from :mod:`glassformer.risk.penalties`.
+        strength: :math:`\lambda > 0`; None for the best one at each sample ratio, and for the penalty ``pinned``.
+        steps: number of steps, at least 1.
 
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration`` (0
-        before any step), ``error``, ``overlap``, ``power``, ``cosine``, ``label_error``, ``rank``, ``degrees``,
-        ``effective_noise`` and ``strength`` as in :func:`~glassformer.risk.limits.risk_limits`.
-        ``error_estimate`` is the error of the averages over labels and of the spectrum, propagated by the slope of the
-        map. Rows of a sample ratio whose steps lead away from the minimiser have the status ``oscillating``, or
-        ``diverging`` where errors grow without end, and a note gives the factor: their errors are those of the steps,
-        not of the limit.
+        before the first step), ``error``, ``overlap``, ``power``, ``cosine``, ``label_error``, ``rank``, ``degrees``,
+        ``effective_noise`` and ``strength`` as in :func:`~glassformer.risk.limits.risk_limits`. ``error_estimate`` is
+        the error of the averages over labels and of the spectrum, propagated by the slope of the map. If the minimiser
+        is an unstable fixed point of the iteration, the rows have status ``oscillating``, or ``diverging`` if errors
+        grow without bound, and a note gives the factor per step. The errors are then those of the steps, not of the
+        minimiser.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: model, loss and penalty do not go together, or the strength is 0 (the limit of small
-            strengths needs ever more steps).
+        IncompatibleError: model, loss and penalty are incompatible, or the strength is 0 (the number of steps diverges
+            in the limit of small strengths).
 
     Source: derived here.
 
@@ -104,7 +105,7 @@ def risk_trajectory(
         },
         status=[one for one in status for _ in range(steps + 1)],
         notes=[
-            f"alpha = {ratio:g}: near the minimiser every step leads away from it, {factor:.3g} times as far"
+            f"alpha = {ratio:g}: the minimiser is unstable, its distance grows by a factor of {factor:.3g} per step"
             for ratio, factor, one in zip(alpha, growth, status, strict=True)
             if one in (Status.OSCILLATING, Status.DIVERGING)
         ],
@@ -112,14 +113,14 @@ def risk_trajectory(
 
 
 class _Path(NamedTuple):
-    """Order parameters before every step and after the last, and the conjugate parameters that led to them."""
+    """Order parameters before every step and after the last, and the conjugate parameters of every step."""
 
     order: list[OrderParameters]
     conjugate: list[ConjugateParameters]
 
     @property
     def error(self) -> Array:
-        """Shape (steps + 1, batch)."""
+        """Errors, shape (steps + 1, batch)."""
         return np.array([order.error for order in self.order])
 
 
@@ -134,12 +135,12 @@ def _status(finite: bool, growth: float, error: Array) -> Status:
 
 
 def _strengths(problem: RiskProblem, alpha: Array, strength: float | None) -> Array:
-    """Return the strength at each sample ratio, or raise ``IncompatibleError`` where it is zero."""
+    """Return the strength at each sample ratio, or raise ``IncompatibleError`` if one of them is zero."""
     if problem.penalty.pinned:
         return np.full_like(alpha, np.nan)
     strengths = np.full_like(alpha, strength) if strength is not None else best_strength(problem, alpha).strength
     if np.any(strengths == 0):
-        why = "is the limit of small strengths, which need ever more steps: give one > 0"
+        why = "is a limit in which the number of steps diverges: give strength > 0"
         where = "" if strength == 0 else f", the best one at alpha = {alpha[strengths == 0][0]:g},"
         raise IncompatibleError(f"strength = 0{where} {why}")
     return strengths
@@ -157,7 +158,7 @@ def _iterate(problem: RiskProblem, alpha: Array, strength: Array, steps: int, pr
 
 
 def _refined_path(problem: RiskProblem, alpha: Array, strength: Array, steps: int) -> tuple[_Path, Array]:
-    """Refine averages over labels until two accuracies agree; return the path and the error estimate of its errors."""
+    """Return the path, with averages over labels refined until two accuracies agree, and its error estimates."""
     path = _iterate(problem, alpha, strength, steps, progress=True)
     difference = np.zeros_like(path.error)
     while (finer := problem.finer) is not None:

@@ -1,8 +1,8 @@
 r"""The best strength of a penalty.
 
-The objective is evaluated on a coarse grid of strengths, then minimised by parabolas through three strengths, which
-close in on the optimum. At many sample ratios the search starts from optima interpolated between a few of them.
-Averages over labels are coarse in the first search; finer ones correct its optimum.
+The objective is evaluated on a coarse grid of strengths, then minimised by successive parabolas through three
+strengths. At many sample ratios the search starts from optima interpolated between a few ratios. The first search uses
+coarse averages over labels, and finer averages correct its optimum.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from glassformer.core.estimate import Array
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, fixed_points_near, representative_ratios
 from glassformer.risk.problem import Flags, RiskProblem
 
-# All lengths are in the logarithm of the strength; all numbers were chosen by trial.
-# Grid of the first search, from the largest useful strength; beyond its end the smallest strength is best.
+# All lengths are differences of the logarithm of the strength; all numbers were chosen by trial.
+# Grid of the first search, relative to lambda_max; if its last point is best, the smallest strength is tried.
 _GRID = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
 # Smallest strength of losses whose limit of no penalty exists but cannot be computed.
 _SMALLEST = -16.0
-# Half-widths: of the first parabola from the grid, at most; of the last one; of the last one of coarse averages.
+# Half-widths: largest one of the first parabola, of the last one, of the last one with coarse averages.
 _WIDE, _LAST, _LAST_COARSE = 0.5, 0.02, 0.1
-# Half-width of parabolas of finer averages, and the change of an optimum below which averages are fine enough.
+# Half-width of parabolas with finer averages, and change of an optimum below which averages are accurate enough.
 _FINER, _UNCHANGED = 0.2, 0.1
-# Factors of the half-width where parabolas close in, and where they do not; parabolas at most.
+# Factors of the half-width if the vertex lies inside the parabola, and outside; largest number of parabolas.
 _NARROWER, _WIDER, _PARABOLAS = 0.2, 3.0, 12
-# Differences of objectives that are numerical noise, and powers of estimates that count as zero.
+# Numerical noise of the objective, and power of an estimate that counts as zero.
 _OBJECTIVE_NOISE, _ZERO_POWER = 1e-8, 1e-20
 
-# Kinds of optima: the smallest strength, an optimum that finer averages changed, an optimum that they left in place.
+# Kinds of optima: the smallest strength, an optimum changed by finer averages, an optimum confirmed by them.
 _AT_SMALLEST, _CORRECTED, _UNCORRECTED = 0, 1, 2
 
 
 def best_strength(problem: RiskProblem, alpha: Array) -> FixedPoints:
-    """Return fixed points at the best strengths, at strength zero where no penalty is best.
+    """Return fixed points at the best strengths, which may be zero.
 
-    The best strength has the least error; for labels that are right or wrong the least label error, which is the
-    largest cosine. A pinned trace has no strength.
+    The best strength has the least error, or for classification the largest cosine, which is the least label error. The
+    strength of a pinned trace is NaN.
     """
     if problem.penalty.pinned:
         return fixed_points(problem, alpha, np.full_like(alpha, np.nan))
     recovered = problem.recovers(alpha)
     if recovered.any():
-        # Nothing is better than the signal: searches next to it would compare rounding errors.
+        # If the interpolator recovers the signal, a search would only compare rounding errors.
         exact = fixed_points(problem, alpha[recovered], np.zeros(int(recovered.sum())))
         if recovered.all():
             return exact
@@ -54,7 +54,7 @@ def best_strength(problem: RiskProblem, alpha: Array) -> FixedPoints:
 
 
 def _objective(problem: RiskProblem, points: FixedPoints) -> Array:
-    """Return the logarithm of the error, or of the squared tangent between estimate and signal; infinite if lost."""
+    """Return the log of the error, or of the squared tangent of the angle to the signal; infinite if not converged."""
     order = points.order
     with np.errstate(divide="ignore", invalid="ignore"):
         tangent = np.where(order.power > _ZERO_POWER, order.power * problem.power / order.overlap**2 - 1, np.inf)
@@ -66,14 +66,15 @@ def _objective(problem: RiskProblem, points: FixedPoints) -> Array:
 def _smallest_strength(problem: RiskProblem, alpha: Array) -> Array:
     """Return the smallest useful strengths.
 
-    A loss of labels +1 and -1 reaches zero only far from them: without a penalty estimates grow, and nothing is best.
+    Losses of labels +1 and -1 vanish only at infinite fields: without a penalty the estimate of separable labels
+    diverges, and there is no limit to compute.
     """
     end = _GRID[-1] if problem.labels.has_label_error else _SMALLEST
     return np.where(problem.loss.quadratic, 0.0, problem.lambda_max(alpha) * np.exp(end))
 
 
 def _optimum(problem: RiskProblem, alpha: Array) -> tuple[FixedPoints, NDArray[np.int64]]:
-    """Return fixed points at best strengths, each sample ratio by itself, and the kinds of these optima."""
+    """Return fixed points at best strengths, independently at each sample ratio, and the kinds of these optima."""
     place, start = _grid_search(problem, alpha)
     inside, kind = np.isfinite(place), np.full(len(alpha), _CORRECTED)
     if not inside.any():
@@ -94,7 +95,7 @@ def _optimum(problem: RiskProblem, alpha: Array) -> tuple[FixedPoints, NDArray[n
 
 
 def _grid_search(problem: RiskProblem, alpha: Array) -> tuple[Array, Array]:
-    """Return logarithms of the best strengths of the grid, NaN at its end, and of the conjugate parameters there."""
+    """Return logarithms of the best strengths of the grid (NaN if the smallest is best) and of conjugate parameters."""
     rows = np.arange(len(alpha))
     strength = problem.lambda_max(alpha)[:, None] * np.exp(_GRID)
     objective, conjugates = np.full(strength.shape, np.inf), np.zeros((*strength.shape, 3))
@@ -105,12 +106,12 @@ def _grid_search(problem: RiskProblem, alpha: Array) -> tuple[Array, Array]:
         objective[at, which] = _objective(problem, points).reshape(some.shape)
         conjugates[at, which] = points.conjugate.logarithms.reshape(*some.shape, -1)
 
-    # The weakest penalty converges last: it is left out where much stronger ones are better.
+    # The weakest penalty converges most slowly, and is evaluated only if nearly as weak ones are best.
     evaluate(rows, slice(0, -1))
     weak = rows[np.argmin(objective, axis=1) >= len(_GRID) - 3]
     if weak.size:
         evaluate(weak, slice(-1, None))
-    # The strongest of those that are equally good.
+    # Among equally good strengths, the strongest.
     best = np.argmax(objective <= objective.min(axis=1)[:, None] + _OBJECTIVE_NOISE, axis=1)
     at_end = best == len(_GRID) - 1
     at_end[at_end] = _smallest_is_best(
@@ -120,7 +121,7 @@ def _grid_search(problem: RiskProblem, alpha: Array) -> tuple[Array, Array]:
 
 
 def _smallest_is_best(problem: RiskProblem, alpha: Array, strength: Array, start: Array, objective: Array) -> Flags:
-    """Return where the optimum is below a strength: the objective rises from it, and falls down to no penalty."""
+    """Return where the smallest strength is best: the objective decreases towards small strengths, and to zero."""
     if not alpha.size:
         return np.zeros(0, dtype=bool)
     points = fixed_points_near(problem, alpha, strength * np.exp(_LAST), start, estimated=False)
@@ -137,8 +138,8 @@ class _Parabolas:
     Attributes:
         place, width: centres and half-widths of the parabolas.
         start, slopes: logarithms of conjugate parameters near the centres, and Jacobians of the map.
-        turn: shifts of the last parabolas that did not contain an optimum, zero after those that did.
-        best, best_start, lowest: the best places so far, the conjugate parameters there, and their objectives.
+        turn: shift of the last parabola if its vertex was outside; zero if it was inside.
+        best, best_start, lowest: best positions so far, their conjugate parameters, and their objectives.
     """
 
     def __init__(
@@ -150,33 +151,33 @@ class _Parabolas:
         self.best, self.best_start, self.lowest = place.copy(), start.copy(), np.full(len(place), np.inf)
 
     def step(self, rows: NDArray[np.intp]) -> Flags:
-        """Move some centres to the vertices of their parabolas; return whether these lie within."""
+        """Move some centres to the vertices of their parabolas; return whether the vertices lie inside."""
         (middle,), points = self._evaluate(rows, self.place[rows][None])
-        # The iterations of the sides start where the middle has converged.
+        # The iterations at both sides start from the fixed point at the centre.
         good = np.isfinite(middle)
         self.start[rows[good]], self.slopes[rows] = points.conjugate.logarithms[good], points.slopes
         (left, right), _ = self._evaluate(rows, self.place[rows] + np.array([[-1.0], [1.0]]) * self.width[rows])
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             curvature = left - 2 * middle + right
             shift = np.where(curvature > 0, 0.5 * (left - right) / curvature, 2.0 * np.sign(left - right))
-        # Weak penalties of a loss that can be zero may all leave the same estimate: none of them is better.
+        # All weak penalties of a loss that can vanish may lead to the same estimate: the objective is flat.
         flat = np.maximum(np.abs(left - middle), np.abs(right - middle)) <= _OBJECTIVE_NOISE
         shift = np.where(flat, 0.0, np.nan_to_num(np.clip(shift, -2.0, 2.0)))
         self.place[rows] += shift * self.width[rows]
         close = np.abs(shift) < 1
-        # Back and forth between vertices outside of the parabolas: continue from the best place, with a smaller width.
-        turned = ~close & (shift * self.turn[rows] < 0)
-        self.turn[rows] = np.where(close | turned, 0.0, shift)
-        self.restart(rows[turned])
+        # If vertices outside alternate between both sides, continue from the best position with a smaller width.
+        alternates = ~close & (shift * self.turn[rows] < 0)
+        self.turn[rows] = np.where(close | alternates, 0.0, shift)
+        self.restart(rows[alternates])
         self.width[rows[flat]] = 0.0
         return close
 
     def restart(self, rows: NDArray[np.intp]) -> None:
-        """Move some centres to the best places so far."""
+        """Move some centres to the best positions so far."""
         self.place[rows], self.start[rows], self.slopes[rows] = self.best[rows], self.best_start[rows], np.nan
 
     def _evaluate(self, rows: NDArray[np.intp], at: Array) -> tuple[Array, FixedPoints]:
-        """Return objectives at logarithms of strengths, shape (places, rows), and keep the best."""
+        """Return objectives at logarithms of strengths, shape (positions, rows), and store the best."""
         every = np.tile(rows, len(at))
         points = fixed_points_near(
             self.problem, self.alpha[every], np.exp(at.ravel()), self.start[every], False, self.slopes[every]
@@ -193,15 +194,15 @@ class _Parabolas:
 def _minimise(
     problem: RiskProblem, alpha: Array, place: Array, start: Array, width: float, last: float, estimated: bool
 ) -> FixedPoints:
-    """Return fixed points at the optima near logarithms of strengths; where parabolas fail, at the best places seen.
+    """Return fixed points at the optima near given strengths; if parabolas fail, at the best strengths evaluated.
 
     Args:
         problem: model, loss and penalty.
         alpha: sample ratios.
-        place: logarithms of strengths.
-        start: logarithms of conjugate parameters there.
+        place: logarithms of the strengths.
+        start: logarithms of conjugate parameters at these strengths.
         width: half-width of the first parabolas.
-        last: half-width of the last ones.
+        last: half-width of the last parabolas.
         estimated: as in :func:`~glassformer.risk.fixed_points.fixed_points_near`.
     """
     search, active = _Parabolas(problem, alpha, place, start, None, width), np.arange(len(place))
@@ -224,7 +225,7 @@ def _minimise(
 
 
 def _at_smallest(problem: RiskProblem, alpha: Array) -> FixedPoints:
-    """Return fixed points at the smallest strengths, or at the optima that finer averages have above them."""
+    """Return fixed points at the smallest strengths, or at larger optima found with finer averages."""
     smallest = _smallest_strength(problem, alpha)
     points = fixed_points(problem, alpha, smallest)
     if (finer := problem.finer) is None:
@@ -239,7 +240,7 @@ def _at_smallest(problem: RiskProblem, alpha: Array) -> FixedPoints:
 
 
 def _correct(problem: RiskProblem, alpha: Array, place: Array, start: Array) -> FixedPoints:
-    """Return fixed points, of the problem, at the optima of finer averages, refined until these hardly move."""
+    """Return fixed points at the optima of finer averages, refined until the optima no longer change."""
     place, start, fine = place.copy(), start.copy(), problem
     moving = np.ones(len(place), dtype=bool)
     while moving.any() and (finer := fine.finer) is not None:
@@ -254,10 +255,10 @@ def _correct(problem: RiskProblem, alpha: Array, place: Array, start: Array) -> 
 def _interpolated_optimum(
     problem: RiskProblem, few: Array, optimum: FixedPoints, kind: NDArray[np.int64], alpha: Array
 ) -> FixedPoints:
-    """Return fixed points at best strengths of many sample ratios from the optima of a few.
+    """Return fixed points at the best strengths of many sample ratios from the optima at a few.
 
-    Between two optima the others are close to interpolated ones; between two smallest strengths the smallest is best;
-    between an optimum and a smallest strength every sample ratio is searched by itself.
+    Between two optima the search starts from interpolated ones. Between two smallest strengths the smallest strength is
+    best. Between an optimum and a smallest strength every sample ratio has its own search.
     """
     gaps = np.searchsorted(few, alpha).clip(1, len(few) - 1)
     inside = kind > _AT_SMALLEST
@@ -276,9 +277,9 @@ def _interpolated_optimum(
 def _near_interpolated(
     problem: RiskProblem, few: Array, optimum: FixedPoints, alpha: Array, uncorrected: Flags
 ) -> FixedPoints:
-    """Return fixed points at best strengths near interpolated ones; one parabola finds most of them.
+    """Return fixed points at best strengths near interpolated ones; for most of them one parabola is enough.
 
-    Finer averages are used only where they changed the optima of the few.
+    Finer averages are used only where they changed the neighbouring optima.
     """
     columns = [np.log(optimum.strength), optimum.conjugate.logarithms, optimum.slopes.reshape(-1, 9)]
     guess = CubicSpline(np.log(few), np.column_stack(columns))(np.log(alpha))

@@ -1,4 +1,4 @@
-"""Parts that all checks share: the case, tolerances, derivatives by differences, and the report."""
+"""Common parts of the checks: the case, tolerances, derivatives by finite differences, and the report."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from glassformer.bayes_optimal.equation_of_state import natural_scale
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 
-# Standard errors by which an average may be off (a convention).
+# Allowed deviation of an average, in standard errors (a convention).
 SIGMAS = 5.0
 # Posterior variances at which channels of one row are checked, relative to the prior (a convention).
 VARIANCES = (0.7, 0.15)
-# Tolerance beside standard errors where scores are exact, where they are sampled, and of averages relative to them;
-# slopes by the wide steps that sampling needs have a bias of this size (the last three chosen by trial).
+# Tolerance in addition to standard errors: for exact scores, for sampled scores, relative one for averages, and for the
+# bias of slopes from the wide steps that sampling needs (the last three chosen by trial).
 EXACT, SAMPLED, AVERAGED, SLOPE = 1e-6, 0.03, 0.02, 0.03
-# Probability by which a label law and the labels that it draws may differ (a convention).
+# Allowed difference in probability between a label law and the labels that it draws (a convention).
 LAW = 0.01
 
 
 class Case(NamedTuple):
-    """A model to check, the sample ratio (None for the default of the check) and dimension of data, and a seed."""
+    """The model to check, sample ratio (None for the default of a check) and token dimension of data, and a seed."""
 
     model: Model
     alpha: float | None
@@ -41,14 +41,14 @@ class Deviation(NamedTuple):
 
 
 def derivative(function: Callable[[Array], Array], at: Array, along: Array, sampled: bool) -> Array:
-    """Central difference along a step, of six points unless sampling errors would be amplified."""
+    """Return the central difference along a step, from six points, or from two if averages are sampled."""
     weights = (0.5,) if sampled else (3 / 4, -3 / 20, 1 / 60)
     pairs = [w * (function(at + k * along) - function(at - k * along)) for k, w in enumerate(weights, 1)]
     return np.sum(pairs, axis=0)
 
 
 def precisions(model: Model, scales: ArrayLike) -> Array:
-    """Diagonal precisions, different for each row, at which something is known of every row."""
+    """Return diagonal precisions, different for each row, at which every row is partly known."""
     prior = model.prior
     rows = np.linspace(2.0, 0.5, prior.rows) * natural_scale(model) / prior.rows
     return (prior.weak_recovery_onset + np.multiply.outer(scales, rows))[..., None] * np.eye(prior.rows)
@@ -56,12 +56,12 @@ def precisions(model: Model, scales: ArrayLike) -> Array:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One check.
+    """Result of one check.
 
     Attributes:
-        name: what was compared.
-        deviation: deviation in units of the tolerance: at most 1 where it passes; NaN where it does not apply.
-        explanation: what a failure means, or why the check does not apply.
+        name: name of the check.
+        deviation: deviation in units of the tolerance; at most 1 if the check passes, NaN if it does not apply.
+        explanation: meaning of a failure, or the reason why the check does not apply.
     """
 
     name: str
@@ -75,14 +75,14 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether it passed, or does not apply."""
+        """Whether the check passed, or does not apply."""
         return not self.made or self.deviation <= 1
 
     def __str__(self) -> str:
         if not self.made:
-            return f"  -     {self.name}: not made, {self.explanation}"
-        found = f"{self.name}: deviation {self.deviation:.2g} of what is allowed"
-        return f"  ok    {found}" if self.passed else f"  FAIL  {found}; {self.explanation}"
+            return f"  -     {self.name}: not applicable, {self.explanation}"
+        text = f"{self.name}: deviation {self.deviation:.2g} of the tolerance"
+        return f"  ok    {text}" if self.passed else f"  FAIL  {text}; {self.explanation}"
 
 
 @dataclass(frozen=True)
