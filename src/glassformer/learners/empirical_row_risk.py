@@ -27,6 +27,8 @@ from glassformer.risk.rows.student import Student
 
 # Steps of Newton's method for the intercept, and the size of a step that ends it.
 _INTERCEPT_STEPS, _INTERCEPT_ACCURACY = 20, 1e-12
+# Relative rounding errors of a sum of losses.
+_ROUNDING = 1e-13
 
 
 class RiskPoint(NamedTuple):
@@ -133,7 +135,7 @@ class EmpiricalRowRisk:
                 # Shifts of all outputs of a softmax alike change nothing: the least step is taken.
                 step = np.linalg.lstsq(curvature, slope, rcond=1e-12)[0]
                 new = [np.asarray(part) for part in expand(y, z, jnp.asarray(intercept - step))]
-                if not (np.all(np.isfinite(step)) and new[0] <= loss):
+                if not (np.all(np.isfinite(step)) and new[0] <= loss + _ROUNDING * abs(loss)):
                     break
                 intercept, (loss, slope, curvature) = intercept - step, new
                 if np.max(np.abs(step)) <= _INTERCEPT_ACCURACY * (1 + np.max(np.abs(intercept))):
