@@ -39,7 +39,12 @@ class Status(Enum):
     BISTABLE = (
         "bistable",
         "the informed and the uninformed fixed points differ (a hard phase): both are reported, and "
-        "the one of larger free entropy is Bayes-optimal",
+        "the one of larger free entropy is Bayes-optimal; of a risk the one of lower free energy is the minimum",
+    )
+    SYMMETRY_BROKEN = (
+        "replica_symmetry_broken",
+        "the stability is one or more: replica symmetry is broken, and the numbers are an approximation; raise the "
+        "strength of the penalty or the sample ratio",
     )
     INTEGRATION_NOT_CONVERGED = (
         "integration_not_converged",

@@ -99,7 +99,7 @@ class RowFit(FitResult):
             "overlap": match.turn @ overlap,
             "power": match.turn @ power @ match.turn.T,
             "cosine": match.cosine,
-            "test_loss": self.student.mean_loss(labels, fields, self.intercept),
+            "test_loss": self.student.mean_loss(self.student.targets(labels), fields, self.intercept),
             **prediction_quality(model, self.student, true, fields, self.intercept),
         }
 

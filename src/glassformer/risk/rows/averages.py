@@ -10,15 +10,16 @@ where the fields :math:`(Z^*, \omega)` of teacher and student have independent c
 :math:`V = CC^T`, in which the quadratic term is :math:`|x|^2/2` however large or small ``V`` is. Where the loss has
 several minima the lowest one found from several starts is taken.
 
-Labels and true fields are drawn once, quasi-randomly, in a few sets; only :math:`\omega` moves with the order parameters.
-So averages are smooth functions of them. Every sample is used with :math:`\omega` on both sides of its mean given
-:math:`Z^*`: at zero overlap an even student then has an average of exactly zero.
+Labels and true fields are drawn once, quasi-randomly, in a few sets; only :math:`\omega` moves with the order
+parameters. So averages are smooth functions of them. Every sample is used with :math:`\omega` on both sides of its mean
+given :math:`Z^*`: at zero overlap an even student then has an average of exactly zero.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -41,8 +42,8 @@ _FIRST, _STRONGER, _WEAKER, _NONE = 1e-2, 6.0, 0.1, 1e-8
 _PIVOT = 1e-9
 # Share of the decrease that a step promises, which it has to reach.
 _ARMIJO = 1e-4
-# Energies of two minima that are equal, in units of the proximal term.
-_SAME_ENERGY = 1e-9
+# Distance of two minima, in units of the proximal term, beyond which they are not the same (chosen by trial).
+_APART = 1e-3
 # Smallest variance of the part of a field that its true field does not determine, as a share of the power.
 _EMPTY = 1e-9
 
@@ -77,7 +78,7 @@ class RowAverages(NamedTuple):
             sampling error where it has none.
         slope_square: :math:`E\sum_{ll'}D_{ll'}\otimes D_{ll'}`, shape (P P, P P).
         training_loss: :math:`E\,\ell(y, \hat Z)`.
-        output_slope: mean derivative of the loss in the student's outputs, shape (outputs,): zero at the best intercept.
+        output_slope: mean derivative of the loss in the outputs, shape (outputs,): zero at the best intercept.
         unsolved: share of samples whose minimisation did not end.
         several: share of samples for which two starts end in different minima.
     """
@@ -165,11 +166,12 @@ class LabelSampler:
         """
         function = CachedJit(_averages, student=self.student, convex=self.student.is_convex, thorough=thorough)
         with jax_settings():
-            found = function(OrderState(*map(jnp.asarray, state)), SampledLabels(*map(jnp.asarray, self.samples)))
-        return RowAverages(*(np.asarray(part) for part in found))
+            here, sets = jax.tree.map(jnp.asarray, (state, self.samples))
+            found = [function(here, jax.tree.map(itemgetter(one), sets)) for one in range(self.sets)]
+        return RowAverages(*(np.stack([np.asarray(one) for one in parts]) for parts in zip(*found, strict=True)))
 
     def fields(self, state: OrderState) -> tuple[Array, Array]:
-        """Return fields of teacher and student of new samples, shapes (sets, points, P*, L) and (sets, points, P, L)."""
+        """Return fields of teacher and student on new samples, (sets, points, P*, L) and (sets, points, P, L)."""
         samples = self.samples
         rest = state.power - state.overlap @ state.overlap.T
         values, vectors = np.linalg.eigh(rest)
@@ -178,8 +180,8 @@ class LabelSampler:
         return samples.true, student
 
 
-def _averages(state: OrderState, samples: SampledLabels, student: Student, convex: bool, thorough: bool) -> RowAverages:
-    """Return the averages of every set."""
+def _averages(state: Any, samples: Any, student: Student, convex: bool, thorough: bool) -> Any:
+    """Return the averages of one set."""
     power, overlap, susceptibility, means, intercept = state
     # The part of the field that the true field does not determine: in some directions there may be none.
     values, vectors = jnp.linalg.eigh(power - overlap @ overlap.T)
@@ -192,7 +194,7 @@ def _averages(state: OrderState, samples: SampledLabels, student: Student, conve
     def output_cost(outputs: Any, y: Any, fields: Any) -> Any:
         return student.loss.function(y, student.predict(fields) + outputs)
 
-    shape = samples.own.shape[2:]
+    shape = samples.own.shape[1:]
     size = int(np.prod(shape))
 
     def flat_energy(x: Any, y: Any, omega: Any, chol: Any, outputs: Any) -> Any:
@@ -207,63 +209,63 @@ def _averages(state: OrderState, samples: SampledLabels, student: Student, conve
     expand = jax.vmap(scalarize(expansion), in_axes=(0, 0, 0, None, None))
     slope_of_outputs = jax.vmap(jax.grad(output_cost), in_axes=(None, 0, 0))
 
-    def of_set(own: SampledLabels) -> RowAverages:
-        true, y = own.true, own.labels
+    true, y = samples.true, samples.labels
 
-        def of_side(side: Any) -> tuple[Any, ...]:
-            omega = overlap @ true + side * root @ own.own + means
+    def of_side(side: Any) -> tuple[Any, ...]:
+        omega = overlap @ true + side * root @ samples.own + means
 
-            def minimise(x: Any) -> Any:
-                return _minimise(lambda x: expand(x, y, omega, lower, intercept), x.reshape(len(x), size))
+        starts = [jnp.zeros_like(omega)]
+        if true.shape[1] == samples.own.shape[1]:
+            starts.append(inverse_lower @ (true - omega))
+        if thorough or len(starts) == 1:
+            starts += [side * samples.start, -side * samples.start][: 2 if thorough else 1]
+        if convex:
+            starts = starts[:1]
+        # All starts in one call: what is minimised is compiled once.
+        count = len(starts)
+        labels, centres = jnp.tile(y, (count, 1)), jnp.tile(omega, (count, 1, 1))
+        found = _minimise(
+            lambda x: expand(x, labels, centres, lower, intercept), jnp.concatenate(starts).reshape(-1, size)
+        )
+        xs, energies, hessians, ended = (part.reshape(count, len(y), *part.shape[1:]) for part in found)
+        energies = jnp.where(ended, energies, jnp.inf)
+        lowest = jnp.argmin(energies, axis=0)
+        x, value, hessian = (
+            jnp.take_along_axis(part, lowest.reshape(1, -1, *(1,) * (part.ndim - 2)), axis=0)[0]
+            for part in (xs, energies, hessians)
+        )
+        apart = jnp.max(jnp.abs(xs - x), axis=2) > _APART
+        several, solved = jnp.any(apart & ended, axis=0), jnp.any(ended, axis=0)
+        value = jnp.where(solved, value, jnp.nan)
+        moved = x.reshape(len(x), *shape)
+        f = inverse_lower.T @ moved
+        fitted = omega + lower @ moved
+        inverse = jax.vmap(lambda h: scalarize(lambda m: inverse_and_log_det(m)[0])(h))(hessian)
+        blocks = (jnp.eye(size) - inverse).reshape(len(x), *shape, *shape)
+        slopes = -jnp.einsum("ka,nalbm,bj->nklmj", inverse_lower.T, blocks, inverse_lower)
+        diagonal = jnp.einsum("nkllj->kj", slopes) / len(x)
+        by_parts = side * jnp.einsum("nkl,njl->kj", f, samples.own) / len(x) @ inverse_root
+        rows = shape[0]
+        square = jnp.einsum("nklma,njlmb->kjab", slopes, slopes).reshape(rows**2, rows**2) / len(x)
+        losses = value - 0.5 * jnp.sum(x**2, axis=1)
+        return (
+            jnp.einsum("nkl,njl->kj", f, f) / len(x),
+            jnp.einsum("nkl,njl->kj", f, true) / len(x),
+            jnp.mean(f, axis=0),
+            diagonal,
+            by_parts,
+            square,
+            jnp.mean(losses),
+            jnp.mean(slope_of_outputs(intercept, y, fitted), axis=0),
+            jnp.mean(~solved),
+            jnp.mean(several),
+        )
 
-            starts = [jnp.zeros_like(omega)]
-            if true.shape[1] == own.own.shape[1]:
-                starts.append(inverse_lower @ (true - omega))
-            if thorough or len(starts) == 1:
-                starts += [side * own.start, -side * own.start][: 2 if thorough else 1]
-            if convex:
-                starts = starts[:1]
-            x, value, hessian, solved = minimise(starts[0])
-            several = jnp.zeros(len(x), dtype=bool)
-            for start in starts[1:]:
-                other, other_value, other_hessian, other_solved = minimise(start)
-                differs = solved & other_solved & (jnp.max(jnp.abs(other - x), axis=1) > 1e-3)
-                several = several | differs
-                better = other_solved & ((other_value < value - _SAME_ENERGY) | ~solved)
-                x = jnp.where(better[:, None], other, x)
-                hessian = jnp.where(better[:, None, None], other_hessian, hessian)
-                value, solved = jnp.where(better, other_value, value), solved | other_solved
-            moved = x.reshape(len(x), *shape)
-            f = inverse_lower.T @ moved
-            fitted = omega + lower @ moved
-            inverse = jax.vmap(lambda h: scalarize(lambda m: inverse_and_log_det(m)[0])(h))(hessian)
-            blocks = (jnp.eye(size) - inverse).reshape(len(x), *shape, *shape)
-            slopes = -jnp.einsum("ka,nalbm,bj->nklmj", inverse_lower.T, blocks, inverse_lower)
-            diagonal = jnp.einsum("nkllj->kj", slopes) / len(x)
-            by_parts = side * jnp.einsum("nkl,njl->kj", f, own.own) / len(x) @ inverse_root
-            rows = shape[0]
-            square = jnp.einsum("nklma,njlmb->kjab", slopes, slopes).reshape(rows**2, rows**2) / len(x)
-            losses = value - 0.5 * jnp.sum(x**2, axis=1)
-            return (
-                jnp.einsum("nkl,njl->kj", f, f) / len(x),
-                jnp.einsum("nkl,njl->kj", f, true) / len(x),
-                jnp.mean(f, axis=0),
-                diagonal,
-                by_parts,
-                square,
-                jnp.mean(losses),
-                jnp.mean(slope_of_outputs(intercept, y, fitted), axis=0),
-                jnp.mean(~solved),
-                jnp.mean(several),
-            )
-
-        sides = jax.lax.map(of_side, jnp.array([1.0, -1.0]))
-        parts = [jnp.mean(part, axis=0) for part in sides]
-        # Deviations of two sides together: the mean of both is free of the correlation of one set's own fields.
-        parts[4] = parts[4] - parts[3]
-        return RowAverages(*parts)
-
-    return jax.lax.map(of_set, samples)
+    sides = jax.lax.map(of_side, jnp.array([1.0, -1.0]))
+    parts = [jnp.mean(part, axis=0) for part in sides]
+    # Deviations of two sides together: the mean of both is free of the correlation of one set's own fields.
+    parts[4] = parts[4] - parts[3]
+    return RowAverages(*parts)  # type: ignore[arg-type]
 
 
 def _minimise(expand: Any, start: Any) -> tuple[Any, Any, Any, Any]:

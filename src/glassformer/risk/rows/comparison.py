@@ -1,4 +1,4 @@
-"""How close a student's rows are to the teacher's, and how well it predicts new labels: the same for theory and runs."""
+"""How close a student's rows are to the teacher's, and how well it predicts, the same for theory and runs."""
 
 from __future__ import annotations
 

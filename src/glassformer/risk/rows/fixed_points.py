@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,22 @@ from glassformer.core.settings import Iteration
 from glassformer.core.status import Status
 from glassformer.numerics.newton import newton
 from glassformer.numerics.quasi_random import confidence_factor
-from glassformer.risk.rows.averages import OrderState
+from glassformer.risk.rows.averages import OrderState, RowAverages
 from glassformer.risk.rows.problem import RowProblem, RowStep
 
-# Samples of the search that begins far from the fixed point, its steps at most, and the damping of its steps: those of
-# the map may overshoot (chosen by trial).
-_SEARCH_POINTS, _SEARCH_STEPS, _DAMPING = 512, 200, 0.5
+# The search that begins far from the fixed point, with one set of samples: steps at most, and their damping, since
+# those of the map may overshoot (chosen by trial).
+_SEARCH_STEPS, _DAMPING = 200, 0.5
 # Change of a step of the search below which the fixed point of all samples is near.
 _NEAR = 3e-3
-# Accuracy of a fixed point of the samples, far below the sampling error.
-_SETTINGS = Iteration(tolerance=1e-7, floor=1e-8, max_iterations=120)
+# Accuracy of a fixed point of few samples, whose own sampling error is larger.
+_ROUGH = Iteration(tolerance=1e-3, floor=1e-4, max_iterations=60)
+# The last search runs in units of so many standard errors of the map, and ends at this share of such a unit. Where the
+# proximal map jumps, averages over samples jump as well, by less than that.
+_UNIT, _SMALLEST_ERROR = 30.0, 1e-9
+_SETTINGS = Iteration(tolerance=1e-12, floor=2e-3, max_iterations=100)
+# Standard errors beyond which jumps of the proximal map are significant (a convention).
+_SIGNIFICANT = 3.0
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,8 @@ class RowFixedPoint:
         step: averages and conjugate parameters there.
         status: of the search.
         residual: largest change of an order parameter by one step of the map.
-        iterations: evaluations of the map.
-        errors: error estimates of the entries of :func:`pack`, from the spread of the sets.
+        iterations: evaluations of the map, those of a search with few samples by their share of the work.
+        deviations: of the fixed point of every set from that of all, in the order of :meth:`Packing.pack`.
         stability: the replicon's radius.
         free_energy: minimum of the risk over ``d``.
     """
@@ -117,27 +123,22 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
         near: whether the start is close to the fixed point already, so that the first search is left out.
     """
     packing = Packing(problem, start)
-    state, searched = (start, 0) if near else _search(problem, packing, start)
-    steps: dict[bytes, RowStep] = {}
-
-    def map_of(vectors: Array, index: NDArray[np.intp]) -> Estimate:
-        del index
-        found = []
-        for vector in vectors:
-            own = packing.unpack(vector)
-            if not is_inside(own):
-                found.append(np.full_like(vector, np.nan))
-                continue
-            step = problem.step(own)
-            found.append(packing.pack(step.state) if is_inside(step.state) else np.full_like(vector, np.nan))
-        return Estimate(np.array(found), np.zeros_like(vectors))
-
-    del steps
-    solution = newton(map_of, packing.pack(state)[None], _SETTINGS)
-    state = packing.unpack(solution.value[0])
-    averages = problem.sampler.averages(state, thorough=True)
-    step = problem.from_averages(state, averages)
-    deviations = _deviations(problem, packing, state, step, solution.extra["slopes"][0])
+    vector, slopes, count = packing.pack(start), None, 0
+    if not near:
+        few = problem.one_set
+        vector, searched = _search(few, packing, vector)
+        rough = newton(_map_of(few, packing), vector[None], _ROUGH)
+        count = -(-(searched + int(rough.iterations[0])) // problem.sets)
+        if rough.converged:
+            vector, slopes = rough.value[0], rough.extra["slopes"]
+    unit = _units(problem, packing, vector)
+    if slopes is not None:
+        slopes = slopes / unit[:, None] * unit
+    solution = newton(_map_of(problem, packing, unit), (vector / unit)[None], _SETTINGS, slopes=slopes)
+    vector, slopes = solution.value[0] * unit, solution.extra["slopes"][0] * unit[:, None] / unit
+    state = packing.unpack(vector)
+    step = problem.from_averages(state, problem.sampler.averages(state, thorough=True))
+    deviations = _deviations(problem, packing, state, step, slopes)
     status = solution.status[0]
     if status.ok and not np.all(np.isfinite(deviations)):
         status = Status.NON_FINITE
@@ -146,29 +147,61 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
         state=state,
         step=step,
         status=status,
-        residual=float(solution.residual[0]),
-        iterations=int(solution.iterations[0]) + searched,
+        residual=float(np.max(np.abs(packing.pack(step.state) - vector))),
+        iterations=int(solution.iterations[0]) + count,
         deviations=deviations,
         stability=problem.stability(step),
         free_energy=problem.free_energy(step),
     )
 
 
-def _search(problem: RowProblem, packing: Packing, start: OrderState) -> tuple[OrderState, int]:
-    """Return a state near the fixed point, by damped steps with few samples, and their number."""
-    few = problem.coarse(_SEARCH_POINTS)
-    vector, damping, last = packing.pack(start), _DAMPING, np.zeros(0)
-    for count in range(1, _SEARCH_STEPS + 1):
+def _map_of(
+    problem: RowProblem, packing: Packing, unit: Array | float = 1.0
+) -> Callable[[Array, NDArray[np.intp]], Estimate]:
+    """Return the map of vectors of order parameters in these units; not a number where they leave their domain."""
+
+    def one(vector: Array) -> Array:
+        own = packing.unpack(vector * unit)
+        if not is_inside(own):
+            return np.full_like(vector, np.nan)
+        new = problem.step(own).state
+        return packing.pack(new) / unit if is_inside(new) else np.full_like(vector, np.nan)
+
+    def every(vectors: Array, index: NDArray[np.intp]) -> Estimate:
+        del index
+        return Estimate(np.array([one(vector) for vector in vectors]), np.zeros_like(vectors))
+
+    return every
+
+
+def _units(problem: RowProblem, packing: Packing, vector: Array) -> Array:
+    """Return the units in which the last search runs, from the spread of the map over sets."""
+    state = packing.unpack(vector)
+    images = _images(problem, packing, state, problem.sampler.averages(state))
+    error = np.std(images, axis=0, ddof=1) / np.sqrt(problem.sets)
+    return np.asarray(_UNIT * np.maximum(np.nan_to_num(error), _SMALLEST_ERROR * (1 + np.abs(vector))))
+
+
+def _images(problem: RowProblem, packing: Packing, state: OrderState, averages: RowAverages) -> Array:
+    """Return where the map of every set leads to, shape (sets, size)."""
+    sets = range(len(averages.training_loss))
+    parts = [RowAverages(*(part[one : one + 1] for part in averages)) for one in sets]
+    return np.array([packing.pack(problem.from_averages(state, part).state) for part in parts])
+
+
+def _search(few: RowProblem, packing: Packing, vector: Array) -> tuple[Array, int]:
+    """Return a vector near the fixed point, by damped steps, and their number."""
+    damping, last, count = _DAMPING, np.zeros(0), 0
+    for _ in range(_SEARCH_STEPS):
+        count += 1
         new = few.step(packing.unpack(vector)).state
         if not is_inside(new):
             break
         change = packing.pack(new) - vector
         size = np.max(np.abs(change) / (1 + np.abs(vector)))
         # Where the map turns back and forth, steps are damped more.
-        if last.size and float(change @ last) < 0:
-            damping = max(0.5 * damping, 0.02)
-        else:
-            damping = min(1.2 * damping, 1.0)
+        turned = last.size > 0 and float(change @ last) < 0
+        damping = max(0.5 * damping, 0.02) if turned else min(1.2 * damping, 1.0)
         last = change
         moved = vector + damping * change
         if not is_inside(packing.unpack(moved)):
@@ -177,26 +210,35 @@ def _search(problem: RowProblem, packing: Packing, start: OrderState) -> tuple[O
         vector = moved
         if size < _NEAR:
             break
-    return packing.unpack(vector), count
+    return vector, count
 
 
 def _deviations(problem: RowProblem, packing: Packing, state: OrderState, step: RowStep, slopes: Array) -> Array:
-    """Return by how much the fixed point of every set differs from that of all, to first order, shape (sets, size).
+    """Return by how much the fixed point of every set differs from that of all, to first order, shape (sets + 1, size).
 
-    Jumps of the proximal map, which the slopes leave out, add the deviation that they cause.
+    The last one is the deviation that jumps of the proximal map cause, which the slopes of the averages leave out; zero
+    where there are none beyond the sampling error.
     """
-    vector = packing.pack(state)
-    residuals = []
-    for chosen in range(problem.sets):
-        own = problem.from_averages(state, type(step.averages)(*(part[chosen : chosen + 1] for part in step.averages)))
-        residuals.append(packing.pack(own.state) - vector)
+    vector, averages = packing.pack(state), step.averages
+    images = _images(problem, packing, state, averages)
+    jumps = averages.mean.jumps
+    error = np.std(averages.jumps, axis=0, ddof=1) / np.sqrt(problem.sets)
+    image = packing.pack(step.state)
+    if np.any(np.abs(jumps) > _SIGNIFICANT * error + _SMALLEST_ERROR):
+        with_jumps = averages._replace(slope=averages.slope + averages.jumps)
+        image = packing.pack(problem.from_averages(state, with_jumps).state)
+    shifts = np.concatenate([images - vector, (image - packing.pack(step.state))[None]])
     try:
-        return np.asarray(-np.linalg.solve(slopes, np.array(residuals).T).T)
+        return np.asarray(-np.linalg.solve(slopes, shifts.T).T)
     except np.linalg.LinAlgError:
-        return np.full((problem.sets, len(vector)), np.nan)
+        return np.full(shifts.shape, np.nan)
 
 
-def spread(values: Array) -> Any:
-    """Return the 95 % confidence interval's half-width of means over sets, from values of every set."""
-    sets = len(values)
-    return confidence_factor(sets) * np.std(values, axis=0, ddof=1) / np.sqrt(sets)
+def error_of(values: Array, value: Array | float) -> Array:
+    """Return the error estimate of a quantity from its values at every deviation, the sets' and that of the jumps.
+
+    It is the half-width of the 95 % confidence interval of the mean over sets, and the effect of the jumps.
+    """
+    sets, jump = values[:-1], np.abs(values[-1] - value)
+    spread = np.std(sets, axis=0, ddof=1) / np.sqrt(len(sets))
+    return np.asarray(confidence_factor(len(sets)) * spread + jump)

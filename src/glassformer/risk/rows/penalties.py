@@ -162,7 +162,7 @@ class SampledRowPenalty(RowPenalty):
         )
 
     def _minimiser(self, field: Array, v_hat: Array, strength: float) -> Array:
-        """Return the weights in fields of shape (P, n), by proximal gradient steps in the metric of the largest slope."""
+        """Return the weights in fields of shape (P, n), by proximal gradient steps."""
         if len(v_hat) == 1:
             curvature = v_hat[0, 0] + strength * self.square
             threshold = strength * (self.absolute + self.group)
@@ -170,7 +170,7 @@ class SampledRowPenalty(RowPenalty):
         hessian = v_hat + strength * self.square * np.eye(len(v_hat))
         values = np.linalg.eigvalsh(hessian)
         step, contraction = 2 / (values[-1] + values[0]), (values[-1] - values[0]) / (values[-1] + values[0])
-        w = np.linalg.solve(hessian, field)
+        w: Array = np.asarray(np.linalg.solve(hessian, field), dtype=float)
         steps = int(np.ceil(np.log(_ACCURACY) / np.log(max(contraction, 1e-3)))) + 2
         for _ in range(min(steps, _MOST_STEPS)):
             w = self._shrunk(w - step * (hessian @ w - field), step * strength)

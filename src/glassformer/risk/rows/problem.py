@@ -71,20 +71,14 @@ class RowProblem:
         shape = (self.student.rows, self.student.rows)
         return np.ones(shape) if block is None or np.shape(block) != shape else np.asarray(block)
 
-    def coarse(self, points: int) -> RowProblem:
-        """The same problem with one set of few samples, for a search."""
-        smaller = replace(self, points=points, sets=1)
-        return smaller
+    @cached_property
+    def one_set(self) -> RowProblem:
+        """The same problem with the first set of samples alone, for a search."""
+        return replace(self, sets=1)
 
-    def step(self, state: OrderState, chosen: slice = slice(None)) -> RowStep:
-        """Return averages at a state, and the state that they lead to.
-
-        Args:
-            state: order parameters.
-            chosen: sets that the averages are over.
-        """
-        averages = self.sampler.averages(state)
-        return self.from_averages(state, RowAverages(*(part[chosen] for part in averages)))
+    def step(self, state: OrderState) -> RowStep:
+        """Return averages at a state, and the state that they lead to."""
+        return self.from_averages(state, self.sampler.averages(state))
 
     def from_averages(self, state: OrderState, averages: RowAverages) -> RowStep:
         """Return the state that averages lead to."""

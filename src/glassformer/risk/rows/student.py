@@ -163,11 +163,11 @@ class Student:
         with jax_settings():
             return np.asarray(CachedJit(_predictions, student=self)(jnp.asarray(fields)))
 
-    def mean_loss(self, labels: Array, fields: Array, intercept: Array) -> float:
-        """Return the mean loss of labels of shape (n, ...) at fields of shape (n, P, L) and an intercept."""
+    def mean_loss(self, y: Array, fields: Array, intercept: Array) -> float:
+        """Return the mean loss of samples with labels as :meth:`targets` gives them."""
         with jax_settings():
-            arrays = map(jnp.asarray, (self.targets(labels), fields, intercept))
-            return float(CachedJit(_mean_loss, student=self)(*arrays))
+            costs = CachedJit(_losses, student=self)(*map(jnp.asarray, (y, fields, intercept)))
+        return float(np.mean(costs))
 
     @cached_property
     def is_linear(self) -> bool:
@@ -201,8 +201,8 @@ def _predictions(fields: Any, student: Student) -> Any:
     return jax.vmap(student.predict)(fields)
 
 
-def _mean_loss(y: Any, fields: Any, intercept: Any, student: Student) -> Any:
-    return jnp.mean(jax.vmap(lambda y, z: student.loss.function(y, student.predict(z) + intercept))(y, fields))
+def _losses(y: Any, fields: Any, intercept: Any, student: Student) -> Any:
+    return jax.vmap(lambda label, own: student.loss.function(label, student.predict(own) + intercept))(y, fields)
 
 
 def _costs(y: Any, fields: Any, student: Student) -> Any:

@@ -1,0 +1,412 @@
+"""What the minimum of a regularised risk of rows reaches, at each sample ratio in the limit of large sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
+
+from glassformer.bayes_optimal.solve import validated_alpha
+from glassformer.core.checks import real_numbers
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.estimate import Array
+from glassformer.core.progress import track
+from glassformer.core.results import Branches, Table
+from glassformer.core.status import Status
+from glassformer.models.base import Model
+from glassformer.risk.rows.averages import OrderState
+from glassformer.risk.rows.comparison import match_rows, prediction_quality
+from glassformer.risk.rows.fixed_points import Packing, RowFixedPoint, error_of, fixed_point_from
+from glassformer.risk.rows.penalties import row_penalty
+from glassformer.risk.rows.problem import RowProblem
+from glassformer.risk.rows.student import student_of
+
+# Sets of samples, whose spread gives error estimates, and the share of the model's points that each has (by trial).
+_SETS, _SHARE, _FEWEST = 8, 2, 64
+# Overlaps of the starts with the teacher, relative to the power: a random start of some ten thousand dimensions, and
+# one next to the teacher.
+_UNINFORMED, _INFORMED = 0.01, 0.99
+# Relative distance of errors beyond the error estimates that makes two fixed points (chosen by trial).
+_DIFFERENT = 1e-3
+# Strengths of the first search for the best one, and the accuracy of its logarithm (chosen by trial).
+_STRENGTHS, _LOG_ACCURACY = np.geomspace(1e-3, 10.0, 9), 0.05
+# Sets of samples in that search.
+_SEARCH_SETS = 2
+
+
+@dataclass(frozen=True)
+class RowRisk:
+    """A regularised risk of rows: the settings that determine its minimum.
+
+    Attributes:
+        loss: name, or function of label and prediction.
+        penalty: ridge, lasso, elastic or group.
+        strength: of the penalty, > 0; None for the best one.
+        student: function of the student's fields; None for the usual one of the model.
+        student_rows: ``P``; None for the usual number.
+        intercept: whether a number is added to every output and fitted.
+        positions: components of the positional encoding of every token, shape (L,) or (L, r); None without.
+        start: None for all starts, "informed", "uninformed", or a pair of matrices ``M`` and ``Q``.
+    """
+
+    loss: Any = "square"
+    penalty: str = "ridge"
+    strength: float | None = None
+    student: Any = None
+    student_rows: int | None = None
+    intercept: bool = False
+    positions: Any = None
+    start: Any = None
+
+    def problem(self, model: Model, alpha: float, strength: float) -> RowProblem:
+        """Return the problem on the labels of a model.
+
+        Raises:
+            ParameterError: a setting is out of range.
+            IncompatibleError: model and settings do not go together.
+        """
+        student = student_of(model, self.loss, self.student, self.student_rows)
+        gram = position_gram(self.positions, student.tokens)
+        if self.strength == 0:
+            raise IncompatibleError(
+                "strength = 0 is a limit of one linear row alone, not of this student: give one > 0, a small one"
+            )
+        points = max(_FEWEST, int(model.channel.points) // _SHARE)
+        penalty = row_penalty(self.penalty)
+        return RowProblem(model, student, penalty, alpha, strength, gram, bool(self.intercept), points, _SETS)
+
+    def starts(self, problem: RowProblem) -> dict[str, OrderState]:
+        """Return where the search for fixed points begins, by name."""
+        if problem.student.is_convex and not np.any(problem.gram):
+            return {"uninformed": start_state(problem, _UNINFORMED)}
+        both = {
+            "uninformed": start_state(problem, _UNINFORMED),
+            "informed": start_state(problem, _INFORMED),
+        }
+        if np.any(problem.gram):
+            # Along the positional encodings, in proportion to their leading component.
+            values, vectors = np.linalg.eigh(np.array(problem.gram))
+            means = np.outer(np.ones(problem.student.rows), vectors[:, -1] * np.sqrt(values[-1]) / 2)
+            both["positional"] = start_state(problem, _UNINFORMED)._replace(means=means)
+        if self.start is None:
+            return both
+        if isinstance(self.start, str):
+            if self.start not in both:
+                raise ParameterError("start", self.start, f"{', '.join(both)}, or a pair of matrices M and Q")
+            return {self.start: both[self.start]}
+        return {"given": _given_state(problem, self.start)}
+
+
+def position_gram(positions: Any, tokens: int) -> tuple[tuple[float, ...], ...]:
+    """Return inner products of the positional encodings, zeros without any.
+
+    Raises:
+        ParameterError: not one row of components per token.
+
+    Example:
+        >>> position_gram([2.0, -2.0], 2)
+        ((4.0, -4.0), (-4.0, 4.0))
+    """
+    if positions is None:
+        return tuple((0.0,) * tokens for _ in range(tokens))
+    given = real_numbers("positions", positions)
+    components = given[:, None] if given.ndim == 1 else given
+    if components.ndim != 2 or len(components) != tokens:
+        allowed = f"finite numbers of shape ({tokens},) or ({tokens}, r), one row of components per token"
+        raise ParameterError("positions", positions, allowed)
+    return tuple(tuple(float(entry) for entry in row) for row in components @ components.T)
+
+
+def start_state(problem: RowProblem, cosine: float) -> OrderState:
+    """Return a start of unit power whose rows have this overlap with the teacher's rows in turn."""
+    student, count = problem.student, problem.model.prior.rows
+    overlap = np.zeros((student.rows, count))
+    for row in range(min(student.rows, count)):
+        overlap[row, row] = cosine
+    # Rows of the student without partner begin at slightly different overlaps, so that they may differ.
+    for row in range(count, student.rows):
+        overlap[row, row % count] = 0.5 * cosine
+    means, intercept = np.zeros((student.rows, student.tokens)), np.zeros(problem.outputs)
+    return OrderState(np.eye(student.rows), overlap, np.eye(student.rows), means, intercept)
+
+
+def _given_state(problem: RowProblem, given: Any) -> OrderState:
+    """Return the start that a user gave as a pair of matrices M and Q."""
+    like = start_state(problem, 0.0)
+    allowed = f"None, informed, uninformed, or matrices M and Q of shapes {like.overlap.shape} and {like.power.shape}"
+    if not (isinstance(given, tuple | list) and len(given) == 2):
+        raise ParameterError("start", given, allowed)
+    overlap, power = (real_numbers("start", part) for part in given)
+    if overlap.shape != like.overlap.shape or power.shape != like.power.shape:
+        raise ParameterError("start", given, allowed)
+    if np.linalg.eigvalsh(power - overlap @ overlap.T)[0] < 0:
+        raise ParameterError("start", given, "a power Q of at least what the overlap needs, M M^T")
+    return like._replace(overlap=overlap, power=power)
+
+
+# --- quantities at a fixed point --------------------------------------------------------------------------------------
+
+
+def quantities(problem: RowProblem, point: RowFixedPoint) -> dict[str, tuple[Any, Any]]:
+    """Return what a fixed point predicts, by column: values and error estimates."""
+    packing = Packing(problem, point.state)
+    vector = packing.pack(point.state)
+    states = [point.state, *(packing.unpack(vector + one) for one in point.deviations)]
+    per_state = [_measured(problem, state, which - 1) for which, state in enumerate(states)]
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in per_state[0]:
+        value = per_state[0][name]
+        found[name] = value, error_of(np.array([own[name] for own in per_state[1:]]), value)
+    losses = point.step.averages.training_loss
+    found["training_loss"] = (
+        float(np.mean(losses)),
+        error_of(np.append(losses, np.mean(losses)), float(np.mean(losses))),
+    )
+    return found
+
+
+def _measured(problem: RowProblem, state: OrderState, one: int) -> dict[str, Any]:
+    """Return errors at a state: labels of set ``one`` alone where it is the deviation of that set."""
+    match = match_rows(problem.model, problem.student, state.power, state.overlap)
+    true, fields = problem.sampler.fields(state)
+    labels = problem.sampler.samples.labels
+    if 0 <= one < problem.sets:
+        true, fields, labels = true[one], fields[one], labels[one]
+    true, fields = (part.reshape(-1, *part.shape[-2:]) for part in (true, fields))
+    quality = prediction_quality(problem.model, problem.student, true, fields, state.intercept)
+    return {
+        "error": match.error,
+        "row_error": match.row_error,
+        "cosine": match.cosine,
+        "overlap": state.overlap,
+        "power": state.power,
+        **quality,
+        "test_loss": problem.student.mean_loss(labels.reshape(len(fields), -1), fields, state.intercept),
+    }
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def row_risk_limits(model: Model, alpha: ArrayLike, risk: RowRisk, throw: bool = True) -> Table:
+    r"""Return what the minimum of a regularised risk of rows reaches at each sample ratio.
+
+    Equation :eq:`row-risk` of the documentation.
+
+    The minimum of :math:`\sum_\mu\ell(y_\mu, Z_\mu) + \lambda\sum_ir(w_i)` is described by the fixed points of its
+    state evolution. Of a risk that is not convex, those reached from the informed and the uninformed start are listed;
+    the row is the one of lower free energy, which is the minimum of the risk over ``d``.
+
+    Args:
+        model: of the teacher, of rows.
+        alpha: sample ratios, finite and > 0.
+        risk: loss, penalty, strength, student.
+        throw: raise when a row did not converge. Bistable rows, and rows of broken replica symmetry, do not count.
+
+    Returns:
+        :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error`` (mean over the teacher's rows of
+        the squared distance of the student's row that is matched with it; one for a row without partner),
+        ``row_error``, ``cosine``, ``overlap`` (``M``, shape (P, P*)), ``power`` (``Q``), ``label_error`` or
+        ``prediction_error`` (on new labels without their noise), ``training_loss``, ``test_loss``, ``strength``,
+        ``stability`` (the replicon's
+        radius), ``free_energy``, for each start ``..._error`` and ``..._free_energy``, error estimates,
+        ``residual`` and ``iterations``.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: model and risk do not go together.
+        ConvergenceError: with ``throw``, a row did not converge.
+
+    Source: Thrampoulidis, Abbasi, Hassibi, arXiv:1601.06233, for one row; Cornacchia, Mignacco, Veiga, Gerbelot,
+    Loureiro, Zdeborova, arXiv:2203.12094, for several; here for any student and several tokens.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from glassformer import SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), indices=3, points=256)
+        >>> table = row_risk_limits(model, [3.0], RowRisk("cross-entropy", strength=0.1))
+        >>> bool(abs(table["label_error"][0] - 0.228) < 0.01)
+        True
+    """
+    ratios = _positive(alpha)
+    rows = [_row_at(model, float(ratio), risk) for ratio in track(list(ratios), "sample ratios")]
+    names = list(dict.fromkeys(name for row in rows for name in row.columns))
+    columns = {name: np.array([row.columns.get(name, np.nan) for row in rows]) for name in names}
+    table = Table(
+        model=model.name,
+        parameters=model.parameters,
+        columns={"alpha": ratios, **columns},
+        status=[row.status for row in rows],
+        notes=[note for row in rows for note in row.notes],
+    )
+    if throw:
+        table.raise_unless_converged(accepted=ACCEPTED)
+    return table
+
+
+# Statuses of rows that are answers, with what they say.
+ACCEPTED = (Status.CONVERGED, Status.BISTABLE, Status.SYMMETRY_BROKEN)
+
+
+def _positive(alpha: ArrayLike) -> Array:
+    ratios = validated_alpha(alpha)
+    if np.any(ratios <= 0):
+        raise ParameterError("alpha", float(ratios.min()), "> 0: regularised risk learns from samples")
+    return ratios
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of the table: columns by name, status, and notes."""
+
+    columns: dict[str, Any]
+    status: Status
+    notes: list[str]
+
+
+def _row_at(model: Model, alpha: float, risk: RowRisk) -> _Row:
+    """Return the row at one sample ratio."""
+    strength = best_strength(model, alpha, risk) if risk.strength is None else float(risk.strength)
+    problem = risk.problem(model, alpha, strength)
+    points = [fixed_point_from(problem, name, start) for name, start in risk.starts(problem).items()]
+    measured = [quantities(problem, point) for point in points]
+    settled = [place for place, point in enumerate(points) if point.status.ok] or list(range(len(points)))
+    lowest = min(settled, key=lambda place: points[place].free_energy)
+    best, columns = points[lowest], {}
+    for name, (value, error) in measured[lowest].items():
+        columns[name] = value
+        columns["error_estimate" if name == "error" else f"{name}_error_estimate"] = error
+    for point, own in zip(points, measured, strict=True):
+        if len(points) > 1:
+            columns |= {f"{point.start}_error": own["error"][0], f"{point.start}_free_energy": point.free_energy}
+    columns |= {
+        "strength": strength,
+        "stability": best.stability,
+        "free_energy": best.free_energy,
+        "residual": best.residual,
+        "iterations": float(sum(point.iterations for point in points)),
+    }
+    distinct = any(_differ(measured[lowest]["error"], own["error"]) for own in measured)
+    broken = best.stability >= 1
+    status = next((point.status for point in points if not point.status.ok), Status.CONVERGED)
+    if status.ok:
+        status = Status.SYMMETRY_BROKEN if broken else Status.BISTABLE if distinct else Status.CONVERGED
+    notes = []
+    missed = float(best.step.averages.mean.unsolved)
+    if missed > 0:
+        notes.append(f"alpha = {alpha:g}: the proximal map was not found for a share {missed:.2g} of the samples")
+    jumping = float(best.step.averages.mean.several)
+    if jumping > 0:
+        notes.append(
+            f"alpha = {alpha:g}: the loss of a share {jumping:.2g} of the samples has several minima; the lowest is "
+            "taken, and error estimates count where it jumps"
+        )
+    return _Row(columns, status, notes)
+
+
+def _differ(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:
+    """Return whether two errors differ by more than their estimates."""
+    (one, own), (other, its) = first, second
+    return bool(abs(one - other) > own + its + _DIFFERENT * max(abs(one), abs(other)))
+
+
+def best_strength(model: Model, alpha: float, risk: RowRisk) -> float:
+    """Return the strength of least error on new labels: of ``label_error`` or ``prediction_error``, or of ``error``."""
+    fixed = replace(risk, strength=1.0)
+    reached: dict[str, OrderState] = {}
+
+    def objective(logarithm: float) -> float:
+        problem = replace(fixed.problem(model, alpha, float(np.exp(logarithm))), sets=_SEARCH_SETS)
+        lowest = None
+        for name, start in fixed.starts(problem).items():
+            point = fixed_point_from(problem, name, reached.get(name, start), near=name in reached)
+            if not point.status.ok:
+                point = fixed_point_from(problem, name, start)
+            if point.status.ok:
+                reached[name] = point.state
+                if lowest is None or point.free_energy < lowest.free_energy:
+                    lowest = point
+        if lowest is None:
+            return float(np.inf)
+        own = _measured(problem, lowest.state, -1)
+        return float(next(own[name] for name in ("label_error", "prediction_error", "error") if name in own))
+
+    logarithms = np.log(_STRENGTHS)[::-1]
+    values = np.array([objective(one) for one in logarithms])
+    place = int(np.argmin(values))
+    low, high = logarithms[min(place + 1, len(values) - 1)], logarithms[max(place - 1, 0)]
+    if not np.isfinite(values[place]):
+        return float(np.exp(logarithms[place]))
+    found = minimize_scalar(objective, bounds=(low, high), method="bounded", options={"xatol": _LOG_ACCURACY})
+    return float(np.exp(found.x if found.fun <= values[place] else logarithms[place]))
+
+
+# --- branches ---------------------------------------------------------------------------------------------------------
+
+
+def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches:
+    """Follow the fixed points of a risk of rows up and down in the sample ratio.
+
+    Going up, each sample ratio starts from the fixed point of the one below, the lowest from the uninformed start;
+    going down, each from that of the one above, the highest from the informed start.
+
+    Returns:
+        :class:`~glassformer.bayes_optimal.hysteresis.Branches` as for the Bayes-optimal estimate, with
+        ``free_energy_up`` and ``free_energy_down``, and notes that bracket where they cross.
+    """
+    ratios = _positive(alpha)
+    if len(ratios) < 2 or np.any(np.diff(ratios) <= 0):
+        raise ParameterError("alpha", alpha, "at least two sample ratios, in increasing order")
+    if risk.strength is None:
+        raise IncompatibleError("strength = best changes along a branch: give a number")
+    up = list(_followed(model, ratios, risk, 0))
+    down = list(_followed(model, ratios[::-1], risk, -1))[::-1]
+    both = [[quantities(problem, point) for problem, point in branch] for branch in (up, down)]
+    errors, estimates = (np.array([[own["error"][k] for own in branch] for branch in both]) for k in (0, 1))
+    energies = np.array([[point.free_energy for _, point in branch] for branch in (up, down)])
+    two = np.abs(errors[0] - errors[1]) > estimates.sum(axis=0) + _DIFFERENT * np.max(np.abs(errors), axis=0)
+    columns = {
+        "alpha": ratios,
+        "error_up": errors[0],
+        "error_down": errors[1],
+        "cosine_up": np.array([own["cosine"][0] for own in both[0]]),
+        "cosine_down": np.array([own["cosine"][0] for own in both[1]]),
+        "free_energy_up": energies[0],
+        "free_energy_down": energies[1],
+        "two_branches": two.astype(float),
+        "error_estimate": estimates.max(axis=0),
+    }
+    status = [
+        next((one.status for one in pair if not one.status.ok), Status.CONVERGED)
+        for pair in zip([point for _, point in up], [point for _, point in down], strict=True)
+    ]
+    return Branches(model.name, model.parameters, columns, status, _branch_notes(ratios, two, energies))
+
+
+def _followed(model: Model, ratios: Array, risk: RowRisk, which: int) -> Iterator[tuple[RowProblem, RowFixedPoint]]:
+    state = None
+    for ratio in track(list(ratios), "sample ratios"):
+        problem = risk.problem(model, float(ratio), float(risk.strength or 0.0))
+        name, start = list(risk.starts(problem).items())[which]
+        point = fixed_point_from(problem, name, start if state is None else state)
+        state = point.state if point.status.ok else None
+        yield problem, point
+
+
+def _branch_notes(ratios: Array, two: Array, energies: Array) -> list[str]:
+    """Return what the branches show: where there are two, and where their free energies cross."""
+    if not two.any():
+        return ["One branch at every sample ratio"]
+    notes = [f"Two branches: from alpha = {ratios[two][0]:g} to {ratios[two][-1]:g} of the sample ratios given"]
+    gap = energies[0] - energies[1]
+    for k in np.flatnonzero((two[1:] * two[:-1] > 0) & (gap[1:] * gap[:-1] < 0)):
+        crossing = ratios[k] + (ratios[k + 1] - ratios[k]) * gap[k] / (gap[k] - gap[k + 1])
+        notes.append(
+            f"The free energies cross near alpha = {crossing:.4g}, between {ratios[k]:g} and {ratios[k + 1]:g}: the "
+            "global minimum of the risk changes there"
+        )
+    return notes
