@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.options import parameter
-from glassformer.core.parsing import parse_strength
-from glassformer.core.settings import Iteration, max_iterations_setting, non_negative, setting, tolerance_setting
+from glassformer.core.parsing import parse_grid, parse_strength, parse_text
+from glassformer.core.settings import (
+    Iteration,
+    max_iterations_setting,
+    non_negative,
+    positive_integer,
+    setting,
+    tolerance_setting,
+)
 from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
+from glassformer.models.base import require_theory
 
 if TYPE_CHECKING:
     from glassformer.bayes_optimal.threshold_results import Thresholds
@@ -23,20 +31,22 @@ if TYPE_CHECKING:
     from glassformer.learners.proximal_message_passing import ProximalState
     from glassformer.risk.loss_base import Loss
     from glassformer.risk.penalties import MatrixPenalty, Penalty
+    from glassformer.risk.rows.limits import RowRisk
     from glassformer.risk.rows.one_row_penalties import WeightPenalty
 
+# Settings that only models of rows have.
+_OF_ROWS = ("student", "student_rows", "intercept", "positions", "start")
 # Singular values below this share of the largest one, or of one, are rounding errors.
 _ROUNDING = 1e-9
 
 
-def parse_loss(name: str, text: str) -> Any:
-    """Return a loss from its text: its name, or the function FILE.py:FUNCTION."""
-    del name
+def parse_function(name: str, text: str) -> Any:
+    """Return a loss or a student from its text: its name, or the function FILE.py:FUNCTION."""
     if ":" not in text:
         return text
     from glassformer.models.registry import function_from
 
-    return function_from(text, blamed="loss")
+    return function_from(text, blamed=name)
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,16 @@ class RegularisedRisk(Learner):
             effect, and None, where the trace is pinned.
         tolerance: duality gap at which a solution is accepted, relative to the risk of an estimate of zero.
         max_iterations: steps allowed.
+        student: of models of rows (smi, attention), equation :eq:`row-risk`: a function of the student's fields ``Z``,
+            shape (P, L), to its prediction, which JAX can differentiate; ``"linear"``; None for one linear row where
+            labels are +1 and -1 of one index, a linear row per class with cross-entropy, and the teacher's own link
+            otherwise.
+        student_rows: ``P``; None for the usual number.
+        intercept: whether a number is added to every output of the student, and fitted.
+        positions: components of the positional encodings that are added to the tokens the student sees, shape (L,) or
+            (L, r), in units in which a token has norm :math:`\sqrt d`.
+        start: of the search for fixed points, and of descent on data: None for all, of which the one of least risk
+            counts, ``"informed"``, ``"uninformed"``, or a pair of matrices ``M`` and ``Q``.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -78,32 +98,75 @@ class RegularisedRisk(Learner):
         family="convex",
         papers=("erba2025nuclear",),
         storages=IN_ANY_FORM,
-        limit_settings=("loss", "penalty", "strength"),
-        trajectory_settings=("loss", "penalty", "strength"),
+        limit_settings=("loss", "penalty", "strength", *_OF_ROWS),
+        trajectory_settings=("loss", "penalty", "strength", *_OF_ROWS),
     )
 
     loss: Any = parameter(
         "square, logistic, hinge, huber, cross-entropy (hardmax and softmax labels), or FILE.py:FUNCTION, convex in "
         "the second argument. Its file is run",
         "square",
-        read=parse_loss,
+        read=parse_function,
     )
-    penalty: str = setting(
-        "nuclear", "nuclear, ridge or elastic; trace, or pinned (trace known), for positive matrices"
+    penalty: str | None = setting(
+        None,
+        "nuclear (default), ridge or elastic; trace, or pinned (trace known), for positive matrices; of models of rows "
+        "ridge (default), lasso, elastic or group",
     )
     strength: float | None = parameter(
         "weight of the regulariser, or best (default the best one)", None, read=parse_strength, check=non_negative
     )
     tolerance: float = tolerance_setting()
     max_iterations: int = max_iterations_setting(5000)
+    student: Any = parameter(
+        "of models of rows: what is fitted, FILE.py:FUNCTION of the student's fields Z of shape (P, L), or linear "
+        "(default the usual one of the labels). Its file is run",
+        None,
+        read=parse_function,
+        metavar="FILE.py:FUNCTION",
+    )
+    student_rows: int | None = setting(None, "of models of rows: rows P of the student", positive_integer)
+    intercept: bool = setting(False, "of models of rows: fit a number that is added to every output of the student")
+    positions: Any = parameter(
+        "of models of rows: component of the positional encoding of every token, as a comma list", None, read=parse_grid
+    )
+    start: Any = parameter(
+        "of models of rows: informed, uninformed or positional (default all, the lowest counts)", None, read=parse_text
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        from glassformer.core.errors import ParameterError
         from glassformer.risk.losses import loss_of
-        from glassformer.risk.rows.one_row_penalties import WEIGHT_PENALTIES
+        from glassformer.risk.penalties import PENALTIES
+        from glassformer.risk.rows.penalties import ROW_PENALTIES
 
         # Unknown names raise.
-        _ = loss_of(self.loss) if self.penalty in WEIGHT_PENALTIES else self.minimised
+        _ = None if self.student is not None else loss_of(self.loss)
+        allowed = dict.fromkeys([*PENALTIES, *ROW_PENALTIES])
+        if self.penalty is not None and self.penalty not in allowed:
+            raise ParameterError("penalty", self.penalty, f"one of {', '.join(allowed)}")
+
+    @property
+    def row_risk(self) -> RowRisk:
+        """The risk of a model of rows."""
+        from glassformer.risk.rows.limits import RowRisk
+
+        return RowRisk(
+            loss=self.loss,
+            penalty=self.penalty or "ridge",
+            strength=self.strength,
+            student=self.student,
+            student_rows=self.student_rows,
+            intercept=self.intercept,
+            positions=self.positions,
+            start=self.start,
+        )
+
+    @property
+    def penalty_name(self) -> str:
+        """Penalty on a matrix."""
+        return self.penalty or "nuclear"
 
     @property
     def minimised(self) -> tuple[Loss, MatrixPenalty, float | None]:
@@ -111,7 +174,10 @@ class RegularisedRisk(Learner):
         from glassformer.risk.losses import loss_of
         from glassformer.risk.penalties import penalty_of
 
-        return loss_of(self.loss), penalty_of(self.penalty), self.strength
+        given = [name for name in _OF_ROWS if getattr(self, name) not in (None, False)]
+        if given:
+            raise IncompatibleError(f"{given[0]} is a setting of models of rows, smi and attention: leave it out")
+        return loss_of(self.loss), penalty_of(self.penalty_name), self.strength
 
     @property
     def minimised_over_row(self) -> tuple[Loss, WeightPenalty, float | None]:
@@ -119,15 +185,14 @@ class RegularisedRisk(Learner):
         from glassformer.risk.losses import loss_of
         from glassformer.risk.rows.one_row_penalties import weight_penalty
 
-        return loss_of(self.loss), weight_penalty(self.penalty), self.strength
+        return loss_of(self.loss), weight_penalty(self.penalty or "ridge"), self.strength
 
     def incompatibility(self, model: Any) -> str | None:
         from glassformer.risk.problem import risk_problem
-        from glassformer.risk.rows.one_row import one_row_problem
 
         try:
-            if _is_one_row(model):
-                one_row_problem(model, *self.minimised_over_row)
+            if model.overlap_shape:
+                self._row_equations(model).require()
             else:
                 risk_problem(model, *self.minimised)
         except GlassformerError as error:
@@ -151,11 +216,40 @@ class RegularisedRisk(Learner):
         return self.limits(model, alpha, throw=False)["error"]
 
     def equations(self, model: Any) -> Equations:
-        equations = OneRowEquations if _is_one_row(model) else RiskEquations
+        return self._row_equations(model) if model.overlap_shape else RiskEquations(self, model, risk=self)
+
+    def _row_equations(self, model: Any) -> RowEquations:
+        equations = OneRowEquations if self._is_one_linear_row(model) else RowEquations
         return equations(self, model, risk=self)
+
+    def _is_one_linear_row(self, model: Any) -> bool:
+        """Return whether the student is one linear row that sees one token: its averages are deterministic."""
+        if (model.channel.rows, model.channel.columns) != (1, 1) or self.penalty == "group":
+            return False
+        if self.positions is not None or self.start is not None or callable(self.student):
+            return False
+        if self.student == "linear":
+            return self.student_rows in (None, 1)
+        signs = set(getattr(model.channel, "values", None) or ()) == {-1.0, 1.0}
+        return (signs or bool(model.channel.linear)) and self.student_rows in (None, 1)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.proximal_gradient import least_risk
+
+        if model.overlap_shape:
+            from glassformer.learners.row_fit import RowRiskSettings, learn_rows
+
+            own = self.row_risk
+            if own.strength is None:
+                self.completed(model)
+                ratio = data.design.sample_ratio * model.prior.degrees
+                own = replace(own, strength=float(self.limits(model, [ratio], throw=False)["strength"][0]))
+            chosen: dict[str, Any] = {one.name: getattr(own, one.name) for one in fields(own) if one.name != "start"}
+            starts = "informed" if self.start == "informed" else None
+            settings = RowRiskSettings(
+                **chosen, starts=starts, tolerance=self.tolerance, max_iterations=self.max_iterations
+            )
+            return learn_rows(settings, model, data)
 
         risk = self.empirical_risk(model, data)
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
@@ -178,17 +272,12 @@ class RegularisedRisk(Learner):
             ratio = design.sample_ratio * prior.degrees
             strength = float(self.limits(model, [ratio], throw=False)["strength"][0])
         if strength == 0 and trace is None:
-            raise IncompatibleError(f"strength = 0 of penalty {self.penalty} on data: {_without_penalty(penalty)}")
+            raise IncompatibleError(f"strength = 0 of penalty {self.penalty_name} on data: {_without_penalty(penalty)}")
         rows, columns = design.signal_shape
         weight = strength / prior.degrees
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
         y = problem.labels.targets(data.labels)
         return EmpiricalRisk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
-
-
-def _is_one_row(model: Any) -> bool:
-    """Return whether the model has one row of weights, and one token."""
-    return bool(model.overlap_shape) and (model.channel.rows, model.channel.columns) == (1, 1)
 
 
 def _without_penalty(penalty: Penalty) -> str:
@@ -243,31 +332,72 @@ class RiskLimits(Equations):
     def _labelled(self, found: Any) -> Any:
         """Return a result with learner, loss, penalty and strength among its parameters."""
         loss, _, strength = self.risk.minimised
-        own = {"loss": loss.name, "penalty": self.risk.penalty, "strength": "best" if strength is None else strength}
+        own = {
+            "loss": loss.name,
+            "penalty": self.risk.penalty_name,
+            "strength": "best" if strength is None else strength,
+        }
         return replace(found, parameters={**found.parameters, "learner": self.learner.name, **own})
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneRowEquations(RiskLimits):
-    """Limits of the minimiser over one row of weights."""
+class RowEquations(RiskLimits):
+    """Limits of the minimiser over the rows of a student, by averages over sampled labels."""
+
+    def require(self) -> None:
+        """Raise unless model and risk go together."""
+        require_theory(self.model)
+        self.risk.row_risk.problem(self.model, 1.0, self.risk.strength or 1.0)
+
+    def limits(self, alpha: Any, throw: bool = True) -> Table:
+        from glassformer.risk.rows.limits import row_risk_limits
+
+        require_theory(self.model)
+        return self._labelled(row_risk_limits(self.model, alpha, self.risk.row_risk, throw))
+
+    def thresholds(self) -> Thresholds:
+        raise IncompatibleError("thresholds of this risk are not computed: use limits or hysteresis at several ratios")
+
+    def branches(self, alpha: Any) -> Table:
+        from glassformer.risk.rows.limits import row_risk_branches
+
+        require_theory(self.model)
+        return self._labelled(row_risk_branches(self.model, alpha, self.risk.row_risk))
+
+    def display_columns(self, table: Table) -> list[str]:
+        best_strength = ["strength"] if self.risk.strength is None else []
+        names = ("label_error", "prediction_error", *best_strength, "cosine", "free_energy")
+        return [name for name in names if name in table.columns]
+
+    def _labelled(self, found: Any) -> Any:
+        own, strength = self.risk.row_risk, self.risk.strength
+        asked = {
+            "loss": getattr(own.loss, "name", None) or getattr(own.loss, "__name__", own.loss),
+            "penalty": own.penalty,
+            "strength": "best" if strength is None else strength,
+        }
+        optional = {name: getattr(own, name) for name in _OF_ROWS if getattr(own, name) not in (None, False)}
+        optional = {name: getattr(value, "__name__", value) for name, value in optional.items()}
+        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **asked, **optional})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneRowEquations(RowEquations):
+    """Limits of the minimiser over one linear row of weights that sees one token, by quadrature."""
+
+    def require(self) -> None:
+        from glassformer.risk.rows.one_row import one_row_problem
+
+        require_theory(self.model)
+        one_row_problem(self.model, *self.risk.minimised_over_row)
 
     def limits(self, alpha: Any, throw: bool = True) -> Table:
         from glassformer.risk.rows.one_row import one_row_limits
 
         return self._labelled(one_row_limits(self.model, alpha, *self.risk.minimised_over_row, throw))
 
-    def thresholds(self) -> Thresholds:
-        raise IncompatibleError("thresholds of one row are not computed: use limits at the ratios of interest")
-
-    def display_columns(self, table: Table) -> list[str]:
-        best_strength = ["strength"] if self.risk.strength is None else []
-        names = ("label_error", "prediction_error", *best_strength, "cosine")
-        return [name for name in names if name in table.columns]
-
-    def _labelled(self, found: Any) -> Any:
-        loss, _, strength = self.risk.minimised_over_row
-        own = {"loss": loss.name, "penalty": self.risk.penalty, "strength": "best" if strength is None else strength}
-        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **own})
+    def branches(self, alpha: Any) -> Table:
+        return RiskLimits.branches(self, alpha)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -182,8 +182,8 @@ def _measured(problem: RowProblem, state: OrderState, one: int) -> dict[str, Any
         "error": match.error,
         "row_error": match.row_error,
         "cosine": match.cosine,
-        "overlap": state.overlap,
-        "power": state.power,
+        "overlap": match.turn @ state.overlap,
+        "power": match.turn @ state.power @ match.turn.T,
         **quality,
         "test_loss": problem.student.mean_loss(labels.reshape(len(fields), -1), fields, state.intercept),
     }

@@ -97,8 +97,9 @@ def field_loss(given: Any) -> FieldLoss:
         >>> field_loss("logistic").labels
         'signs'
     """
-    if isinstance(given, str) and given in FIELD_LOSSES:
-        return FIELD_LOSSES[given]
+    name = getattr(given, "name", given)
+    if isinstance(name, str) and name in FIELD_LOSSES:
+        return FIELD_LOSSES[name]
     if callable(given):
         return FieldLoss(getattr(given, "__name__", "own"), given, convex=False)
     raise ParameterError("loss", given, f"{', '.join(FIELD_LOSSES)}, or a function of a label and a prediction")
