@@ -197,7 +197,7 @@ def options(theory: bool = False) -> list[SettingOption]:
         >>> next(option for option in options() if option.name == "floor").kind
         <class 'float'>
         >>> [option.name for option in options(theory=True)]
-        ['assumed_rho', 'strength', 'loss', 'penalty']
+        ['assumed_rho', 'strength', 'loss', 'penalty', 'student', 'student_rows', 'intercept', 'positions', 'start']
     """
     found: dict[str, SettingOption] = {}
     for name in LEARNERS:

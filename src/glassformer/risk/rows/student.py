@@ -227,9 +227,8 @@ def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = N
         IncompatibleError: the loss does not go with the labels.
 
     Example:
-        >>> import jax.numpy as jnp
         >>> from glassformer import SequenceMultiIndex
-        >>> found = student_of(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), "logistic")
+        >>> found = student_of(SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1), "logistic")
         >>> found.rows, found.is_convex
         (1, True)
     """
