@@ -49,7 +49,7 @@ def skeleton(kind):
     block = r":\n\n```\w+\n(.*?\n)```"
     (file,) = re.findall(rf"^New file `(\S+)`{block}", section, flags=re.DOTALL | re.MULTILINE)
     lines = re.findall(rf"^In `(\w+)` of `(\S+)`{block}", section, flags=re.DOTALL | re.MULTILINE)
-    (question,) = re.findall(r"^Ask it:\n\n    glassformer (.*)$", section, flags=re.MULTILINE)
+    (question,) = re.findall(r"^Run it:\n\n    glassformer (.*)$", section, flags=re.MULTILINE)
     return Skeleton(file, tuple(lines), question)
 
 

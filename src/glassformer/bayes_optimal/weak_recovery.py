@@ -59,7 +59,10 @@ _VANISHING = 1e-5
 
 
 def weak_recovery(model: Model) -> list[Threshold]:
-    """Return the thresholds of weak recovery in increasing order; models of several rows have one for each subspace."""
+    """Return the thresholds of weak recovery in increasing order; models of several rows have one for each subspace.
+
+    Equation :eq:`weak-recovery` of the documentation.
+    """
     prior = model.prior
     if prior.side > 0:
         note = "Weak recovery at any alpha > 0: side information correlates with every direction"

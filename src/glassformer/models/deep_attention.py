@@ -1,4 +1,4 @@
-r"""Deep attention networks of narrow layers: sequence multi-index models."""
+r"""Deep attention networks with weights of a few directions, as sequence multi-index models."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class DeepAttention(Model):
        X_l = \Bigl[c_l I + \sum_h r_{lh}\,\sigma\bigl((X_{l-1}k_{lh})(X_{l-1}q_{lh})^T/d\bigr)\Bigr]X_{l-1},
        \qquad y = \sum_h r_{Ph}\,\sigma\bigl((X_{P-1}k_{Ph})(X_{P-1}q_{Ph})^T/d\bigr).
 
-    Tokens and weights have standard normal entries. Everything is a function of the projections ``Z`` of the tokens on
-    the weights; the overlap matrix runs over its rows, ordered by family (keys, queries), layer and head. Heads see
-    disjoint coordinates of the tokens.
+    Tokens and weights have standard normal entries. Labels are functions of the projections ``Z`` of the tokens on the
+    weights. The overlap matrix runs over the rows of ``Z``, ordered by family (keys, queries), layer and head. Heads
+    act on disjoint coordinates of the tokens.
 
-    Weights of rank ``r`` have ``r`` directions, of which scores are the sum,
+    Weights of rank ``r`` have ``r`` directions, and scores are the sum
     :math:`\sum_{k\le r}(X_{l-1}k_{lhk})(X_{l-1}q_{lhk})^T/d`, not the mean: they grow like ``r`` for tied weights and
-    like :math:`\sqrt r` for others. Labels are blind to a rotation of the directions of every layer and head (keys and
-    queries together): overlaps are known up to one for each of these blocks, and measured after the best one.
+    like :math:`\sqrt r` for untied ones. Labels are invariant under a rotation of the directions of every layer and
+    head (keys and queries together), and overlaps are measured after the best rotation of each block.
 
     Args:
         depth: layers ``P >= 1``.
@@ -55,22 +55,23 @@ class DeepAttention(Model):
         output: ``"attention"``, the last attention matrix, or ``"sequence"``, the mixing of the input tokens.
         noise: variance of independent Gaussian noise on every entry of the label.
         head_weights: :math:`r_{lh}`, shape (P, H); ones by default.
-        side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
+        side_information: strength :math:`\lambda` in [0, 1) of side information on the weights.
         limit: None; ``"large-skip"``, where :math:`P^2/c^2` vanishes and the earlier layers act as a committee,
             :math:`v_P = (I + \frac1c\sum_{k<P}\sigma(z_kz_k^T))z_P`, inside the softmax of the last layer;
-            ``"linear-committee"``, the same with a last layer that is linear, :math:`y = v_Pv_P^T`; or
-            ``"large-depth"``, where both are large at the ratio ``depth/skip`` and the earlier layers cannot be
-            learned: one row, that of the last layer.
-        points: data points per replica of sampled averages, a power of two; eight times as many make
-            errors two to six times smaller.
-        token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
-            Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
-        rank: directions ``r`` of every layer, or a sequence with one number per layer.
+            ``"linear-committee"``, the same with a linear last layer, :math:`y = v_Pv_P^T`; or ``"large-depth"``, where
+            depth and skip are large at the ratio ``depth/skip``, the earlier layers cannot be learned, and the only
+            row is that of the last layer.
+        points: data points per replica of sampled averages, a power of two; with eight times as many, errors are two to
+            six times smaller.
+        token_correlation: correlation of the tokens of one sequence, a number ``c`` for :math:`C_{lm} = c^{|l-m|}` or
+            the matrix ``C``. Labels are those of correlated tokens; data contain independent tokens: multiply
+            correlated tokens by :math:`C^{-1/2}`.
+        rank: number of directions ``r`` of every layer, or a sequence with one number per layer.
         prior: law of the weights, as for :class:`~glassformer.models.smi.SequenceMultiIndex`.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: a combination that does not exist.
+        IncompatibleError: arguments that exclude each other.
 
     Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901.
 
@@ -122,7 +123,7 @@ class DeepAttention(Model):
         if self.limit and np.any(real_numbers("skip", self.skip) <= 0):
             raise ParameterError("skip", self.skip, "> 0 in the limits of large depth and skip")
         if self.activation == "softmax" and self.tokens < 2:
-            raise ParameterError("tokens", self.tokens, ">= 2 for softmax: that of a single token is one")
+            raise ParameterError("tokens", self.tokens, ">= 2 for softmax: the softmax of a single token is one")
         require_noise(self.noise)
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
             raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
@@ -145,7 +146,7 @@ class DeepAttention(Model):
                 "show the last attention matrix: give noise > 0"
             )
         if self.head_weights is not None:
-            # Numbers that nobody changes afterwards.
+            # An immutable copy of the weights.
             object.__setattr__(self, "head_weights", self.network.head_weights)  # type: ignore[attr-defined]
 
         network: Architecture = self.network  # type: ignore[attr-defined]
@@ -195,7 +196,7 @@ class DeepAttention(Model):
 
     @property
     def _turns_back(self) -> bool:
-        """Whether labels without noise show the directions of the last layer up to a rotation."""
+        """Whether noiseless labels determine the directions of the last layer up to a rotation."""
         network: Architecture = self.network  # type: ignore[attr-defined]
         return network.tied and network.shows_last_matrix and network.head_weights[-1][0] != 0
 
@@ -211,13 +212,13 @@ class DeepAttention(Model):
 
     @cached_property
     def channel(self) -> Channel:
-        """Exact where one head is known from the label and all others, sampled as any link where not."""
+        """The channel, by exact inversion if the label and all other heads determine one head; else that of a link."""
         network: Architecture = self.network  # type: ignore[attr-defined]
         if self.noise == 0 and np.all(np.array(network.head_weights) != 0):
             from glassformer.channels.multi_index.importance_sampling import Effort
             from glassformer.channels.multi_index.inverted_attention import InvertedAttentionChannel, inverts
 
-            # Up to two latent variables are easy; where the posterior is a curved sheet, more points must follow it.
+            # Posteriors of up to two latent variables are easy; on curved surfaces more points are needed.
             easy, hard = Effort(32, 4, 8), Effort(256, 16, 12)
             if network.shows_last_matrix and network.tied:
                 from glassformer.channels.multi_index.tied_attention import TiedAttentionChannel
@@ -233,7 +234,7 @@ class DeepAttention(Model):
                 effort = Effort(64, 8, 10) if network.depth == 1 else hard
                 return UntiedAttentionChannel(network, effort=effort, points=self.points)
             if inverts(network):
-                # Saturated layers need more of both, which leaves time for fewer data points.
+                # Saturated layers need more work on each data point, and fewer data points are used.
                 simple = network.depth == 1 and network.rows == 2
                 effort, points = (Effort(64, 16, 8), self.points) if simple else (Effort(256, 32, 10), self.points // 4)
                 return InvertedAttentionChannel(network, effort=effort, points=max(32, points))
@@ -261,7 +262,7 @@ class DeepAttention(Model):
         return super().learned_rows
 
     def _rows(self) -> Iterator[tuple[str, int, int, str]]:
-        """Of every row the layer by name and number, the direction, and the head by name."""
+        """Yield name and number of the layer, number of the direction, and name of the head, for every row."""
         families = ("",) if self.tied else ("key of ", "query of ")
         heads = [""] if self.heads == 1 else [f", head {h + 1}" for h in range(self.heads)]
         for family in families:
@@ -313,11 +314,11 @@ class DeepAttention(Model):
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
         if self.heads > 1:
-            raise IncompatibleError("trains networks of one head, not of several")
+            raise IncompatibleError(f"trains networks of one head, and this model has heads = {self.heads}")
         return self.channel.traceable_label
 
     def at_size(self, d: int) -> FiniteSize:
-        """The model itself; ``d`` must be a multiple of the number of heads."""
+        """Return the model itself; ``d`` must be a multiple of the number of heads."""
         if d % self.heads:
             raise IncompatibleError(f"d = {d} and heads = {self.heads}: make d a multiple of heads")
         return FiniteSize(self, projection_design(self.heads), (int(self.tokens), d), float(d))

@@ -37,32 +37,32 @@ class SequenceMultiIndex(Model):
 
     Args:
         link: ``g``, a function from the fields ``Z`` of one sample to a number or an array, which JAX can trace; with
-            one index and one token NumPy's functions do as well (see
-            :class:`~glassformer.channels.link.contract.Link`).
-        indices: ``P``.
-        tokens: ``L``.
-        noise: :math:`\Delta\ge 0`, the variance of noise on every entry of the label.
-        label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
-        side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
-        points: data points per replica of sampled averages, a power of two; eight times as many make
-            errors two to six times smaller.
-        noise_law: of labels around the link, instead of ``noise``: ``"laplace:SCALE"``, ``"logistic"`` (labels
+            one index and one token it may use NumPy (see :class:`~glassformer.channels.link.contract.Link`).
+        indices: ``P``, number of rows.
+        tokens: ``L``, tokens per sequence.
+        noise: :math:`\Delta\ge 0`, the variance of Gaussian noise on every entry of the label.
+        label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to decide from sampled labels.
+        side_information: strength :math:`\lambda` in [0, 1) of side information on the weights.
+        points: data points per replica of sampled averages, a power of two; with eight times as many, errors are two to
+            six times smaller.
+        noise_law: law of labels given the link, instead of ``noise``: ``"laplace:SCALE"``, ``"logistic"`` (labels
             :math:`\pm1`, the link is their log-odds), ``"poisson"`` (counts, the link is the logarithm of their rate),
-            or a :class:`~glassformer.channels.label_laws.LabelLaw` of your own, given by its log-likelihood. Of
-            discrete labels ``"flip:PROBABILITY"``, ``"neighbour:PROBABILITY"`` (ordinal ones), or a confusion matrix,
+            or a user-defined :class:`~glassformer.channels.label_laws.LabelLaw`, given by its log-likelihood. For
+            discrete labels ``"flip:PROBABILITY"``, ``"neighbour:PROBABILITY"`` (ordinal labels), or a confusion matrix,
             :class:`~glassformer.channels.confusion.Confusion`.
-        token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
-            Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
-        feature_spectrum: eigenvalues of the covariance of the features, each of the same multiplicity, of mean one;
-            overlaps and errors are those of :math:`W\Sigma^{1/2}`, which labels see.
+        token_correlation: correlation of the tokens of one sequence, a number ``c`` for :math:`C_{lm} = c^{|l-m|}` or
+            the matrix ``C``. Labels are those of correlated tokens; data contain independent tokens: multiply
+            correlated tokens by :math:`C^{-1/2}`.
+        feature_spectrum: eigenvalues of the covariance :math:`\Sigma` of the features, of equal multiplicity and mean
+            one; overlaps and errors are those of :math:`W\Sigma^{1/2}`, on which labels depend.
         prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
             :class:`~glassformer.priors.law.Law` of mean zero and variance one; standard normal by default.
-            Once the model is made, it holds the prior of the rows.
+            As an attribute: the prior of the rows.
 
     Raises:
         ParameterError: an argument is out of range.
-        LinkError: a link that fails, is random, not finite, or not traceable.
-        IncompatibleError: discrete labels with noise, or a prior that the model cannot have.
+        LinkError: the link fails, is random, not finite, or not traceable.
+        IncompatibleError: discrete labels with noise, or a prior that is incompatible with the model.
 
     Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901.
 
@@ -115,7 +115,7 @@ class SequenceMultiIndex(Model):
         require_sampling(
             *farthest_from_default(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points
         )
-        # A link that cannot be used is refused now, not when the first number is asked for.
+        # Constructing the channel raises an error for invalid links now, not at the first computation.
         _ = self.channel
         object.__setattr__(self, "prior", self._prior())
 
@@ -124,7 +124,7 @@ class SequenceMultiIndex(Model):
 
     @cached_property
     def channel(self) -> Channel:
-        """The channel that suits the labels."""
+        """The channel for the type of the labels."""
         from glassformer.channels.multi_index.link_channel import link_channel
 
         root = correlation_root(self.token_correlation, int(self.tokens))
@@ -154,5 +154,5 @@ class SequenceMultiIndex(Model):
         return self.channel.traceable_label
 
     def at_size(self, d: int) -> FiniteSize:
-        """The model itself."""
+        """Return the model itself."""
         return FiniteSize(self, projection_design(1), (int(self.tokens), d), float(d))
