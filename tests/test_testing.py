@@ -120,7 +120,7 @@ def report_of(channel):
         (Raises(0.3), {"score"}),
     ],
 )
-def test_mistakes_in_a_channel_are_found_and_explained(channel, failing):
+def test_mistakes_in_a_channel_are_detected_and_explained(channel, failing):
     report = report_of(channel)
     assert not report.ok
     assert failing <= {check.name for check in report.checks if not check.passed}
@@ -130,7 +130,7 @@ def test_mistakes_in_a_channel_are_found_and_explained(channel, failing):
 
 
 @pytest.mark.slow
-def test_a_mistake_in_a_prior_is_found(monkeypatch):
+def test_mistake_in_a_prior_is_detected(monkeypatch):
     whole = BilinearPrior.denoise
 
     def wrong(self, field, precision, memory=None):
@@ -150,7 +150,7 @@ def only(monkeypatch, wanted):
 
 
 @pytest.mark.slow
-def test_a_mistake_in_a_channel_of_rows_is_found(monkeypatch):
+def test_mistake_in_a_channel_of_several_rows_is_detected(monkeypatch):
     # The link of the README, whose programs are compiled once for all tests.
     model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.1, points=64)
     kind = type(model.channel)
@@ -162,7 +162,7 @@ def test_a_mistake_in_a_channel_of_rows_is_found(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_wrong_information_is_told_with_both_numbers():
+def test_report_of_wrong_information_has_both_numbers():
     report = report_of(WrongInformation(0.3))
     found = next(check for check in report.checks if check.name == "information")
     assert not found.passed
@@ -171,7 +171,7 @@ def test_a_wrong_information_is_told_with_both_numbers():
 
 
 @pytest.mark.slow
-def test_a_threshold_above_its_bound_is_told_with_both_numbers(monkeypatch):
+def test_report_of_a_threshold_above_its_bound_has_both_numbers(monkeypatch):
     from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 
     wrong = Thresholds("smi", {}, (Threshold("weak_recovery", 0.55, 1e-3, ""),), None)

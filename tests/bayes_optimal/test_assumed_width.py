@@ -77,7 +77,7 @@ def test_the_right_width_is_the_optimum_and_no_other_is_better():
     assert min(errors[0], errors[2]) > optimum + 1e-4
 
 
-def test_what_has_no_such_theory_is_refused():
+def test_models_without_this_theory_raise():
     for model in (
         BilinearSequenceRegression(beta=1, rho=0.3, channel="sign"),
         AttentionIndexed(rho=0.3, tokens=1, channel="linear", noise=0.1),
@@ -93,7 +93,7 @@ def test_the_right_width_of_attention_is_the_optimum(tokens):
     assert np.isclose(right["error"][0], limits(model, [0.3])["error"][0], rtol=1e-6)
 
 
-def test_nothing_is_known_without_data():
+def test_error_is_one_without_data():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     assert assumed_prior_limits(model, [0.0], BilinearPrior(beta=1, rho=0.5))["error"][0] == 1.0
     model, assumed = AttentionIndexed(rho=0.5, tokens=1, channel="linear"), AttentionIndexed(rho=0.2).prior

@@ -141,7 +141,7 @@ def test_noisy_phase_retrieval_of_signs_against_sums_over_grids():
     assert low == pytest.approx(high, abs=5e-5)
 
 
-def test_labels_that_fix_the_field_leave_nothing_between_appearing_and_winning():
+def test_transition_at_the_start_of_the_hard_phase_for_labels_that_determine_the_field():
     dense = thresholds(BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute"))
     assert dense[TRANSITION].alpha == dense["perfect_recovery"].alpha == 0.75
     signs = thresholds(SequenceMultiIndex(modulus, 1, 1, prior="rademacher"))
@@ -158,7 +158,7 @@ def test_a_product_of_signs_seen_through_signs_has_an_error_bar_of_its_quadratur
     assert np.all(error < 1e-8)
 
 
-def test_weights_seen_through_noise_are_never_known_exactly():
+def test_noisy_labels_never_determine_weights_exactly():
     found = thresholds(SequenceMultiIndex(value, 1, 1, prior="rademacher", noise=0.01))
     assert found["hard_phase_start"].alpha > 0
     assert found["perfect_recovery"].alpha == found["algorithmic_perfect_recovery"].alpha == np.inf
@@ -182,7 +182,7 @@ def test_plans_and_phase_diagrams_have_the_transition():
 
 
 @pytest.mark.statistics
-def test_two_sparse_rows_seen_apart_have_the_transition_of_one():
+def test_two_decoupled_sparse_rows_have_the_transition_of_one():
     def rows(h):
         return h[:, 0]
 

@@ -53,7 +53,7 @@ def test_information_of_noisy_labels(variance):
 
 
 @pytest.mark.statistics
-def test_information_of_what_state_evolution_uses():
+def test_information_agrees_with_state_evolution():
     model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1, noise=0.2, points=256)
     variance = np.array([[0.3, 0.05], [0.05, 0.5]])
     used, error = (part[0] for part in model.channel.information_matrix(variance[None]))

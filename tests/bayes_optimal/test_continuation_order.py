@@ -43,7 +43,7 @@ def test_starts_are_never_on_the_wrong_side():
         *(pytest.param(s, 2, [0.75, 0.3, 0.6, 2.0], marks=pytest.mark.statistics) for s in ("uninformed", "informed")),
     ],
 )
-def test_ratios_together_find_what_each_finds_alone(start, depth, ratios):
+def test_batched_ratios_have_the_fixed_points_of_single_ratios(start, depth, ratios):
     model, ratios = DeepAttention(depth=depth, points=64), np.array(ratios)
     together = solve_state_evolution(model, ratios, start)
     for k, ratio in enumerate(ratios):

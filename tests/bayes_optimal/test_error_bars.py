@@ -114,7 +114,7 @@ def test_information_turns_with_the_rows():
         np.testing.assert_allclose(turn @ found @ turn.T, again, atol=1e-10)
 
 
-def test_errors_on_labels_hold_those_of_the_fixed_points():
+def test_standard_errors_on_labels_include_those_of_fixed_points():
     """The label is the field: what is missed of it is the variance, known as well as the fixed point."""
     model = SequenceMultiIndex(lambda z: z[0, 0], noise_law="laplace:0.5", points=32)
     found = limits(model, [0.8])
@@ -128,6 +128,6 @@ def test_errors_on_labels_hold_those_of_the_fixed_points():
 
 
 @pytest.mark.parametrize(("error", "goal"), [(1e-4, 5e-4), (3e-3, 5e-4), (8e-3, 4e-3), (0.05, np.inf)])
-def test_growth_is_asked_for_as_well_as_data_points_within_reach_tell(error, goal):
+def test_accuracy_of_growth_is_limited_by_the_number_of_data_points(error, goal):
     found = Instability(2.0, 2 * error, np.eye(1), False, np.full(8, 2.0))
     assert _goal(found, 5e-4) == goal

@@ -130,7 +130,7 @@ def staircase(x):
 
 @both
 @pytest.mark.parametrize(("start", "root"), [(0.0, 0.2), (0.39, 0.2), (0.41, 0.9), (1.0, 0.9)])
-def test_a_bistable_map_ends_where_plain_iteration_does(settings, start, root):
+def test_bistable_map_converges_to_the_fixed_point_of_plain_iteration(settings, start, root):
     solution = solve(staircase, [start], settings)
     assert solution.converged
     assert solution.value[0] == pytest.approx(root, abs=1e-8)
@@ -186,7 +186,7 @@ def test_states_of_any_shape(settings):
 
 
 @pytest.mark.slow
-def test_every_element_stops_on_its_own():
+def test_batch_elements_stop_independently():
     slopes = np.array([0.0, 0.5, 0.99])
     seen = []
 
@@ -209,7 +209,7 @@ def test_a_failing_element_does_not_touch_the_others():
     np.testing.assert_allclose(solution.value[[0, 2]], 1.0, atol=1e-9)
 
 
-def test_the_start_is_left_untouched():
+def test_start_is_not_modified():
     start = np.array([1.0, 0.5])
     solve(np.cos, start)
     np.testing.assert_array_equal(start, [1.0, 0.5])
@@ -295,7 +295,7 @@ def test_raise_unless_converged_names_status_and_remedy(status):
     assert caught.value.solution is solution
 
 
-def test_limits_raise_unless_told_not_to():
+def test_limits_raise_unless_throw_is_false():
     model, hurried = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), Iteration(max_iterations=2)
     with pytest.raises(ConvergenceError, match="iteration_limit") as caught:
         limits(model, [0.3, 0.5], hurried)

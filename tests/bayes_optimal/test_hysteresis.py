@@ -32,7 +32,7 @@ def test_the_branches_part_at_the_ends_of_the_hard_phase():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), AttentionIndexed(0.5)])
-def test_one_branch_where_there_is_no_hard_phase(model):
+def test_one_branch_without_a_hard_phase(model):
     found = follow_branches(model, np.linspace(0.05, 0.3, 6))
     assert not found["two_branches"].any()
     assert found.notes == ["One branch at these sample ratios"]

@@ -358,7 +358,7 @@ def test_weak_recovery_of_an_even_link_is_the_slope_of_its_information(noise):
 
 
 @pytest.mark.slow
-def test_any_data_help_where_labels_are_not_even():
+def test_weak_recovery_at_any_ratio_for_labels_that_are_not_even():
     for channel in ({"noise": 0.1}, {"channel": "sign"}, {"channel": np.tanh, "noise": 0.5}):
         model = BilinearSequenceRegression(beta=1, rho=0.5, **channel)
         assert model.channel.even is False
@@ -485,7 +485,7 @@ def bistable_rows(noise, alpha):
     return model, table
 
 
-def test_limits_do_not_depend_on_what_was_asked_before():
+def test_limits_do_not_depend_on_earlier_calls():
     """Even labels at a negligible width: a random start learns nothing, and labels tell enough from 1.9 on.
 
     What is left of the information at zero overlap, 1e-32 of it or none, must not show.
@@ -589,6 +589,6 @@ def test_noiseless_labels_of_discrete_weights_have_an_informed_fixed_point_at_an
     assert set(found.status) == {Status.BISTABLE}
 
 
-def test_discrete_weights_known_exactly_from_noiseless_labels_warn_of_nothing():
+def test_exactly_known_discrete_weights_issue_no_warning():
     found = limits(BilinearSequenceRegression(width=1, prior="rademacher"), [2.0])
     assert found["error"].tolist() == [0.0]

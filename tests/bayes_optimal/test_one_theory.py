@@ -22,7 +22,7 @@ def test_state_evolution_answers_for_models_of_rows():
 
 
 @pytest.mark.slow
-def test_where_the_informed_branch_wins_its_own_residual_and_error_are_reported():
+def test_residual_and_error_of_the_informed_branch_are_reported():
     table = limits(PHASE_RETRIEVAL, [1.05])
     best = state_evolution(PHASE_RETRIEVAL, [1.05], "informed")
     worse = state_evolution(PHASE_RETRIEVAL, [1.05], "uninformed")
@@ -49,6 +49,6 @@ def test_one_index_is_the_scalar_model_of_the_same_labels():
 
 @pytest.mark.parametrize("model", [SAME, PHASE_RETRIEVAL])
 @pytest.mark.parametrize("row", [1, -1, True, 0.0])
-def test_a_row_that_is_not_there_is_refused_for_one_row_as_well(model, row):
+def test_invalid_row_raises_for_one_row(model, row):
     with pytest.raises(ParameterError, match="row"):
         landscape(model, 0.5, row=row)

@@ -37,7 +37,7 @@ def test_thresholds_over_noise():
     assert "noise" not in diagram.parameters
 
 
-def test_a_finished_channel_has_a_noise_of_its_own():
+def test_noise_of_a_channel_given_as_an_object():
     model = BilinearSequenceRegression(rho=0.5, channel=GaussianChannel(0.1))
     with pytest.raises(IncompatibleError, match=r"noise = 0.2 and channel = GaussianChannel\(noise=0.1\)"):
         phase_diagram(model, "noise", [0.1, 0.2])

@@ -31,7 +31,7 @@ def test_every_row_has_its_own():
 
 
 @pytest.mark.slow
-def test_rows_that_enter_with_others_alone_have_none():
+def test_rows_that_enter_only_in_products_have_no_exponent():
     found = row_exponents(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0] * z[2, 0]), 3, 1), **SIZES)
     assert all(one == (np.inf, np.inf) for one in found.values())
 

@@ -82,7 +82,7 @@ class KnownRowMap:
         (0.27258213, 1.3514e-10, 3.7887e-12, (0.4, 0.0, 0.0, 0.0)),
     ],
 )
-def test_a_row_that_is_known_does_not_spoil_the_slopes_of_another(first, both, second, mixed):
+def test_known_row_does_not_distort_slopes_of_another_row(first, both, second, mixed):
     rough, slope = KnownRowMap(), np.diag([0.4, 0.2, 0.2, 0.45])
     slope[0] = mixed
     solution = from_place(rough, np.array([[[first, both], [both, second]]]), slope[None])
@@ -93,7 +93,7 @@ def test_a_row_that_is_known_does_not_spoil_the_slopes_of_another(first, both, s
 
 
 @pytest.mark.parametrize("start", [3e-4, 2e-3, 2e-2])
-def test_where_two_fixed_points_merge_a_few_steps_do_and_the_error_says_what_is_not_known(start):
+def test_few_steps_at_merging_fixed_points_with_a_large_error_estimate(start):
     """The slope at zero is one: roughness is all that is known of it next to there."""
     rough = RoughMap(slow=0.0, bend=1.0)
     solution = found(rough, start, 1 - 2 * start)
@@ -113,7 +113,7 @@ def test_long_steps_are_shortened_not_replaced_by_those_of_the_map(slope):
 
 
 @pytest.mark.parametrize("status", [Status.CONVERGED, Status.INTEGRATION_NOT_CONVERGED])
-def test_a_point_that_repels_is_left_even_where_few_points_blur_it(status):
+def test_unstable_point_is_left_although_few_points_do_not_resolve_it(status):
     """From a half on states stay there, below it they go to a tenth."""
 
     def solve(state, index):
@@ -164,7 +164,7 @@ def test_a_product_with_a_tanh_converges_next_to_its_threshold():
     np.testing.assert_allclose(error, 0.993, atol=2e-3)
 
 
-def test_slopes_where_sampling_errors_leave_information_below_zero():
+def test_slopes_for_information_with_negative_sampled_eigenvalues():
     """As for the map itself, what is negative within its error is none: of Gaussian weights dV = -dQ there."""
     one = np.ones((1, 1, 1))
     noisy = Averages(Estimate(-3 * one, 10 * one), Estimate(one, one), one[None], 0.0, 0 * one)
@@ -176,7 +176,7 @@ def test_slopes_where_sampling_errors_leave_information_below_zero():
     assert update.slope(0.1 * one, np.arange(1)).item() == pytest.approx(0.5, rel=2e-4)
 
 
-def test_slopes_next_to_a_signal_known_exactly_may_be_of_any_size():
+def test_newton_gain_of_large_slopes_near_an_exactly_known_signal():
     """Sampled slopes of discrete rows there are 1e18 and singular."""
     assert np.isfinite(_newton_gain(-1e18 * np.ones((1, 4, 4)))).all()
     regular = np.diag([0.5, 0.2])[None]

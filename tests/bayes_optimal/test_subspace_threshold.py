@@ -13,7 +13,7 @@ SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, 
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_one_index_is_found_where_thresholds_say(noise):
+def test_weak_recovery_of_one_index_agrees_with_its_threshold(noise):
     """Slopes of a link of one index are sampled at labels with their noise; its threshold follows from quadratures."""
     model = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=noise)
     # Of eight times 2048 data points or more.
@@ -36,7 +36,7 @@ def test_rows_of_their_own():
 
 
 @pytest.mark.statistics
-def test_what_is_known_brings_the_rest_forward():
+def test_known_rows_lower_the_thresholds_of_others():
     model = DeepAttention(depth=2, points=256)
     entries = thresholds(model).entries
     alone, later = subspace_threshold(model, 0), subspace_threshold(model, 0, known=1)
@@ -45,14 +45,14 @@ def test_what_is_known_brings_the_rest_forward():
 
 
 @pytest.mark.parametrize("given", [2, -1, True, [1.0], [0.0, 0.0], [np.nan, 1.0]])
-def test_what_is_no_subspace(given):
+def test_invalid_subspaces_raise(given):
     model = SequenceMultiIndex(lambda z: jnp.abs(z[0, 0] * z[1, 0]), 2, 1, noise=0.1, points=32)
     with pytest.raises(ParameterError, match="subspace"):
         subspace_threshold(model, given)
 
 
 @pytest.mark.statistics
-def test_the_search_along_a_known_direction_agrees_with_fixed_points_one_by_one(monkeypatch):
+def test_search_along_a_known_direction_agrees_with_single_fixed_points(monkeypatch):
     model = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 2, indices=2, noise=0.2, points=128)
     along = thresholds(model)["weak_recovery_2"]
     monkeypatch.setattr(weak_recovery, "_along_known_direction", lambda *arguments: None)
@@ -62,7 +62,7 @@ def test_the_search_along_a_known_direction_agrees_with_fixed_points_one_by_one(
 
 
 @pytest.mark.slow
-def test_what_posteriors_break_of_rotations_is_no_growth():
+def test_noise_that_breaks_rotations_does_not_grow():
     """Labels of one layer of rank two are blind to rotations: both halves of a sample may err alike."""
     model = DeepAttention(depth=1, tokens=1, rank=2, activation="linear", points=64)
     channel, basis = model.channel, symmetric_basis(np.eye(2), model)

@@ -85,7 +85,7 @@ def test_state_evolution_ends_and_errors_cover(link, indices, noise, many, ratio
         (lambda z: jnp.sign(z[0, 0] + 0.5 * z[1, 0]), 2, 1, 2, np.array([[0.8, 0.4], [0.4, 0.2]])),
     ],
 )
-def test_symmetries_of_links_are_found(link, indices, same, alike, shown):
+def test_symmetries_of_links(link, indices, same, alike, shown):
     found = SequenceMultiIndex(link, indices).channel.row_symmetries
     assert (len(found.invariances), len(found.relabellings)) == (same, alike)
     np.testing.assert_allclose(found.visible, shown, atol=1e-6)
@@ -100,7 +100,7 @@ def test_directions_without_information_stay_unknown_exactly():
 
 
 @pytest.mark.statistics
-def test_rows_that_labels_do_not_tell_apart_stay_together_where_that_is_stable():
+def test_equivalent_rows_remain_equal_at_a_stable_symmetric_state():
     overlap = limits(SequenceMultiIndex(committee, 3, noise=0.1, points=32), [1.5])["overlap"][0]
     np.testing.assert_allclose(overlap, np.full((3, 3), overlap[0, 0]), atol=1e-12)
     assert overlap[0, 0] == pytest.approx(0.270, abs=0.01)
@@ -145,7 +145,7 @@ def test_plugin_errors_are_no_less_than_bayes(link):
 
 
 @pytest.mark.statistics
-def test_later_rows_are_found_after_those_that_any_data_tell():
+def test_later_thresholds_after_rows_known_at_any_ratio():
     """z^2 with noise 0.1 begins at 0.51807, by plain quadrature."""
     model = SequenceMultiIndex(lambda z: jnp.array([z[0, 0], z[1, 0] ** 2]), 2, noise=0.1, points=64)
     np.testing.assert_allclose(known_at_any_ratio(model), np.diag([1.0, 0.0]), atol=1e-12)
@@ -159,7 +159,7 @@ def test_later_rows_are_found_after_those_that_any_data_tell():
 
 
 @pytest.mark.slow
-def test_what_never_grows_within_the_error_is_never_found():
+def test_threshold_is_infinite_if_nothing_grows_within_the_error():
     found = thresholds(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0] * z[2, 0]), 3, points=32))
     assert found["weak_recovery"].alpha == np.inf
     assert "nothing is learned up to" in found["weak_recovery"].note
@@ -167,7 +167,7 @@ def test_what_never_grows_within_the_error_is_never_found():
     assert found.hard_phase_reason
 
 
-def test_averages_that_allow_for_any_growth_do_not_say_that_nothing_grows(monkeypatch):
+def test_rough_averages_give_an_undetermined_threshold(monkeypatch):
     """Gumbel noise on a product once had a growth of 4797 +- 3570, of which 10785 were missing: `inf`, for 0.71."""
     rough = Instability(4797.0, 3570.0, np.eye(2) / 2, True, np.zeros(8), 10785.0)
     monkeypatch.setattr("glassformer.bayes_optimal.weak_recovery.instability", lambda *_: rough)
@@ -177,7 +177,7 @@ def test_averages_that_allow_for_any_growth_do_not_say_that_nothing_grows(monkey
 
 
 @pytest.mark.statistics
-def test_rows_part_where_that_is_found():
+def test_rows_separate_at_the_unstable_symmetric_state():
     """Above its specialisation threshold, 4.64, the committee leaves the fixed point of equal rows."""
     found = limits(SequenceMultiIndex(committee, 3, noise=0.1, points=64), [3.0, 10.0])
     together, apart = found["overlap"]
@@ -188,7 +188,7 @@ def test_rows_part_where_that_is_found():
 
 @pytest.mark.statistics
 @pytest.mark.parametrize(("ratio", "exact"), [(8.0, [0.8062, 0.0897]), (12.0, [0.9037, 0.0436])])
-def test_no_two_rows_stay_together_where_that_is_unstable(ratio, exact):
+def test_rows_leave_an_unstable_symmetric_state(ratio, exact):
     """Where two rows were one, errors of large entries hid that they part (0.44 and 0.44 +- 0.09 at 256 points).
 
     Overlaps are those of a quadrature of 18^3 fields for each of 2048 data points.

@@ -36,7 +36,7 @@ def test_labels_that_are_not_even_name_the_subspace_that_they_tell_of(link, indi
 
 
 @pytest.mark.statistics
-def test_after_a_sum_the_difference_is_found():
+def test_difference_of_rows_is_learned_after_their_sum():
     def link(h):
         return h[0, 0] + h[1, 0] + (h[0, 0] - h[1, 0]) ** 2
 

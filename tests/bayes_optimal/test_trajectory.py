@@ -118,14 +118,14 @@ def test_a_wrong_width_is_followed_to_its_limit():
     assert path[1, -1] == pytest.approx(learner.limits(NOISY, 0.9)["error"][0], rel=1e-6)
 
 
-def test_what_theory_takes_for_granted_is_said():
+def test_assumptions_of_theory_are_noted():
     model = AttentionIndexed(width=2)
     found = follow(model, 1.0, steps=1), follow_branches(model, [1.0, 1.2])
     assert all(set(model.remarks) <= set(table.notes) for table in found)
     assert any(note.startswith("width = 2 of 12") for note in follow(model, 1.0, steps=1, d=12, instances=1).notes)
 
 
-def test_what_has_no_such_theory_says_so():
+def test_reason_if_no_theory_is_known():
     with pytest.raises(IncompatibleError, match="no equations are known for the steps of ridge"):
         follow(NOISY, 0.5, algorithm="ridge")
     with pytest.raises(IncompatibleError, match="fixed width"):
@@ -141,7 +141,7 @@ def test_what_has_no_such_theory_says_so():
         ({"algorithm": MessagePassing(damping=0.5), "d": 20}, "damping = 0.5 is not kept: gamp is followed with"),
     ],
 )
-def test_settings_that_change_nothing_are_refused(asked, words):
+def test_settings_without_effect_raise(asked, words):
     with pytest.raises(IncompatibleError, match=words):
         follow(NOISY, 0.5, **asked)
 

@@ -186,7 +186,7 @@ def test_inputs_that_are_not_what_they_are_taken_for_are_blamed(changed, name):
 
 def test_labels_of_another_size_are_told():
     inputs, labels, _ = drawn()
-    with pytest.warns(DataWarning, match="mean square of y from 1.1"):
+    with pytest.warns(DataWarning, match="mean square of y from that of the model, 1.1"):
         gamp(MODEL, inputs, 10 * labels, SHORT)
 
 
@@ -214,5 +214,5 @@ def test_a_width_that_residuals_contradict_is_named():
 def test_ragged_labels_are_named():
     model, inputs = BilinearSequenceRegression(beta=1, rho=0.5), np.random.default_rng(0).standard_normal((20, 4, 4))
     for called in (lambda y: gamp(model, inputs, y), lambda y: diagnose(inputs, y)):
-        with pytest.raises(DataError, match=r"y = '<list>' is not allowed: .*give labels of one shape"):
+        with pytest.raises(DataError, match=r"y = '<list>' is not allowed: .*give labels of equal shapes"):
             called([[1.0]] * 19 + [[1.0, 2.0]])

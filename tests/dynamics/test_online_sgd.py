@@ -116,7 +116,7 @@ def test_two_layers_have_the_numbers_of_their_derivation():
 
 
 @pytest.mark.slow
-def test_the_last_layer_is_found_first_and_its_time_is_told():
+def test_last_layer_is_learned_first():
     path = online_sgd(LAYERS, np.linspace(0, 4, 21), LAYERS_PACE, cosine_start(2, 0.3), points=64)
     first, last = path.arrival().value
     assert last == pytest.approx(1.85, abs=0.3)
@@ -127,7 +127,7 @@ def test_the_last_layer_is_found_first_and_its_time_is_told():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 101, *(pytest.param(n, marks=pytest.mark.statistics) for n in (2, 21))])
-def test_what_is_open_between_two_times_is_in_the_error_of_arrivals(count):
+def test_error_of_arrival_times_includes_interpolation(count):
     """Of linear labels the cosine is known in closed form: it is 1/2 at 1.12431."""
     model = SequenceMultiIndex(lambda z: z[:, 0], noise=0.1, points=32)
     time = [0.0, 2.0, 20.0] if count == 3 else np.linspace(0, 20, count)
@@ -209,14 +209,14 @@ def test_starts_without_symmetry_are_followed_as_they_are():
     np.testing.assert_array_equal(symmetry_projectors(same, start, np.eye(2)), [np.eye(4)] * 2)
 
 
-def test_what_diverges_says_so():
+def test_divergence_is_reported():
     table = online_trajectory(SQUARE, [2.0], 4, Pace(20.0, 1), cosine_start(1, 0.5), points=64)
     assert table.status[0] is Status.CONVERGED
     assert table.status[-1] is Status.DIVERGING
     assert np.isnan(table["error"][-1]) and np.isnan(table["plugin_error"][-1])
 
 
-def test_slow_divergence_says_so_and_a_large_limit_does_not():
+def test_slow_divergence_is_reported_and_a_large_limit_is_not():
     """Errors of a linear student follow exp(-(2 eta - eta^2) t): they grow beyond eta = 2."""
     model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
     table = online_trajectory(model, 75.0, 3, Pace(2.05, 1), points=64)

@@ -77,7 +77,7 @@ def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
 
 
 @pytest.mark.slow
-def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior():
+def test_hardmax_labels_determine_the_signal_up_to_its_scale():
     channel = HardmaxPairChannel(1.2)
     design, signal, labels = drawn(channel, 400)
     found = descend(
@@ -93,7 +93,7 @@ def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior
 
 
 @pytest.mark.statistics
-def test_starts_are_trained_as_if_each_were_alone():
+def test_starts_are_trained_independently():
     design, signal, labels = drawn(SOFTMAX, 60)
     settings = GradientDescent(max_steps=40)
     together = descend(attention_student(SOFTMAX, design, labels, 2), settings, np.random.default_rng(5), 3, signal)
@@ -121,7 +121,7 @@ def test_in_a_simulation():
     assert result.parameters["max_steps"] == 50_000
 
 
-def test_what_has_no_gradient_is_refused():
+def test_labels_without_gradient_raise():
     with pytest.raises(IncompatibleError, match="use gamp"):
         simulate(AttentionIndexed(0.5, untied=True), [0.2], d=10, algorithm="gd")
     noisy = AttentionIndexed(0.5, 2, lambda h: h[..., 0, :1], noise=0.5)

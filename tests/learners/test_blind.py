@@ -23,7 +23,7 @@ ASK = {"d": 40, "instances": 4, "seed": 2, "storage": "float32"}
 
 
 @pytest.mark.slow
-def test_a_wrong_width_costs_what_theory_says():
+def test_error_of_a_wrong_width_agrees_with_theory():
     found = simulate(MODEL, [0.5], algorithm=BlindMessagePassing(assumed_rho=1.0), **ASK)
     right = simulate(MODEL, [0.5], **ASK)
     assert found.converged
@@ -87,7 +87,7 @@ def test_the_estimated_denoiser_tends_to_the_optimal_one():
 
 
 @pytest.mark.slow
-def test_limits_are_those_of_what_is_assumed():
+def test_limits_use_the_assumed_width():
     table = BlindMessagePassing(assumed_rho=0.3).limits(MODEL, [0.5])
     np.testing.assert_allclose(table["error"], limits(MODEL, [0.5])["error"], rtol=1e-8)
     blind = BlindMessagePassing().limits(MODEL, [0.5])
@@ -107,13 +107,13 @@ def test_thresholds_and_branches_are_those_of_the_optimum(learner):
     assert found.parameters["learner"] == learner.name
 
 
-def test_an_assumed_width_has_limits_alone():
+def test_assumed_width_has_limits_but_no_thresholds():
     for ask in (lambda one: one.thresholds(MODEL), lambda one: one.branches(MODEL, [0.3, 0.5])):
         with pytest.raises(IncompatibleError, match=r"assumed_rho = 0\.5 has limits, but no"):
             ask(BlindMessagePassing(0.5))
 
 
-def test_what_it_cannot_learn_is_refused():
+def test_incompatible_models_raise():
     with pytest.raises(IncompatibleError, match="linear labels"):
         simulate(BilinearSequenceRegression(beta=1, rho=0.3, channel="sign"), [1.0], d=10, algorithm="blind-gamp")
     with pytest.raises(IncompatibleError, match="give finite rho"):

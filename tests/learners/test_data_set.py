@@ -41,7 +41,7 @@ def test_nothing_is_followed_without_a_teacher():
     np.testing.assert_allclose(found["row_error"], 0, atol=1e-12)  # rounding
 
 
-def test_the_seed_begins_what_is_random():
+def test_seed_determines_random_numbers():
     first, again, other = (DataSet(DESIGN, np.ones(3), seed).rng.standard_normal() for seed in (1, 1, 2))
     assert first == again
     assert first != other

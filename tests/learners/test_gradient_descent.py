@@ -57,7 +57,7 @@ def test_gradients_agree_with_finite_differences():
 
 
 @pytest.mark.slow
-def test_starts_are_trained_as_if_each_were_alone():
+def test_starts_are_trained_independently():
     design, signal, labels = drawn()
     settings = GradientDescent(max_steps=200)
     together = descend(factor_student(design, labels, 2), settings, np.random.default_rng(5), 3, signal)
@@ -122,7 +122,7 @@ def test_steps_too_short_to_learn_are_not_called_converged():
 
 
 @pytest.mark.slow
-def test_a_student_too_narrow_stops_where_it_no_longer_learns():
+def test_narrow_student_stops_at_a_flat_objective():
     design, signal, labels = drawn(120, 6, 3)
     found = descend(factor_student(design, labels, 1), GradientDescent(), np.random.default_rng(2), 1, signal)
     assert found.training.status.ok
@@ -247,7 +247,7 @@ def test_links_with_slopes_are_fitted():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("link", [np.tanh, lambda h: 1.0 if h > 0 else -1.0, jnp.sign])
-def test_links_without_slopes_that_jax_knows_are_refused(link):
+def test_links_without_gradient_raise(link):
     with pytest.raises(IncompatibleError, match="slopes that JAX can trace"):
         simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel=link), [0.2], d=20, algorithm="gd")
 

@@ -74,13 +74,13 @@ def test_a_run_that_keeps_moving_ends_with_its_best_iterate(monkeypatch):
     assert run.quality == 1.0
 
 
-def test_the_best_iterate_is_what_the_iteration_limit_leaves():
+def test_best_iterate_is_returned_at_the_iteration_limit():
     run = message_passing(Walk(), max_iterations=40, damping=0.0)
     assert run.status is Status.ITERATION_LIMIT
     assert run.state.steps == 30
 
 
-def test_a_run_whose_quality_collapses_goes_on_damped_from_its_best_iterate(monkeypatch):
+def test_collapsed_run_continues_with_damping_from_its_best_iterate(monkeypatch):
     monkeypatch.setattr("glassformer.learners.message_passing._WINDOW", 1000)
     seen = []
     message_passing(Walk(), max_iterations=60, watch=seen.append)
@@ -89,7 +89,7 @@ def test_a_run_whose_quality_collapses_goes_on_damped_from_its_best_iterate(monk
     assert sorted({place.damping for place in seen}) == list(DAMPING_LEVELS)
 
 
-def test_what_is_not_finite_is_given_up_for_the_best_iterate():
+def test_best_iterate_is_returned_after_a_step_that_is_not_finite():
     assert message_passing(Walk(broken=35), 100, damping=0.0).status is Status.NON_FINITE
     assert message_passing(Walk(broken=35), 100, damping=0.0).state.steps == 30
 
@@ -102,7 +102,7 @@ def test_starts_follow_each_other_until_one_settles():
     assert len(message_passing(Walk(starts=3), 10, damping=0.0).step_sizes) == 10
 
 
-def test_of_starts_that_all_fail_the_most_probable_one_is_kept():
+def test_most_probable_run_is_returned_if_all_starts_fail():
     """It was the one that claimed the highest precision."""
     run = message_passing(Walk(starts=3), 10, damping=0.0)
     assert not run.status.ok
@@ -199,7 +199,7 @@ def test_labels_that_are_improbable_under_the_estimate_contradict_it():
 
 
 @pytest.mark.statistics
-def test_a_network_that_was_not_found_is_not_called_converged():
+def test_untrained_network_is_not_converged():
     """Row errors 0.92 and 1.49 where 1.0 and 0.05 were claimed, with a Nishimori ratio of exactly 1, were."""
     result = simulate(DeepAttention(depth=2, tokens=2, skip=1.0, points=64), [0.5], d=200, instances=2, seed=0)
     for run in result.instances[0]:

@@ -52,7 +52,7 @@ def test_least_nuclear_norm_agrees_with_an_interior_point_solver(shape, penalty)
         np.testing.assert_allclose(design.forward(found.value[0], 0), labels, atol=1e-9)
 
 
-def test_the_gap_bounds_what_is_missing():
+def test_gap_bounds_the_distance_from_the_minimum():
     design, _, labels = drawn(60, (12, 12), 2)
     exact = least_nuclear_norm(design, labels, settings=Iteration(tolerance=1e-10, floor=1e-14, max_iterations=20_000))
     least = objective(design, labels, 0.0, exact.value[0])
@@ -74,7 +74,7 @@ def test_very_few_samples_are_solved(samples, size):
     assert least_nuclear_norm(design, labels).converged
 
 
-def test_what_cannot_be_solved_is_refused():
+def test_unsolvable_problems_raise():
     design, _, labels = drawn(30, (5, 5), 1)
     with pytest.raises(DataError, match="penalty > 0"):
         least_nuclear_norm(design, labels)

@@ -63,7 +63,7 @@ def test_inputs_that_are_drawn_on_the_way_are_the_same_samples(block):
     np.testing.assert_array_equal(generated.estimates[0], stored.estimates[0])
 
 
-def test_what_diverges_says_so():
+def test_divergence_is_reported():
     inputs, labels, weights = drawn(400)
     found = one_pass_sgd(ProjectionDesign(inputs), labels, square, weights, OnlineSGD(learning_rate=50.0, batch=1))
     assert found.status is Status.NON_FINITE
@@ -71,7 +71,7 @@ def test_what_diverges_says_so():
 
 
 @pytest.mark.parametrize(("rate", "status"), [(2.2, Status.DIVERGING), (1.0, Status.CONVERGED)])
-def test_slow_divergence_of_a_run_says_so(rate, status):
+def test_slow_divergence_of_a_run_is_reported(rate, status):
     """Weights of a linear student grow like exp((rate - 2) rate t / 2)."""
     inputs, labels, weights = drawn(400, d=10)
     learner = OnlineSGD(learning_rate=rate, batch=1)
@@ -81,7 +81,7 @@ def test_slow_divergence_of_a_run_says_so(rate, status):
 
 
 @pytest.mark.slow
-def test_nothing_is_measured_of_what_has_diverged():
+def test_diverged_runs_have_no_measured_quantities():
     learner = OnlineSGD(learning_rate=50.0, batch=1, points=64)
     linear = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
     table = follow(linear, [2.0], 3, d=30, algorithm=learner, overlap=0.3)
@@ -91,7 +91,7 @@ def test_nothing_is_measured_of_what_has_diverged():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [pytest.param(TANH, marks=pytest.mark.statistics), GATED])
-def test_runs_follow_the_equations_from_where_they_began(model):
+def test_runs_follow_the_equations_from_their_starts(model):
     learner = OnlineSGD(learning_rate=0.3, batch=1, points=256)
     table = follow(model, [3.0], steps=3, overlap=0.3, d=300, instances=6, algorithm=learner)
     for name in ("error", "cosine"):

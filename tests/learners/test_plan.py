@@ -48,7 +48,7 @@ def test_its_curve_at_the_ratio_is_the_target(learner):
     assert found.converged
 
 
-def test_a_peak_of_interpolation_is_lost_ground():
+def test_target_lost_at_the_interpolation_peak():
     """The interpolator of least norm has 1 - alpha + D alpha/(1 - alpha), and D/(alpha - 1) beyond the peak."""
     found = plan(NOISY, 0.7, RegularisedRisk(penalty="ridge", strength=0.0))
     last, first = found["risk"], found["risk_at_first"]
@@ -82,7 +82,7 @@ def test_results_are_written_like_others():
 
 
 @pytest.mark.slow
-def test_targets_out_of_reach_say_how_the_curve_ends():
+def test_note_on_the_end_of_the_curve_for_unreached_targets():
     """At a fixed strength logistic loss makes estimates of labels without mistakes ever larger."""
     model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
     found = plan(model, 0.3, RegularisedRisk("logistic", strength=0.3))["risk"]
@@ -121,12 +121,12 @@ def test_errors_on_labels():
 
 
 @pytest.mark.slow
-def test_sizes_whose_teachers_fill_the_memory_are_counted_all_the_same():
+def test_number_of_samples_at_sizes_beyond_memory():
     found = plan(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.3, d=10**6)["bayes_optimal"]
     assert found.samples == np.ceil(found.alpha * 10**12)
 
 
-def test_what_is_asked_for_is_checked():
+def test_arguments_are_validated():
     with pytest.raises(ParameterError, match=r"target = 0 "):
         plan(NOISY, 0)
     with pytest.raises(ParameterError, match="quantity = 'overlap'"):
@@ -139,7 +139,7 @@ def test_what_is_asked_for_is_checked():
 
 @pytest.mark.parametrize("d", [0, -3, 1, 2.5, np.nan, True, "40"])
 @pytest.mark.parametrize("model", [NOISY, AttentionIndexed(rho=0.3, noise=0.1)], ids=["bsr", "aim"])
-def test_a_size_at_which_nothing_is_counted_is_refused_before_anything_is_computed(model, d, monkeypatch):
+def test_invalid_size_raises_before_any_computation(model, d, monkeypatch):
     monkeypatch.setattr("glassformer.learners.plan._first_ratios", lambda theory: pytest.fail("was computed"))
     with pytest.raises(ParameterError, match=rf"^d = {d!r} is not allowed: expected an integer >= 2"):
         plan(model, 0.2, d=d)
@@ -161,7 +161,7 @@ def test_errors_of_values_are_errors_of_ratios():
     assert abs(other.alpha - 1 / 0.7) <= other.error_estimate < 5e-3
 
 
-def test_leaps_are_told_from_slopes():
+def test_jumps_are_distinguished_from_slopes():
     alpha, leap = np.array([0.5, 1.0, 2.0]), 1.2345
     curve = curve_of(lambda a: np.where(a < leap, 0.9 - 0.1 * a, 0.01 / a))
     for likely in ([], [leap]):
@@ -180,7 +180,7 @@ def test_an_end_at_zero_is_no_leap():
     assert abs(found.alpha - (0.51 - 1e-6 / 3)) <= found.error_estimate + 1e-15 < 1e-6
 
 
-def test_what_did_not_converge_is_said_to_be_so():
+def test_status_of_rows_that_did_not_converge():
     def curve(alpha):
         looked = curve_of(lambda a: 1 / a)(alpha)
         return looked._replace(status=[Status.CONVERGED if a in (1.0, 2.0) else Status.ITERATION_LIMIT for a in alpha])
@@ -214,7 +214,7 @@ def test_label_errors_on_the_command_line(capsys):
     assert main([*words, "--target-label-error", "0.1", "--quantity", "test_loss"]) == 2
 
 
-def test_what_did_not_converge_has_an_exit_code(monkeypatch, capsys):
+def test_exit_code_of_limits_that_did_not_converge(monkeypatch, capsys):
     def failing(self, model, alpha, throw=True):
         table = RegularisedRisk("square", "ridge", 0.1).limits(model, alpha, throw)
         table.status[:] = [Status.ITERATION_LIMIT if a > 1 else Status.CONVERGED for a in table["alpha"]]

@@ -68,7 +68,7 @@ def test_smooth_risks_of_inputs_in_single_precision_reach_their_minimum(loss, wi
 
 @pytest.mark.parametrize("loss", [Logistic(), Huber(0.2)])
 @pytest.mark.parametrize(("spectral", "square"), [(0.5, 0.0), (0.0, 0.5), (0.3, 0.3)])
-def test_the_gap_bounds_what_is_missing(loss, spectral, square):
+def test_gap_bounds_the_distance_from_the_minimum(loss, spectral, square):
     """No small change of the estimate lowers the risk by more than the certified gap."""
     design, labels = data(sign=True)
     risk = EmpiricalRisk(design, labels, loss, spectral, square)
@@ -103,7 +103,7 @@ def test_logistic_with_ridge_is_that_of_a_general_solver():
 
 
 @pytest.mark.parametrize(("channel", "tokens"), [("hardmax", 2), ("hardmax", 3), ("softmax", 3)])
-def test_cross_entropy_says_how_close_it_came(channel, tokens):
+def test_cross_entropy_has_a_certified_gap(channel, tokens):
     """No change to another positive matrix lowers the risk by more than the certified gap."""
     model = AttentionIndexed(rho=0.5, tokens=tokens, channel=channel).at_size(8)
     rng, loss = np.random.default_rng(tokens), CrossEntropy(1.0)
@@ -126,7 +126,7 @@ def test_cross_entropy_says_how_close_it_came(channel, tokens):
             assert value((vectors * np.maximum(values, 0)) @ vectors.T) >= least - 1.1e-7 * nothing
 
 
-def test_a_known_trace_is_kept():
+def test_known_trace_is_preserved():
     rng = np.random.default_rng(0)
     design = QuadraticDesign(rng.standard_normal((90, 1, 10)))
     teacher = rng.standard_normal((10, 4))
@@ -148,7 +148,7 @@ def sum_with_transpose(matrix):
     return matrix + matrix.T
 
 
-def test_hinge_says_how_close_it_came():
+def test_hinge_has_a_certified_gap():
     design, labels = data(sign=True)
     found = least_risk(EmpiricalRisk(design, labels, Hinge(), 0.5, 0.0), Iteration(tolerance=1e-3, max_iterations=4000))
     assert found.converged and found.residual[0] <= 1e-3
@@ -255,7 +255,7 @@ def test_on_the_command_line(capsys, tmp_path):
     assert "no theory" in capsys.readouterr().err
 
 
-def test_the_interpolator_on_data_is_left_to_others():
+def test_interpolator_on_data_names_the_learner_to_use():
     with pytest.raises(IncompatibleError, match="nuclear-norm"):
         simulate(BilinearSequenceRegression(rho=0.3), [0.5], d=10, algorithm=RegularisedRisk(strength=0.0))
 
@@ -281,7 +281,7 @@ def test_the_hinge_reaches_its_default_tolerance(d):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("spectral", "square"), [(0.03, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
-def test_the_gap_of_a_hinge_bounds_what_is_missing(spectral, square):
+def test_gap_of_a_hinge_bounds_the_distance_from_the_minimum(spectral, square):
     """Also around slopes that are not zero: no small change lowers the risk by more than is certified."""
     design, labels = data(sign=True)
     found = least_risk(

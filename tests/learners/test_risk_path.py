@@ -82,7 +82,7 @@ def test_weights_are_repetitions(loss):
 
 
 @pytest.mark.parametrize("inner", [Logistic(), Square(), Huber(0.5), Hinge()])
-def test_changed_losses_keep_what_a_loss_promises(inner):
+def test_derived_losses_satisfy_the_identities_of_a_loss(inner):
     """Value and conjugate meet at the slope, and the proximal map is the minimiser."""
     rng = np.random.default_rng(0)
     y, h, v = np.sign(rng.standard_normal(30)), rng.standard_normal(30), 0.7
@@ -128,14 +128,14 @@ def test_folds_are_disjoint_and_hold_both_classes():
         ({"weights": -np.ones(100)}, ParameterError, "weights = .*>= 0"),
     ],
 )
-def test_what_is_refused(arguments, error, words):
+def test_invalid_arguments_raise(arguments, error, words):
     with pytest.raises(error, match=words):
         risk_path(*data(), **arguments)
     with pytest.raises(ParameterError, match="folds = 101"):
         cross_validate(*data(), folds=101)
 
 
-def test_a_path_that_was_stopped_says_so():
+def test_stopped_path_has_status_iteration_limit():
     path = risk_path(*data(), strengths=[0.1], settings=Iteration(tolerance=1e-10, max_iterations=3))
     assert not path.converged and path.gaps[0] > 1e-10
 
@@ -156,7 +156,7 @@ def attention(samples=80):
         (attention, Square(), "trace"),
     ],
 )
-def test_samples_that_are_left_out_and_fitted_without(make, loss, penalty):
+def test_out_of_fold_predictions_equal_separate_fits(make, loss, penalty):
     """One step from the minimiser ends where the others have theirs, but for what is of second order in a sample."""
     design, labels = make()
     whole = risk_path(design, labels, loss, penalty, [0.5], intercept=True, settings=ACCURATE)
@@ -190,7 +190,7 @@ def test_a_constant_is_left_out_where_one_was_fitted(constant, given):
 
 
 @pytest.mark.parametrize("samples", [60, 66, 90])
-def test_a_ridge_without_each_sample_is_exact_whatever_the_degrees(samples):
+def test_ridge_leave_one_out_is_exact_at_any_degrees_of_freedom(samples):
     design, labels = data(samples=samples)
     weights = np.random.default_rng(0).uniform(0.5, 2.0, samples)
     inputs, alone = np.column_stack([design.inputs[0].reshape(samples, -1) / 8, np.ones(samples)]), []
@@ -201,7 +201,7 @@ def test_a_ridge_without_each_sample_is_exact_whatever_the_degrees(samples):
     np.testing.assert_allclose(ridge_leave_one_out(design, labels, 1e-4, weights), alone, rtol=1e-6, atol=1e-8)
 
 
-def test_left_out_samples_tell_the_error_on_new_ones():
+def test_leave_one_out_estimates_the_error_on_new_samples():
     rng = np.random.default_rng(0)
     design, new = DenseDesign.sample(400, (16, 16), rng), DenseDesign.sample(4000, (16, 16), rng)
     signal = rng.standard_normal((16, 2)) @ rng.standard_normal((2, 16)) / np.sqrt(2)
@@ -236,7 +236,7 @@ def test_several_classes_at_once_are_multinomial_regression():
 
 
 @pytest.mark.parametrize("loss", ["logistic", "huber"])
-def test_an_intercept_is_found_with_the_estimate(loss):
+def test_intercept_and_estimate_are_the_joint_minimum(loss):
     """The minimum over both, certified: slopes sum to zero, and no shift of the intercept brings less."""
     rng = np.random.default_rng(0)
     design = DenseDesign.sample(120, (6, 6), rng)
@@ -259,7 +259,7 @@ def test_an_intercept_is_found_with_the_estimate(loss):
     assert risks[1] < min(risks[0], risks[2])
 
 
-def test_fields_of_kept_moments_are_those_of_tokens():
+def test_fields_from_stored_moments_equal_those_of_tokens():
     """Many tokens for their dimension are kept as second moments; split in two samples they are not."""
     rng = np.random.default_rng(0)
     tokens, signal, score = rng.standard_normal((40, 6, 5)), rng.standard_normal((5, 5)), rng.standard_normal(40)

@@ -154,7 +154,7 @@ def test_too_few_steps_are_not_taken_for_a_minimum():
         assert found.status is Status.ITERATION_LIMIT and found.gap > 1e-6
 
 
-def test_a_path_takes_fewer_steps_than_its_points_alone():
+def test_warm_started_path_takes_fewer_steps_than_separate_points():
     risk, strengths = risk_of("logistic", "lasso", 1.0, data()[2], intercept=True), np.geomspace(2, 0.2, 6)
     path = minimise_along_path(risk, strengths)
     alone = [minimise_rows(risk.at_strength(strength)) for strength in strengths]
@@ -212,7 +212,7 @@ def test_attention_has_the_overlaps_of_theory_from_the_teacher():
     assert abs(found.training_loss - 0.0894) < 0.005
 
 
-def test_the_lowest_of_several_minima_is_kept():
+def test_lowest_of_several_minima_is_returned():
     dataset, new = drawn(ATTENTION, 60, 2.0)
     settings = RowRiskSettings("square", "ridge", 0.05, starts="random,informed, zero", tolerance=1e-4)
     found = learn_rows(settings, ATTENTION, dataset)

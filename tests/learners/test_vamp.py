@@ -44,7 +44,7 @@ def test_on_independent_inputs_it_is_message_passing(samples):
 
 
 @pytest.mark.slow
-def test_on_orthogonal_inputs_it_settles_where_theory_says():
+def test_vamp_on_orthogonal_inputs_agrees_with_theory():
     found = []
     for seed in range(4):
         inputs = orthogonal(288, 24, seed)
@@ -70,7 +70,7 @@ def test_diagnose_names_inputs_for_it():
 
 
 @pytest.mark.slow
-def test_what_it_is_not_for():
+def test_incompatible_models():
     x, y = np.random.default_rng(0).standard_normal((50, 4, 4)), np.ones(50)
     signs = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
     with pytest.raises(IncompatibleError, match="vamp learns from linear labels"):

@@ -68,7 +68,7 @@ def test_a_width_of_one_behind_much_noise_is_in_its_interval():
 
 
 @pytest.mark.slow
-def test_the_width_of_nothing_is_not_told():
+def test_width_of_zero_labels_is_undetermined():
     """Labels without a signal: almost all of their variance is noise."""
     rng = np.random.default_rng(0)
     inputs, labels = rng.standard_normal((400, 20, 20)), rng.standard_normal(400)
@@ -86,7 +86,7 @@ def test_the_width_of_nothing_is_not_told():
         (np.ones((9, 2, 4)), np.ones(9), "none below 4"),
     ],
 )
-def test_what_is_refused(inputs, labels, words):
+def test_invalid_arguments_raise(inputs, labels, words):
     with pytest.raises(DataError, match=words):
         estimate_model(inputs, labels)
 

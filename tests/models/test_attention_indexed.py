@@ -541,7 +541,7 @@ def test_limits_without_data_and_bad_labels_are_refused():
         gamp(AttentionIndexed(0.5, 2, "linear"), design, np.arange(20.0).reshape(5, 2, 2))
 
 
-def test_a_link_with_vector_labels_of_the_users_own():
+def test_user_link_with_vector_labels():
     """Simulated at a width that whole numbers round, with labels of shape (n, m)."""
     model = AttentionIndexed(0.5, 2, lambda h: np.tanh(h[..., 0]), noise=0.3)
     size = model.at_size(15)
@@ -566,7 +566,7 @@ def test_a_function_that_bears_a_channels_name_stays_itself():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [pytest.param(1.0, marks=pytest.mark.statistics), 10.0])
-def test_sampled_slopes_are_not_inflated_where_labels_say_little(noise):
+def test_sampled_slopes_are_unbiased_for_weakly_informative_labels(noise):
     """The slope that message passing is given, against the closed form of iid noise on all entries."""
     channel, rng, v = NoisyAttentionChannel(lambda h: h, 2, noise, 1.5), np.random.default_rng(0), 0.5
     omega = rng.standard_normal((2000, 3))
@@ -577,7 +577,7 @@ def test_sampled_slopes_are_not_inflated_where_labels_say_little(noise):
     assert abs(channel.curvature(y, omega, v).mean() - exact) <= 0.01 * 3 / v
 
 
-def test_status_is_a_word():
+def test_status_is_text():
     assert str(Status.CONVERGED) == limits(AttentionIndexed(0.5, 2), [0.1]).to_dict()["points"][0]["status"]
 
 

@@ -168,7 +168,7 @@ def test_learners_learn_from_it_beside_no_theory(algorithm):
     assert found.parameters["token_correlation"] == 0.5
 
 
-def test_least_squares_find_the_signal_whatever_the_correlation():
+def test_least_squares_recovers_the_signal_for_correlated_tokens():
     """Without noise and with more samples than entries; that of rotated inputs would be C^(1/2) S."""
     model = CORRELATED.varied(noise=0.0)
     assert simulate(model, [1.5], d=12, instances=1, algorithm="ridge")["error"] < 1e-12
@@ -209,7 +209,7 @@ NO_CORRELATIONS = [1.0, -1.0, np.nan, "much", None, [], [[1.0]], [[1.0, 0.5]], [
 
 
 @pytest.mark.parametrize("wrong", NO_CORRELATIONS, ids=repr)
-def test_what_is_no_correlation_is_refused(wrong):
+def test_invalid_correlations_raise(wrong):
     with pytest.raises(ParameterError, match="token_correlation"):
         BilinearSequenceRegression(rho=0.3, token_correlation=wrong)
 

@@ -42,7 +42,7 @@ def test_weight_of_the_last_layer_is_in_the_labels_of_a_committee():
 
 
 @pytest.mark.slow
-def test_networks_come_to_the_committee():
+def test_networks_converge_to_the_committee():
     """Two layers are one at any skip; more up to a few times 1/skip."""
     rng = np.random.default_rng(1)
     for depth, skip, accuracy in ((2, 0.7, 1e-9), (3, 2000.0, 5e-3)):

@@ -21,7 +21,7 @@ def test_thresholds_are_those_of_vanishing_width():
 
 
 @pytest.mark.parametrize("given", [{"rho": 0.5}, {"untied": True}])
-def test_what_excludes_a_width(given):
+def test_parameters_that_exclude_a_width(given):
     with pytest.raises(IncompatibleError, match="width"):
         AttentionIndexed(width=2, **given)
 

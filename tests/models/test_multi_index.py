@@ -124,7 +124,7 @@ def test_sign_perceptron_against_one_dimensional_quadrature():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tokens", [3, *(pytest.param(t, marks=pytest.mark.statistics) for t in (2, 4))])
-def test_one_tied_layer_is_found_at_its_closed_form(tokens):
+def test_threshold_of_one_tied_layer_is_its_closed_form(tokens):
     found = thresholds_of(DeepAttention(depth=1, tokens=tokens, points=64))
     assert found["weak_recovery"].alpha == pytest.approx(1 / (tokens * (tokens + 1)), rel=1e-6)
     assert found["weak_recovery"].layer == "layer 1"
@@ -240,7 +240,7 @@ def test_polynomial_link_against_two_dimensional_integration():
 
 
 @pytest.mark.statistics
-def test_untied_linear_layer_is_found_at_its_closed_form():
+def test_threshold_of_an_untied_linear_layer_is_its_closed_form():
     """F on the identity: with s = |k||q| and m = E[|k|^2 | s] = s K_1(s)/K_0(s), the eigenvalue is 2 + E m^2."""
     square = quad(lambda s: s**3 * k1e(s) ** 2 / k0e(s) * np.exp(-s), 0, 60)[0]
     model = DeepAttention(depth=1, activation="linear", tied=False, points=256)
@@ -251,7 +251,7 @@ def test_untied_linear_layer_is_found_at_its_closed_form():
 
 
 @pytest.mark.statistics
-def test_untied_softmax_layer_is_found_at_its_closed_form():
+def test_threshold_of_an_untied_softmax_layer_is_its_closed_form():
     """Two tokens: m = s + 1, E[q~^2 | s] = s make F = [[3, 2], [2, 1]] on the diagonal."""
     found = instability(DeepAttention(depth=1, tied=False, points=256), np.eye(2), np.eye(2), accuracy=8e-3)
     assert found.rate == pytest.approx(2 + np.sqrt(5), abs=4 * found.error)
@@ -282,7 +282,7 @@ def test_two_layers_are_learned_one_after_the_other():
 
 
 @pytest.mark.slow
-def test_two_layers_are_known_perfectly_above_one():
+def test_perfect_recovery_of_two_layers_above_ratio_one():
     solution = state_evolution(DeepAttention(points=128), [1.2])
     assert solution.converged
     assert np.all(np.diag(solution.value[0]) < 1e-4)
@@ -407,7 +407,7 @@ def test_side_information_raises_the_overlap():
 
 
 @pytest.mark.statistics
-def test_conjugate_overlaps_reach_the_accuracy_asked_for():
+def test_conjugate_overlap_reaches_the_requested_accuracy():
     found = conjugate_overlap(DeepAttention(points=64), [0.5, 0.9], accuracy=0.024)
     assert found.reached
     assert found.accuracy <= 0.024
@@ -515,7 +515,7 @@ def test_landscape_of_one_row_peaks_at_its_fixed_point():
 
 
 @pytest.mark.statistics
-def test_landscape_with_side_information_alone_peaks_at_what_it_tells():
+def test_landscape_without_data_has_its_maximum_at_the_side_information():
     curve = landscape(DeepAttention(side_information=0.3, points=64), 0.0, points=30)
     assert curve.maxima == pytest.approx(0.3, abs=2e-3)
     assert curve.converged

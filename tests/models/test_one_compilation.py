@@ -22,7 +22,7 @@ def product(z):
         lambda number: SequenceMultiIndex(product, indices=2, tokens=1, noise=number, points=32),
     ],
 )
-def test_numbers_are_no_part_of_what_is_compiled(made, monkeypatch):
+def test_new_numbers_do_not_recompile(made, monkeypatch):
     monkeypatch.setattr(compiled, "_executables", OrderedDict())
     found, keys = [], []
     for number in (0.4, 0.9):

@@ -119,7 +119,7 @@ def test_estimates_are_turned_before_they_are_compared():
 
 
 @pytest.mark.statistics
-def test_linear_layer_becomes_learnable_where_its_gram_matrix_says():
+def test_threshold_of_a_linear_layer_agrees_with_its_gram_matrix():
     """D = (S/r - 1) I, so alpha_c = r/(L(L + 1)); the bound of labels in cells is not passed."""
     model = DeepAttention(depth=1, rank=2, activation="linear", points=64)
     found = instability(model, np.eye(2), np.eye(2), np.inf)

@@ -86,7 +86,7 @@ def test_runs_agree_with_theory():
     assert runs.parameters["spectrum"] == "power-law:1:10"
 
 
-def test_a_spectrum_stands_alone_and_is_read_from_files(tmp_path):
+def test_spectrum_excludes_other_widths_and_is_read_from_files(tmp_path):
     (tmp_path / "values.txt").write_text("0.5, 1.0\n2.0\n")
     np.save(tmp_path / "values.npy", np.array([0.5, 1.0, 2.0]))
     text, binary = (build("bsr", {"spectrum": str(tmp_path / f"values.{end}")}) for end in ("txt", "npy"))

@@ -45,7 +45,7 @@ def test_a_number_and_its_matrix_are_one():
     )
 
 
-def test_one_layer_inverts_whatever_the_correlation():
+def test_one_layer_is_inverted_for_correlated_tokens():
     """The label shows the fields up to a sign: the threshold is that of independent tokens."""
     found = thresholds(DeepAttention(depth=1, points=64, token_correlation=0.5))["weak_recovery"]
     assert found.alpha == pytest.approx(1 / 6, rel=1e-6)
@@ -70,7 +70,7 @@ def test_message_passing_agrees():
 
 
 @pytest.mark.parametrize("given", [1.0, -1.5, np.nan, [[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.1]], "a"])
-def test_what_is_no_correlation(given):
+def test_invalid_correlations(given):
     with pytest.raises(ParameterError, match="token_correlation"):
         SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=given)
 

@@ -220,7 +220,7 @@ def test_the_elastic_interpolator_next_to_its_threshold():
     assert found["error"][0] == pytest.approx(2.45333833e-05, rel=1e-7)
 
 
-def test_an_error_that_is_not_known_to_its_own_size_did_not_converge():
+def test_error_below_its_error_estimate_is_not_converged():
     found = fixed_points(
         RiskProblem(bsr(), Square(), penalty_of("nuclear")), np.array([0.5, 0.6]), np.array([0.1, 0.1])
     )
@@ -268,7 +268,7 @@ def test_transposition_and_wide_knees():
 
 
 @pytest.mark.slow
-def test_a_loss_of_ones_own():
+def test_custom_loss():
 
     def soft(y, h):
         return jnp.logaddexp(0.0, -y * h)
@@ -281,7 +281,7 @@ def test_a_loss_of_ones_own():
 
 
 @pytest.mark.slow
-def test_losses_of_ones_own_with_kinks():
+def test_custom_losses_with_kinks():
     """Least absolute residuals are the limit of Huber's loss."""
     model = bsr(noise=0.1)
     own = risk(model, [0.5], CustomLoss(lambda y, h: jnp.abs(y - h)), strength=0.2)
@@ -290,7 +290,7 @@ def test_losses_of_ones_own_with_kinks():
 
 
 @pytest.mark.statistics
-def test_a_hinge_of_ones_own_is_the_hinge():
+def test_custom_hinge_equals_the_named_hinge():
     hinge = risk(bsr(channel="sign"), [1.0], CustomLoss(lambda y, h: jnp.maximum(0.0, 1 - y * h)), strength=0.2)
     assert hinge["error"][0] == pytest.approx(risk(bsr(channel="sign"), [1.0], "hinge", strength=0.2)["error"][0])
 
@@ -308,7 +308,7 @@ def test_square_loss_on_any_link():
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.1, 2.0])
 @pytest.mark.parametrize("strength", [0.3, 0.0, None])
-def test_a_link_that_does_nothing_is_the_linear_channel(noise, strength):
+def test_identity_link_equals_the_linear_channel(noise, strength):
     """Its second moments, and that of the noise, are all that square loss knows."""
     own = risk(bsr(noise=noise, link=lambda h: h), [0.6], strength=strength)
     np.testing.assert_allclose(own["error"], risk(bsr(noise=noise), [0.6], strength=strength)["error"], rtol=1e-12)
@@ -332,7 +332,7 @@ def test_second_moments_of_steep_fast_and_wavy_links(link):
         (AttentionIndexed(rho=0.5, tokens=2), "channel softmax of several indices: use cross-entropy"),
     ],
 )
-def test_what_risk_is_not_for_is_named_with_what_to_give(model, text):
+def test_incompatible_risks_raise_with_the_remedy(model, text):
     with pytest.raises(IncompatibleError, match=text):
         risk(model, [1.0], penalty="trace" if model.name == "aim" else "nuclear", strength=0.3)
 
@@ -392,7 +392,7 @@ def test_the_best_strengths_of_many_ratios_cost_a_few_times_a_fixed_one(monkeypa
     assert spent[1] < 5 * spent[0]
 
 
-def test_the_search_for_the_best_strength_ends_where_no_strength_is_better_than_another():
+def test_search_for_the_best_strength_ends_on_a_flat_objective():
     """Hinge at few samples: once all labels are fitted with room to spare, weaker penalties change nothing."""
     model, alpha = bsr(channel="sign"), 0.11
     best = risk(model, [alpha], "hinge", strength=None)
@@ -421,7 +421,7 @@ def test_the_largest_useful_strength():
 
 
 @pytest.mark.slow
-def test_many_ratios_at_once_are_each_alone():
+def test_batched_ratios_agree_with_single_ratios():
     alpha = np.linspace(0.1, 2.0, 13)
     for loss, model in (("square", bsr(noise=0.1)), ("logistic", bsr(channel="sign"))):
         many = risk(model, alpha, loss, strength=0.2)
@@ -463,7 +463,7 @@ def test_losses_and_their_conjugates(loss):
 
 
 @pytest.mark.parametrize("model", [DeepAttention(depth=1), DeepAttentionIndexed(rho=0.5, layers=2)])
-def test_models_of_several_rows_are_refused_for_what_they_are(model):
+def test_models_of_several_rows_raise_with_the_reason(model):
     """They were told to give a width, which attention does not have and several layers had given."""
     with pytest.raises(IncompatibleError, match="several rows or layers is not convex") as caught:
         risk(model, [1.0], penalty="ridge")
@@ -471,7 +471,7 @@ def test_models_of_several_rows_are_refused_for_what_they_are(model):
 
 
 @pytest.mark.slow
-def test_an_error_that_the_best_strength_does_not_make_small_is_said_to_be_none_of_its_concern():
+def test_note_if_the_best_strength_does_not_minimise_the_error():
     """Of labels of signs the scale of a logistic fit is free, and grows with the samples."""
     signs = bsr(channel="sign")
     found = risk(signs, [5.0], "logistic", strength=None)

@@ -46,7 +46,7 @@ def test_errors_that_diverge_do_so_at_the_right_rate(penalty):
     assert np.all(found["error_estimate"] < 2e-4 * found["error"])
 
 
-def test_the_limit_that_is_searched_for_is_the_closed_form():
+def test_extrapolated_limit_agrees_with_the_closed_form():
     """The equations of the other penalties, for ridge; rounding is amplified next to as many samples as unknowns."""
     alpha = np.array([0.3, 0.99, 1 - 1e-6])
     point = iterated_points(RiskProblem(NOISY, Square(), penalty_of("ridge")), alpha, np.zeros(3))

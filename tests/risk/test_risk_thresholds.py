@@ -31,7 +31,7 @@ def test_perfect_recovery_without_noise(beta):
     assert trace == pytest.approx(trace_dimension(0.3) / 6)
 
 
-def test_nothing_is_learned_before_the_strength_allows_it():
+def test_estimate_is_zero_below_the_weak_recovery_threshold():
     model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
     learner = RegularisedRisk("logistic", strength=1.0)
     begin = learner.thresholds(model)["weak_recovery"].alpha
@@ -50,7 +50,7 @@ def test_positive_matrices_fit_labels_up_to_the_interpolation_threshold():
 
 @pytest.mark.parametrize("channel", ["sign", shifted])
 @pytest.mark.parametrize("share", [0.1, 0.3])
-def test_labels_are_told_apart_up_to_the_interpolation_threshold(channel, share):
+def test_labels_are_separable_below_the_interpolation_threshold(channel, share):
     model = BilinearSequenceRegression(beta=1, rho=0.3, channel=channel, noise_law=f"flip:{share}")
     rng = np.random.default_rng(0)
     h = rng.standard_normal(400_000)

@@ -58,7 +58,7 @@ def test_ridge_regression_in_closed_form():
 
 
 @pytest.mark.slow
-def test_message_passing_follows_it_where_it_settles_and_where_it_does_not():
+def test_message_passing_follows_the_trajectory_with_and_without_convergence():
     """With few samples the steps of the nuclear norm end in a cycle, in theory and on data."""
     learner = RegularisedRisk("square", "nuclear", 0.1)
     table = follow(LINEAR, [0.2, 0.5], steps=12, d=80, instances=2, algorithm=learner)
@@ -80,14 +80,14 @@ def test_message_passing_follows_it_where_it_settles_and_where_it_does_not():
         pytest.param(HARDMAX, ("cross-entropy", "trace", 0.5), 1.0, marks=pytest.mark.statistics),
     ],
 )
-def test_where_message_passing_settles_is_the_minimiser(model, learner, alpha):
+def test_message_passing_converges_to_the_minimiser(model, learner, alpha):
     steps = simulate(model, [alpha], d=20, instances=1, algorithm=ProximalMessagePassing(*learner, max_iterations=400))
     certified = simulate(model, [alpha], d=20, instances=1, algorithm=RegularisedRisk(*learner, tolerance=1e-10))
     assert steps.converged and certified.converged
     assert steps["error"][0] == pytest.approx(certified["error"][0], rel=1e-4)
 
 
-def test_runs_that_do_not_settle_are_told():
+def test_runs_that_do_not_converge_are_reported():
     """Sums of few outer products of tokens are no Gaussian matrix, and undamped steps oscillate."""
     table = follow(
         AttentionIndexed(rho=0.5, tokens=2, channel="linear", noise=0.1),
@@ -102,7 +102,7 @@ def test_runs_that_do_not_settle_are_told():
 
 
 @pytest.mark.slow
-def test_runs_that_keep_away_from_theory_are_told():
+def test_runs_that_deviate_from_theory_are_reported():
     """One token: its outer product with itself is a Gaussian matrix up to terms of order 1/d only."""
     model = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1)
     learner = RegularisedRisk("square", "trace", 0.1)
@@ -118,7 +118,7 @@ def test_runs_that_keep_away_from_theory_are_told():
 
 
 @pytest.mark.slow
-def test_what_has_no_steps_is_refused():
+def test_learners_without_equations_of_steps_raise():
     for strength, model in ((0.0, LINEAR), (None, BilinearSequenceRegression(beta=1, rho=0.3))):
         with pytest.raises(IncompatibleError, match="ever more steps"):
             follow(model, [0.9], 3, algorithm=RegularisedRisk("square", "nuclear", strength))
