@@ -135,10 +135,10 @@ def test_reason_if_no_theory_is_known():
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"instances": 8}, "instances = 8 is for runs"),
-        ({"seed": 3}, "seed = 3 is for runs"),
-        ({"algorithm": MessagePassing(damping=0.5)}, "damping = 0.5 changes nothing in the theory"),
-        ({"algorithm": MessagePassing(damping=0.5), "d": 20}, "damping = 0.5 is not kept: gamp is followed with"),
+        ({"instances": 8}, "instances = 8 needs simulated runs"),
+        ({"seed": 3}, "seed = 3 needs simulated runs"),
+        ({"algorithm": MessagePassing(damping=0.5)}, "damping = 0.5 has no effect on the theory"),
+        ({"algorithm": MessagePassing(damping=0.5), "d": 20}, "damping = 0.5 is not allowed: the theory of"),
     ],
 )
 def test_settings_without_effect_raise(asked, words):

@@ -173,7 +173,7 @@ def with_tails(x, rng):
     ],
 )
 def test_inputs_that_are_not_what_they_are_taken_for_are_blamed(changed, name):
-    """A warning names what is wrong, and a run that does not settle does not blame its length or size."""
+    """A warning names what is wrong, and a run that does not converge does not blame its length or size."""
     inputs, _, signal = drawn(n=400)
     rng = np.random.default_rng(1)
     inputs = changed(inputs, rng)

@@ -23,8 +23,8 @@ def said(mean, error, theory, runs):
     ("numbers", "runs", "words"),
     [
         ((0.914, 0.578, 0.217), [GOOD] * 2, "0.7 above theory (1.2 standard errors). The 95 % interval of 2 instances"),
-        ((0.914, 0.578, 0.217), [GOOD, BAD], "1 of 2 runs ended contradicted_by_residual"),
-        ((0.5, 0.01, 0.4), [GOOD] * 4, "More than chance explains"),
+        ((0.914, 0.578, 0.217), [GOOD, BAD], "1 of 2 runs ended as contradicted_by_residual"),
+        ((0.5, 0.01, 0.4), [GOOD] * 4, "The distance exceeds the 95 % interval of 4 instances"),
         ((0.5, np.nan, 0.2), [GOOD], "0.3 above theory. One instance"),
     ],
 )

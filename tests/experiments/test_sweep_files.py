@@ -161,7 +161,7 @@ def test_a_store_whose_sweep_is_damaged_is_one_line(text, tmp_path, capsys):
     for action in ("status", "collect", "plot"):
         assert main(["sweep", action, str(tmp_path)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "expected a whole sweep.json; run the sweep again (" in line
+        assert "expected a complete sweep.json; run the sweep again (" in line
 
 
 @pytest.mark.parametrize(

@@ -379,7 +379,7 @@ def test_records_tell_their_version(tmp_path, capsys, monkeypatch):
     run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": [0.3]}), tmp_path)
     assert collect(tmp_path).attrs["glassformer"] == "0.0.1"
     assert main(["sweep", "status", str(tmp_path)]) == 0
-    assert "records of glassformer 0.0.1" in capsys.readouterr().err
+    assert "records are of glassformer 0.0.1" in capsys.readouterr().err
 
 
 def test_records_of_several_versions_name_them_all(tmp_path, monkeypatch):

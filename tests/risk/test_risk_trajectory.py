@@ -113,8 +113,8 @@ def test_runs_that_deviate_from_theory_are_reported():
             (model, learner),
         )
     )
-    assert not any("away from theory" in note for note in near)
-    assert any("away from theory" in note and "d = 50 may be small" in note for note in far)
+    assert not any("differ from theory" in note for note in near)
+    assert any("differ from theory" in note and "d = 50 may be too small" in note for note in far)
 
 
 @pytest.mark.slow

@@ -415,7 +415,7 @@ def test_tiny_labels_are_told_from_constant_ones():
 
 def test_fewer_folds_than_asked_for_are_told():
     samples, numbers, _ = bilinear(60)
-    with pytest.warns(DataWarning, match="folds = 5, of 3 samples that differ: cross-validation has 3 folds"):
+    with pytest.warns(DataWarning, match="folds = 5, but there are 3 different samples: cross-validation has 3 folds"):
         BilinearRegressor(strengths=2).fit(samples[:3], numbers[:3])
 
 
@@ -566,7 +566,7 @@ def test_groups_are_held_back_together():
     apart = BilinearRegressor(**settings).fit(inputs, labels)
     together = BilinearRegressor(**settings).fit(inputs, labels, groups=np.array(list("abcdefghijkl"))[subject])
     assert apart.cross_validation_.mean.min() < 0.3 < 0.45 < together.cross_validation_.mean.min()
-    with pytest.warns(DataWarning, match="folds = 4, of 3 groups that differ: cross-validation has 3 folds"):
+    with pytest.warns(DataWarning, match="folds = 4, but there are 3 different groups: cross-validation has 3 folds"):
         BilinearRegressor(**settings).fit(inputs, labels, groups=subject % 3)
     # Equal samples of two groups link these.
     inputs[10], labels[10] = inputs[0], labels[0]

@@ -64,7 +64,7 @@ def test_a_forecast_is_a_table_and_a_plot(pilot, tmp_path):
 
 def test_what_has_no_theory_is_refused():
     inputs, labels = drawn(1)(60)
-    with pytest.raises(IncompatibleError, match=r"no theory forecasts Ridge.*by = measured"):
+    with pytest.raises(IncompatibleError, match=r"there is no theory of Ridge.*by = measured"):
         forecast(Ridge(), inputs, labels, 100)
     with pytest.raises(ParameterError, match=r"strength = 1\.0"):
         forecast(BilinearRegressor(strength=1.0), inputs, labels, 100)
@@ -231,7 +231,7 @@ def test_labels_in_a_column_and_inputs_in_a_frame(pilot):
 
 @pytest.fixture
 def held_back_errors(monkeypatch):
-    """Errors on held-back samples as they are given, instead of as they are measured."""
+    """Return given errors on held-out samples in place of measured ones."""
 
     def given(*errors):
         told = np.array(errors), np.full(2, 0.01)
@@ -249,7 +249,9 @@ def test_a_theory_that_did_not_settle_gives_no_number(held_back_errors):
     inputs = np.einsum("ab,nbd->nad", root, rng.standard_normal((60, 6, 6)))
     labels = np.einsum("nld,ld->n", inputs, signal / np.linalg.norm(signal)) + 0.55 * rng.standard_normal(60)
     held_back_errors(0.7, 0.4)
-    with pytest.warns(DataWarning, match=r"no forecast by theory: .*did not settle \(oscillating\); use by = measured"):
+    with pytest.warns(
+        DataWarning, match=r"no forecast by theory: .*did not converge \(oscillating\); use by = measured"
+    ):
         found = forecast(BilinearRegressor(solver="bayes"), inputs, labels, [400], splits=1)
     assert not found.status.ok and not found.agrees
     for numbers in (found.error, found.low, found.high, found.r2, found.checked):
@@ -261,7 +263,7 @@ def test_a_theory_that_did_not_settle_gives_no_number(held_back_errors):
 def test_a_theory_that_held_back_samples_contradict_gives_no_number(held_back_errors):
     inputs, labels = drawn(0)(130)
     held_back_errors(100.0, 90.0)
-    with pytest.warns(DataWarning, match=r"held-back samples contradict it \(100 for .* at n = 65, 90 for .* use by"):
+    with pytest.warns(DataWarning, match=r"held-out samples contradict it \(100 for .* at n = 65, 90 for .* use by"):
         found = forecast(BilinearRegressor(solver="bayes"), inputs, labels, [260], splits=1)
     assert found.status.ok and not found.agrees and found.widened > 1
     assert np.all(np.isnan(found.error)) and np.all(np.isnan(found.r2)) and np.all(np.isfinite(found.checked))

@@ -1,4 +1,4 @@
-"""Diagnosis of data: properties of inputs and labels that the theory assumes, and which theory can be trusted."""
+"""Diagnosis of data: properties of inputs and labels that theory assumes, and the theories that can be trusted."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from glassformer.numerics.decompositions import eigh, map_eigenvalues, singular_
 if TYPE_CHECKING:
     import pandas as pd
 
-# Shares of the variance of labels that are harmless if they are quadratic in the inputs, or bend against their linear
-# predictions; with fewer distinct values labels are classes (conventions).
+# Harmless shares of the variance of labels: quadratic in the inputs, and nonlinear in their linear predictions. Labels
+# with fewer distinct values than the last number are classes (conventions).
 _QUADRATIC, _BENT, _CLASSES = 0.1, 0.02, 6
-# Samples that are examined for linearity, and ridge strengths of the linear predictions, in units of the mean
+# Largest number of samples in the test of linearity; ridge strengths of the linear predictions, in units of the mean
 # eigenvalue of the Gram matrix.
 _LINEARITY_SAMPLES, _STRENGTHS = 2000, np.geomspace(1e-3, 1e3, 13)
 # Excess kurtosis of labels above which a few of them dominate their squares.
 _TAILS = 6.0
-# Share of the largest variance below which a direction counts as empty.
+# Share of the largest variance below which a direction has no variance.
 _EMPTY = 1e-8
 # Points of the distribution function of eigenvalues; rows and columns whose spectrum is computed, at most.
 _POINTS, _LARGEST = 2001, 800
-# Distance from the expected distribution that is harmless, and its fluctuation by chance times the number of values.
+# Harmless distance from the expected distribution, and its random fluctuation times the number of values.
 _DISTANCE, _CHANCE = 0.05, 3.0
-# Largest correlation of two entries that is harmless, and the factor of the largest of many by chance.
+# Largest harmless correlation of two entries, and a margin on the largest one of independent entries.
 _ALIKE, _MARGIN = 0.2, 1.3
 
 
@@ -52,7 +52,7 @@ class Verdict:
     Attributes:
         theory: name of the theory.
         trusted: True when the data satisfy its assumptions.
-        reason: why.
+        reason: properties that violate the assumptions, or why none does.
     """
 
     theory: str
@@ -62,7 +62,7 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis(DisplayMixin):
-    """Measured properties of data, and which theory can be trusted on them.
+    """Measured properties of data, and the theories that can be trusted on them.
 
     Attributes:
         shape: (n, L, d).
@@ -110,13 +110,13 @@ class Diagnosis(DisplayMixin):
 
 
 def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
-    """Compare inputs with the independent standard normal numbers of the theory, and report which theory to trust.
+    """Compare data with the assumptions of theory, and return the theories that can be trusted on them.
 
     Properties of inputs: the mean, scales and correlations of features and of tokens, tails, the leverage of single
     samples, and the singular values against the Marchenko-Pastur law. Properties of labels: whether they vary, their
-    tails, and, for numbers, whether they are linear: the share of a quadratic form of the inputs, and the share by
-    which they bend against their linear predictions. Theory is universal: entries need not be Gaussian as long as all
-    properties are harmless.
+    tails, and, for numbers, whether they are linear: the share of a quadratic form of the inputs, and the share
+    that is nonlinear in their linear predictions. Theory is universal: entries need not be Gaussian if all properties
+    are harmless.
 
     Args:
         inputs: shape (n, L, d), at least ten samples.
@@ -174,7 +174,7 @@ def whiten(inputs: Array) -> Array:
     return np.swapaxes(turned.reshape(n, d, tokens), 1, 2)
 
 
-# Inputs on which theory may be trusted, in this order, and the preparation that leads to the next.
+# Inputs for which theory is tested, in this order, and the preparation that gives the next ones.
 _PREPARATIONS: tuple[tuple[str, Callable[[Array], Array] | None], ...] = (
     ("limits, thresholds and message passing, on X as it is", standardise),
     ("the same on standardised X", whiten),
@@ -196,17 +196,17 @@ def _verdicts(inputs: Array, properties: tuple[Finding, ...]) -> tuple[Verdict, 
     verdicts, measured = [], properties
     for theory, prepare in _PREPARATIONS:
         harmful = [one for one in measured if not one.harmless]
-        verdicts.append(verdict(theory, harmful, "nothing that matters tells X from independent numbers"))
+        verdicts.append(verdict(theory, harmful, "all properties of X agree with independent standard normal entries"))
         if not harmful:
             break
         measured = _input_findings(prepare(inputs)) if prepare else ()
     if not verdicts[0].trusted:
-        # Vector message passing takes singular values as they are, and singular vectors for random ones.
+        # Vector message passing uses the singular values of X and assumes random singular vectors.
         harmful = [one for one in (*findings(inputs), entry_correlation(input_sample(inputs))) if not one.harmless]
-        fine = "singular vectors show no structure; singular values may be any"
+        fine = "singular vectors show no structure; any singular values are allowed"
         verdicts.append(verdict("vamp and its state evolution, on linear labels of X as it is", harmful, fine))
     fit = "convex fits and their cross-validation (risk, estimators)"
-    reason = "they assume nothing of X but independent samples; their theory is that above"
+    reason = "they assume independent samples only; their theory has the assumptions above"
     return (*verdicts, Verdict(fit, True, reason))
 
 
@@ -224,7 +224,9 @@ def _label_findings(labels: ArrayLike | None, inputs: Array) -> tuple[Finding, .
     constant = Finding("constant labels", float(np.mean(spread == 0)), 0.0, 0.0, "share of labels that never vary")
     z = (y - y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     kurtosis = float(np.mean(z**4)) - 3
-    text = "excess kurtosis of the labels; a few of them dominate squares: use loss huber, or transform them"
+    text = (
+        "excess kurtosis of the labels; a few labels dominate squared losses: use loss huber, or transform the labels"
+    )
     tails = Finding("tails of labels", kurtosis, _TAILS, 5 * float(np.sqrt(24 / samples)), text)
     return (constant, tails, *linearity(inputs, y[:, 0])) if y.shape[1] == 1 else (constant, tails)
 
@@ -283,7 +285,7 @@ def spectrum(sample: InputSample) -> Finding:
     expected = marchenko_pastur(values, small / large)
     steps = np.arange(small + 1) / small
     distance = float(np.max(np.maximum(np.abs(expected - steps[1:]), np.abs(expected - steps[:-1]))))
-    text = "distance of the distribution of singular values from Marchenko and Pastur's; whiten inputs"
+    text = "distance of the distribution of singular values from the Marchenko-Pastur law; whiten inputs"
     return Finding("spectrum", distance, _DISTANCE, _CHANCE / small, text)
 
 
@@ -295,9 +297,9 @@ def entry_correlation(sample: InputSample) -> Finding:
     power = np.sqrt(np.maximum(np.mean(part**2, axis=0), 1e-300))
     correlation = part.T @ part / len(part) / np.outer(power, power)
     np.fill_diagonal(correlation, 0.0)
-    # Of p^2/2 normal numbers of variance 1/n the largest is about this one.
+    # Largest of p^2/2 normal numbers of variance 1/n, to leading order.
     chance = _MARGIN * float(np.sqrt(4 * np.log(max(len(columns), 2)) / len(part)))
-    text = "largest correlation of two entries; singular vectors of the inputs keep a structure"
+    text = "largest correlation of two entries; singular vectors of the inputs have structure"
     return Finding("entry correlation", float(np.max(np.abs(correlation))), _ALIKE, chance, text)
 
 
@@ -305,7 +307,7 @@ def entry_correlation(sample: InputSample) -> Finding:
 
 
 def linearity(inputs: Array, labels: Array) -> tuple[Finding, ...]:
-    """Return the shares of labels that are quadratic in the inputs, or bend; nothing for classes (few values).
+    """Return the shares of labels that are quadratic in the inputs or nonlinear; nothing for classes (few values).
 
     Args:
         inputs: shape (n, L, d).
@@ -368,10 +370,10 @@ def _cross_predictions(gram: Array, y: Array) -> Array:
 
 
 def _bent_share(straight: Array, cubic: Array) -> Finding:
-    """Return the share that squares and cubes of the predictions explain, from the residuals with and without them."""
+    """Return the share of squares and cubes of the predictions, from the residuals with and without them."""
     parameters, noise = 2, float(np.mean(cubic**2))
     share = float(np.mean(straight**2)) - noise
-    text = "share of the labels by which they bend against their linear predictions; transform them, or use a link"
-    # Without a bend, a chi-square number of as many degrees of freedom as additional parameters.
+    text = "share of the labels that is nonlinear in their linear predictions; transform the labels, or use a link"
+    # For linear labels the share is chi-square with as many degrees of freedom as additional parameters.
     chance = STANDARD_ERRORS * noise * float(np.sqrt(2 * parameters)) / len(cubic)
     return Finding("bent labels", share - parameters * noise / len(cubic), _BENT, chance, text)

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 # Smallest size of samples and signals from which a width can be estimated.
 NARROWEST = 4
-# Matrices of noise alone, whose largest singular value a direction of the signal has to exceed (chosen by trial).
+# Number of random matrices of noise; directions of the signal exceed their largest singular value (chosen by trial).
 NOISE_MATRICES = 20
-# Rounds of denoising and estimating, and rounds in a row without convergence after which the estimation stops.
+# Rounds of denoising and estimating; number of consecutive rounds without convergence that ends the estimation.
 _ROUNDS, _FAILURES = 4, 2
-# Widths above this many dimensions are as good as infinite; misfit of the moments beyond which no width has them (both
-# chosen by trial).
+# Widths above this multiple of the dimension are taken as infinite; largest misfit of moments that agree with a width
+# (both chosen by trial).
 _WIDEST, _MISFIT = 4.0, 8.0
 
 
@@ -53,16 +53,16 @@ class EstimatedModel(DisplayMixin):
     r"""Estimated model of labels :math:`y = m + \sqrt P\,(h + \sqrt\Delta\,z)`, or of the sign of that.
 
     Attributes:
-        model: with the estimated width and noise, for labels :math:`(y - m)/\sqrt P`.
+        model: model with the estimated width and noise, for labels :math:`(y - m)/\sqrt P`.
         rho: :math:`r/d`, and ``rho_interval``, of 95 per cent.
         noise: :math:`\Delta`, in units of the signal's share of the labels, and ``noise_error``, of 95 per cent, for
             the given matrix, whose power at a small size is not the mean of its law.
         power: ``P``, the variance of the labels that the signal explains.
         offset: ``m``; for classes the constant inside the sign.
         solution: of message passing with this model.
-        status: of that run. Estimates of a run that did not converge are a guess; they are NaN where the run diverged.
-        settled: labels with parameters fitted to the final fields, none of which depends on its own label: predictions
-            are calibrated with it.
+        status: of that run. Estimates of a run that did not converge are not reliable; they are NaN if it diverged.
+        settled: labels with parameters fitted to the final fields, none of which depends on its own label. They
+            calibrate predictions.
         rank: number of singular values of the noisy signal, at the end of message passing, beyond the largest of noise
             alone.
 
@@ -106,7 +106,8 @@ def estimate_model(
         seed: of the random matrices that singular values are compared with.
 
     Warns:
-        DataWarning: the inputs are far from that, or labels show no signal; the noise then has an infinite error.
+        DataWarning: the inputs violate this assumption, or the labels show no signal; the noise then has an infinite
+            error.
 
     Raises:
         DataError: inputs or labels have another type or shape, or labels do not vary.
@@ -124,7 +125,7 @@ def estimate_model(
     require_integer("seed", seed, 0)
     x = as_input_array(inputs)
     if x.ndim != 3 or min(x.shape) < NARROWEST:
-        allowed = f"a shape (samples, L, d), none below {NARROWEST}: fewer values tell no width"
+        allowed = f"a shape (samples, L, d), each at least {NARROWEST}, to determine a width"
         raise DataError("X", x.shape, allowed)
     start = BilinearSequenceRegression(beta=x.shape[1] / x.shape[2], rho=1.0, noise=0.5)
     _, own = validate_data(start, x, labels)
@@ -134,7 +135,7 @@ def estimate_model(
     estimate = estimate_signal(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), settings, seed)
     if not estimate.noise * FAINTEST >= 1:
         return estimate
-    text = f"labels show no signal: the width is not determined, and the noise is beyond {1 / FAINTEST:g}"
+    text = f"labels show no signal: the width is not determined, and the noise exceeds {1 / FAINTEST:g}"
     warnings.warn(text, DataWarning, stacklevel=2)
     return replace(estimate, noise_error=np.inf)
 
@@ -170,7 +171,7 @@ def estimate_signal(
         model = signal.model(rho, targets.channel)
         share = power / model.matrix_prior.second_moment
         targets = targets.updated(observed, share)
-        # A wrong model is contradicted until width and noise are right; the estimation stops where runs never end.
+        # Runs of a wrong model end as contradicted; the estimation stops if runs do not end at all.
         ended = observed.solution.status[0] in (Status.CONVERGED, Status.CONTRADICTED)
         failures = 0 if ended else failures + 1
         if failures == _FAILURES:
@@ -228,12 +229,12 @@ def _diverged(model: Model, observed: Observation, targets: Targets) -> Estimate
 def _estimate_width(
     signal: UnknownSignal, observed: Observation, power: float, samples: int, rng: np.random.Generator
 ) -> Width:
-    """Compare with random signals of every width and the same power, seen through the same noise."""
+    """Return the width, from random signals of every width with the same power and the same noise."""
     pseudo_data, power_error = observed.pseudo_data, _power_error(signal, samples, observed, power) / CONFIDENCE
 
     def sample(width: int) -> Array:
         # Noise and power vary within their errors. The noise is log-normal with the mean and variance of a mean of
-        # squares, and so positive for few samples too.
+        # squares, so that it is positive for few samples too.
         noise = pseudo_data.noise * np.exp(np.sqrt(2 / samples) * rng.standard_normal() - 1 / samples)
         varied = max((power + pseudo_data.noise - noise) * (1 + power_error * rng.standard_normal()), 0.0)
         return signal.moments(signal.values(signal.sample(width, varied, noise, rng)))

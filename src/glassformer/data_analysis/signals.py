@@ -1,4 +1,4 @@
-"""Families of signals of unknown width that labels of a design may come from.
+"""Families of signals of unknown width, for the labels of a design.
 
 Both families have the same attributes and methods, which :class:`BilinearSignal` documents.
 """
@@ -28,8 +28,8 @@ class BilinearSignal:
 
     Attributes:
         design: inputs, in units in which fields of a signal of unit power have unit variance.
-        sign: sign of the labels that the models are for.
-        penalty: the only penalty that the theory of risk covers; empty for any.
+        sign: factor of the labels, +1 or -1, before the models apply to them.
+        penalty: the only penalty that the theory of risk covers; empty if it covers all.
         excess: share by which errors of this size may exceed the limit of large sizes.
     """
 
@@ -39,7 +39,7 @@ class BilinearSignal:
     excess = 0.0
 
     @classmethod
-    def behind(cls, design: DenseDesign, labels: Array) -> BilinearSignal:
+    def from_labels(cls, design: DenseDesign, labels: Array) -> BilinearSignal:
         """Return the family for these inputs."""
         del labels
         return cls(design)
@@ -74,30 +74,30 @@ class BilinearSignal:
         signal *= np.sqrt(power / np.mean(signal**2))
         return signal + np.sqrt(noise) * rng.standard_normal((rows, columns))
 
-    def given(self, matrix: Array) -> Array:
-        """Return a signal in the units of the given design."""
+    def in_design_units(self, matrix: Array) -> Array:
+        """Return a signal in the units of the original design."""
         return matrix
 
     def strength(self, strength: float) -> float:
-        """Return a strength of the theory of risk in the units of the given design."""
+        """Return a strength of the theory of risk in the units of the original design."""
         return strength
 
     def error(self, error: float) -> float:
-        """Return an error in the units of the given design, whose fields have variances in proportion to it."""
+        """Return an error in the units of the original design."""
         return error
 
     def power(self, matrix: Array) -> float:
-        """Return the power of a signal of the given design, in the same units."""
+        """Return the power of a signal of the original design, in its units."""
         return float(np.mean(matrix**2))
 
 
 @dataclass(frozen=True)
 class PositiveSignal:
-    r"""A positive matrix (keys equal queries) or minus one: an attention-indexed model.
+    r"""A positive matrix (keys equal queries), or the negative of one: an attention-indexed model.
 
     Attributes:
         design: inputs, in units of their own.
-        sign: of the matrix.
+        sign: sign of the matrix.
     """
 
     design: UnitPooledDesign
@@ -105,7 +105,7 @@ class PositiveSignal:
     penalty = "trace"
 
     @classmethod
-    def behind(cls, design: PooledDesign, labels: Array) -> PositiveSignal:
+    def from_labels(cls, design: PooledDesign, labels: Array) -> PositiveSignal:
         """Return the family for these labels; the sign is that of the third moment of a linear estimate."""
         own = UnitPooledDesign.of(design)
         values = eigh(own.adjoint(labels - labels.mean(), 0))[0]
@@ -141,7 +141,7 @@ class PositiveSignal:
         z = rng.standard_normal((d, d))
         return signal + np.sqrt(noise / (2 * d)) * (z + z.T)
 
-    def given(self, matrix: Array) -> Array:
+    def in_design_units(self, matrix: Array) -> Array:
         return self.sign * self.design.unit * matrix
 
     def strength(self, strength: float) -> float:

@@ -104,7 +104,7 @@ class NumberTargets:
         return replace(self, noise=observed.pseudo_data.label_noise, offset=self._offset(observed))
 
     def _offset(self, observed: Observation) -> float:
-        """The mean of the fields of these inputs is no part of the offset."""
+        """Return the offset without the mean of the fields of these inputs."""
         return self.offset + float(np.sqrt(self.power) * np.mean(self.scaled - observed.pseudo_data.fields))
 
     def noise_error(self, observed: Observation) -> float:
@@ -113,7 +113,7 @@ class NumberTargets:
 
     def noise_interval(self, noise: float, error: float) -> tuple[float, float]:
         """Return the ends of the interval of a noise with this error."""
-        # The lower end as a share of the variance of labels: the power of a weak signal is hardly known.
+        # The lower end is a share of the variance of labels, since the power of a weak signal has a large error.
         least = max(noise - error / (1 + noise), 0.0) / (1 + noise)
         return max(least / (1 - least), _LEAST_NOISE), noise + error
 
@@ -181,7 +181,7 @@ class ClassTargets:
         return replace(self, offset=float(offset), noise=float(np.exp(log_noise)))
 
     def noise_error(self, observed: Observation) -> float:
-        """From the curvature of the likelihood."""
+        """Return the 95 % error of the noise, from the curvature of the likelihood."""
         place = np.array([self.offset, np.log(self.noise)])
         step = np.array([0.0, _STEP])
         above, here, below = (self._cost(place + k * step, observed) for k in (1, 0, -1))
@@ -189,7 +189,7 @@ class ClassTargets:
         return CONFIDENCE * self.noise / float(np.sqrt(curvature))
 
     def noise_interval(self, noise: float, error: float) -> tuple[float, float]:
-        # In logarithms, as the curvature of the likelihood.
+        # In logarithms, like the curvature of the likelihood.
         factor = float(np.exp(error / noise))
         return noise / factor, noise * factor
 
@@ -197,12 +197,12 @@ class ClassTargets:
         return replace(self, noise=noise, offset=self.offset * float(np.sqrt(factor)))
 
     def label_errors(self, channel: Any, error: Array, rescaled: Array) -> tuple[Array, Array]:
-        """For predictions with the best threshold."""
+        """Return both parts of the error, for predictions with the best threshold."""
         total, least = channel.missed(rescaled), channel.missed(np.zeros(1))
         return total - least, np.full_like(error, least[0])
 
     def _cost(self, place: Array, observed: Observation) -> float:
-        """Minus the logarithm of likelihood and prior, at an offset and the logarithm of a noise."""
+        """Return minus the logarithm of likelihood and prior, at an offset and the logarithm of a noise."""
         deviation = np.sqrt(np.exp(place[1]) + observed.error)
         log_likelihood = float(np.sum(log_ndtr(self.scaled * (observed.pseudo_data.fields + place[0]) / deviation)))
         return 0.5 * float((place[1] - np.log(_PRIOR_NOISE)) / _PRIOR_DEVIATION) ** 2 - log_likelihood

@@ -14,12 +14,12 @@ from scipy.interpolate import CubicSpline
 
 from glassformer.core.estimate import Array
 
-# Sampled widths per factor of two, random matrices per width, points of the posterior (chosen by trial).
+# Sampled widths per factor of two, random matrices per width, and points of the posterior (chosen by trial).
 _PER_OCTAVE, _SAMPLES, _POINTS = 2, 48, 400
 # Probability of the interval (a convention).
 _COVERAGE = 0.95
-# Standard deviation that is added to moments, which are logarithms: without noise those of small widths hardly
-# fluctuate (chosen by trial).
+# Standard deviation that is added to the logarithms of moments, which hardly fluctuate for small widths without noise
+# (chosen by trial).
 _RESOLUTION = 1e-4
 
 
@@ -29,8 +29,8 @@ class Width(NamedTuple):
     Attributes:
         value: median of the posterior; NaN where moments are not finite.
         interval: of 95 %: the interval of the posterior, together with all widths whose likelihood relative to the best
-            width is not below that of random matrices of this width (Feldman and Cousins, Phys. Rev. D 57, 3873). The
-            posterior on widths above one alone would miss the end of the range for weak signals.
+            width is not below that of random matrices of this width (Feldman and Cousins, Phys. Rev. D 57, 3873). For
+            weak signals the posterior interval alone would not contain the end of the range.
         misfit: mean squared distance of the moments from those of the best width, in standard deviations.
     """
 
@@ -107,7 +107,8 @@ class _MomentLaw(NamedTuple):
     def critical_ratio(self, samples: Array) -> Array:
         """Return the log-likelihood ratio of the true to the best width that 95 % of the samples of a width exceed.
 
-        Intervals of widths above it contain the true one as often, also at the ends of the range.
+        Intervals of the widths above this ratio contain the true width with the same probability, also at the ends of
+        the range.
         """
         log_likelihood = self.log_likelihood(samples)[1]
         own = np.argmin(np.abs(self.fine - self.sampled[:, None]), axis=1)

@@ -1,1 +1,1 @@
-"""Learners on simulated data: ``simulation``, ``trajectories`` step by step, ``instances`` for runs, and ``sweeps``."""
+"""Learners on simulated data: ``simulation``, ``trajectories`` (errors after every step), ``instances``, ``sweeps``."""

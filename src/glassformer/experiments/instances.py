@@ -1,4 +1,4 @@
-"""Runs of a learner on simulated data: one run, the table of all runs, and the experiment that makes them."""
+"""Runs of a learner on simulated data: one run, the table of all runs, and the experiment that computes them."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Run(FitStatus):
 
     Attributes:
         seed: of teacher, inputs, noise and everything random in the learner.
-        error: squared error of the signal, as the model normalises it, up to signs that labels are blind to; for models
-            of several rows the mean over rows, for several starts the mean over them.
+        error: squared error of the signal, as the model normalises it, up to signs that the labels do not determine;
+            for models of several rows the mean over rows, for several starts the mean over them.
         prior_error: the error before any data; 1 on average.
         row_error: error of each row, shape (P,).
         overlap: inner products of estimated with true rows, shape (P, P).
@@ -74,7 +74,7 @@ class Run(FitStatus):
     test_loss: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields that are not None, by name."""
+        """Return all fields that are not None, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -98,7 +98,7 @@ class Simulation(Table):
     drawing = "plot_simulation"
 
     def of_instances(self, name: str) -> NDArray[Any]:
-        """One attribute of all runs, such as ``"error"``, ``"row_error"``, ``"seed"``, shape (points, instances, ...).
+        """Return one attribute of all runs, such as ``"error"`` or ``"seed"``, shape (points, instances, ...).
 
         Raises:
             ParameterError: the runs do not have it.
@@ -118,7 +118,7 @@ class Simulation(Table):
         return set.intersection(*named) if self.instances else set()
 
     def to_xarray(self) -> xarray.Dataset:
-        """The data set of the table, with the values of every run as ``instance_error`` and so on."""
+        """Return the data set of the table, with the values of every run as ``instance_error`` and so on."""
         found = super().to_xarray()
         dimension = found["status"].dims[0]
         for name in sorted(self._of_all):
@@ -127,7 +127,7 @@ class Simulation(Table):
         return found
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary per sample ratio, with the list of its runs."""
+        """Return one dictionary per sample ratio, with the list of its runs."""
         rows = super().rows()
         for row, runs in zip(rows, self.instances, strict=True):
             row["instances"] = [to_json_types(run.to_dict()) for run in runs]
@@ -146,7 +146,7 @@ class Experiment:
         instances: runs per sample ratio.
         seed: seed of the first instance.
         learner: with all its settings.
-        storage: how the inputs are kept.
+        storage: form in which the inputs are stored.
         checkpoints: the folder of finished runs and of the state of unfinished ones.
     """
 
@@ -162,7 +162,7 @@ class Experiment:
 
     @cached_property
     def samples(self) -> NDArray[np.int64]:
-        """Whole numbers of samples, at least one each."""
+        """Numbers of samples, at least one each."""
         unit = self.size.unit
         for value in self.alpha[np.rint(self.alpha * unit) < 1]:
             allowed = f"at least one sample at d = {self.d}, so alpha >= {1 / unit:.3g}"
@@ -171,7 +171,7 @@ class Experiment:
 
     @property
     def realised(self) -> Array:
-        """The sample ratios of these whole numbers."""
+        """The sample ratios of these numbers of samples."""
         return np.asarray(self.samples / self.size.unit)
 
     def runs(self) -> list[list[Run]]:
@@ -232,12 +232,12 @@ class Experiment:
         require_resources(name, value, memory, remedy, work, "inputs")
 
     def _identity(self) -> dict[str, Any] | None:
-        """Everything that determines its runs, apart from their samples and seed; None if it cannot be identified."""
+        """Return everything that determines the runs but samples and seed; None if it cannot be identified."""
         try:
             content = identity(self.size, self.learner)
         except UnidentifiedError as error:
             if self.checkpoints.folder is not None:
-                text = f"runs are computed and not kept: what determines them cannot be identified ({error})"
+                text = f"runs are computed but not stored: model or learner cannot be identified ({error})"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
             return None
         return {
@@ -252,7 +252,7 @@ class Experiment:
         }
 
     def table(self, columns: dict[str, Array], runs: list[list[Run]], notes: Sequence[str]) -> Simulation:
-        """The table of the runs; the status of a row is that of its first run that did not converge."""
+        """Return the table of the runs; the status of a row is that of its first run that did not converge."""
         own, finite = self.model.parameters, self.size.model.parameters
         given = {name: value for name, value in vars(self.learner).items() if value is not None}
         settings = {"algorithm": self.learner.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
@@ -297,7 +297,7 @@ class _Designs:
 
 
 def standard_error(samples: Array) -> Array:
-    """Standard error of the mean over the second axis; NaN for a single sample."""
+    """Return the standard error of the mean over the second axis; NaN for a single sample."""
     count = samples.shape[1]
     if count == 1:
         return np.full_like(samples[:, 0], np.nan)
@@ -305,7 +305,7 @@ def standard_error(samples: Array) -> Array:
 
 
 def _finite_ratios(asked: dict[str, Any], finite: dict[str, Any], theory: bool) -> list[str]:
-    """A note on the parameters that whole numbers of tokens, directions or samples change."""
+    """Return a note on the parameters that rounding to whole tokens, directions or samples changes."""
     changed = {name: value for name, value in finite.items() if asked.get(name) != value}
     if not changed:
         return []

@@ -1,4 +1,4 @@
-"""Learners on simulated data, beside the theory of the same finite sizes, and how far they are from it."""
+"""Errors of learners on simulated data, compared with the theory of the same finite sizes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _MEANS = (
     "early_stopped_error",
 )
 _COMPARED = ("row", "prediction", "plugin", "label")
-# A mean is far from theory by this share of the error before any data, which is 1, whatever its standard error is; or
-# beyond its 95 % interval, if also by this share of the theory (conventions).
+# A mean is far from theory if the distance exceeds the first number, whatever the standard error is (the error before
+# any data is 1); or the 95 % interval and the second number times the theory (conventions).
 _FAR, _RELATIVELY_FAR = 0.1, 0.05
-# From so many instances on, the 95 % interval is close to two standard errors.
+# With at least this number of instances the 95 % interval is close to two standard errors.
 _MANY = 10
 
 
@@ -124,7 +124,9 @@ def simulate(
         theory = unknown
     bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
     if bistable:
-        notes.append(f"hard phase at alpha = {', '.join(bistable)}: message passing ends above the optimum")
+        notes.append(
+            f"hard phase at alpha = {', '.join(bistable)}: message passing stays above the Bayes-optimal error"
+        )
     columns = _columns(runs, theory, optimum)
     notes += few_instances(instances)
     notes += wide_error_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
@@ -157,7 +159,7 @@ def experiment_of(
 
 
 def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dict[str, Array]:
-    """Errors of the runs, the theory of the learner and the Bayes-optimal one, NaN where there is none."""
+    """Return the errors of the runs, of the learner's theory and the Bayes-optimal ones; NaN if unknown."""
 
     def optimal(name: str, like: Array) -> Array:
         return np.full_like(like, np.nan) if optimum is None else optimum[name]
@@ -185,7 +187,7 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
         if (error := f"{name}_error") in known:
             columns[error] = known[error].mean(axis=1)
             columns[f"{name}_standard_error"] = standard_error(known[error])
-            # Where the label is the field, prediction and plug-in are the same, and theory has one error for both.
+            # If the label is the field, prediction and plug-in estimate are equal, and theory has one error for both.
             if optimum is None or error in optimum.columns:
                 columns[f"{name}_theory"] = optimal(error, columns[error])
     if optimum is not None and "prediction_error" in columns and "label_noise" in optimum.columns:
@@ -194,7 +196,7 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
 
 
 def _compared(columns: dict[str, Array], rows: Sequence[str]) -> list[tuple[str, Array, Array, Array, Array]]:
-    """Errors to compare with theory: of each row where there are several, else of the signal."""
+    """Return the errors to compare with theory: of each row if there are several, else of the signal."""
     estimate = columns["theory_error_estimate"]
     if len(rows) == 1 or "row_theory" not in columns or np.array(columns["row_theory"]).shape[1:] != (len(rows),):
         return [("the error", columns["error"], columns["standard_error"], columns["theory"], estimate)]
@@ -203,7 +205,7 @@ def _compared(columns: dict[str, Array], rows: Sequence[str]) -> list[tuple[str,
 
 
 def few_instances(instances: int) -> list[str]:
-    """A note on standard errors of few instances."""
+    """Return a note on standard errors of few instances; none for many."""
     if not 1 < instances < _MANY:
         return []
     factor = confidence_factor(instances)
@@ -213,7 +215,7 @@ def few_instances(instances: int) -> list[str]:
 def far_from_theory(
     rows: Sequence[tuple[str, Array, Array, Array, Array]], alpha: Array, runs: Sequence[Sequence[Run]], d: int
 ) -> list[str]:
-    """A note on the mean that is furthest from theory, with the likely reason; none where all are close.
+    """Return a note on the mean that is furthest from theory, with the likely reason; none if all are close.
 
     Args:
         rows: name, means, standard errors, theory and its error estimates of each quantity, shape (points,).
@@ -233,7 +235,7 @@ def far_from_theory(
         return []
     gap, k, name, mean_k, error_k, theory_k = max(found)
     more = len(found) - 1
-    others = f"; {more} more value{'s are' if more > 1 else ' is'} far from theory" if more else ""
+    others = f". {more} more value{'s are' if more > 1 else ' is'} far from theory" if more else ""
     side = "above" if mean_k > theory_k else "below"
     chance = f" ({gap / error_k:.2g} standard errors)" if error_k > 0 else ""
     text = f"far from theory: {name} at alpha = {alpha[k]:.4g} is {mean_k:.3g}, {gap:.2g} {side} theory{chance}. "
@@ -241,15 +243,15 @@ def far_from_theory(
 
 
 def _reason(runs: Sequence[Run], gap: float, error: float, d: int) -> str:
-    """The likely reason why a mean is far from theory."""
+    """Return the likely reason why a mean is far from theory."""
     failed = [run for run in runs if not run.status.ok]
     size = f"finite size: theory is the limit of large d, and d = {d}"
     if failed:
         statuses = ", ".join(sorted({str(run.status) for run in failed}))
-        return f"{len(failed)} of {len(runs)} runs ended {statuses}; {size}"
+        return f"{len(failed)} of {len(runs)} runs ended as {statuses}. Or {size}"
     if len(runs) == 1:
-        return f"One instance has no standard error: add instances; or {size}"
+        return f"One instance has no standard error: add instances. Or {size}"
     interval = confidence_factor(len(runs)) * error
     if gap <= interval:
-        return f"The 95 % interval of {len(runs)} instances is +- {interval:.2g}: add instances; or {size}"
-    return f"More than chance explains (95 % of {len(runs)} instances): {size}"
+        return f"The 95 % interval of {len(runs)} instances is +- {interval:.2g}: add instances. Or {size}"
+    return f"The distance exceeds the 95 % interval of {len(runs)} instances. Likely cause: {size}"

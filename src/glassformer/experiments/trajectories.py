@@ -1,4 +1,4 @@
-"""Errors after every step of a learner on simulated data, beside the theory of the same finite sizes."""
+"""Errors after every step of a learner on simulated data, compared with the theory of the same finite sizes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def follow(
 ) -> Table:
     r"""Return errors step by step: theory and, at a size ``d``, runs on data.
 
-    Runs are those of :func:`~glassformer.experiments.simulation.simulate`, without damping; one that has settled stays
-    where it is.
+    Runs are those of :func:`~glassformer.experiments.simulation.simulate`, without damping. A run that has converged
+    keeps its last value.
 
     Args:
         model: the teacher, known to the student.
@@ -64,13 +64,13 @@ def follow(
         :func:`~glassformer.risk.trajectory.risk_trajectory`, or of
         :func:`~glassformer.dynamics.online_sgd.online_trajectory`. With ``d`` it also has ``measured_error``, the mean
         over runs, and ``measured_standard_error``, and likewise for ``row_error``, ``cosine`` and ``plugin_error``
-        where theory has them; theory is that of the ratios that whole numbers allow. Message passing measures nothing
-        (NaN) before its first step. Notes name runs that do not settle without damping, and runs that are further from
-        theory than chance explains.
+        where theory has them; theory is that of the ratios that whole numbers allow. Message passing has no measured
+        value (NaN) before its first step. Notes name runs that do not converge without damping, and runs that differ
+        from theory by more than statistical fluctuations.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: the steps have no theory, or do not depend on a setting.
+        IncompatibleError: the steps have no theory, or a setting has no effect on them.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -85,10 +85,10 @@ def follow(
     if d is None:
         for name, value in (("instances", instances), ("seed", seed)):
             if value is not None:
-                raise IncompatibleError(f"{name} = {value} is for runs beside theory: give their size d")
+                raise IncompatibleError(f"{name} = {value} needs simulated runs: give their token dimension d")
         for name, value in non_default_fields(learner).items():
             if name not in learner.info.trajectory_settings:
-                text = f"changes nothing in the theory of the steps of {learner.name}"
+                text = f"has no effect on the theory of the steps of {learner.name}"
                 raise IncompatibleError(f"{name} = {value} {text}")
         return _theory(learner.equations(model), alpha, steps, overlap)
     stepwise = learner.equations(model).simulated(steps, overlap)
@@ -96,7 +96,7 @@ def follow(
         used = getattr(stepwise, name)
         if used != value:
             raise IncompatibleError(
-                f"{name} = {value} is not kept: {learner.name} is followed with {name} = {used}, as its theory is; "
+                f"{name} = {value} is not allowed: the theory of the steps of {learner.name} has {name} = {used}; "
                 "use simulate for other settings"
             )
     instances, seed = 4 if instances is None else instances, 0 if seed is None else seed
@@ -117,11 +117,11 @@ def follow(
 
 
 def _unsettled_runs(alpha: Array, points: list[list[Run]]) -> list[str]:
-    """Notes on runs that do not settle, however many steps they make: theory does not describe them."""
+    """Return notes on runs that do not converge in any number of steps: theory does not describe them."""
     words = {
-        Status.OSCILLATING: "do not settle without damping at this size",
+        Status.OSCILLATING: "do not converge without damping at this size",
         Status.DIVERGING: "diverge; smaller steps may help",
-        Status.NON_FINITE: "diverge; nothing is measured of them from there on; smaller steps may help",
+        Status.NON_FINITE: "diverge, and have no value after that; smaller steps may help",
     }
     notes = []
     for ratio, point in zip(alpha, points, strict=True):
@@ -133,7 +133,7 @@ def _unsettled_runs(alpha: Array, points: list[list[Run]]) -> list[str]:
 
 
 def _far_from_theory(table: Table, steps: int) -> list[str]:
-    """Notes on runs that are further from theory than chance explains: theory is the limit of large sizes."""
+    """Return notes on runs that differ from theory by more than statistical fluctuations."""
     names = ("alpha", "error", "measured_error", "measured_standard_error")
     if any(name not in table.columns for name in names):
         return []
@@ -144,9 +144,9 @@ def _far_from_theory(table: Table, steps: int) -> list[str]:
         far = (gap > _SIGNIFICANT * standard_errors) & (gap > _RELATIVE * theory)
         if far.any():
             notes.append(
-                f"alpha = {ratio[0]:g}: runs are up to {np.max(gap[far]):.2g} away from theory, more than "
-                f"{_SIGNIFICANT:g} standard errors: theory is that of large sizes, and d = {table.parameters['d']} may "
-                "be small"
+                f"alpha = {ratio[0]:g}: runs differ from theory by up to {np.max(gap[far]):.2g}, more than "
+                f"{_SIGNIFICANT:g} standard errors: theory is the limit of large d, and d = {table.parameters['d']} "
+                "may be too small"
             )
     return notes
 
@@ -159,7 +159,7 @@ def _theory(equations: Equations, alpha: Array, steps: int, start: Any) -> Table
 
 
 def _measured(points: list[list[Run]], equations: Equations, name: str, steps: int) -> dict[str, Array]:
-    """Means over the runs of one quantity and their standard errors, all steps of one ratio after those of another."""
+    """Return means of one quantity over the runs and their standard errors, one sample ratio after the other."""
     runs = np.array([[_padded(run, equations, name, steps) for run in point] for point in points])
     flat = np.swapaxes(runs, 1, 2).reshape(-1, runs.shape[1], *runs.shape[3:])
     error = f"measured_{name.removesuffix('error').rstrip('_')}_standard_error".replace("__", "_")
@@ -167,10 +167,10 @@ def _measured(points: list[list[Run]], equations: Equations, name: str, steps: i
 
 
 def _padded(run: Run, equations: Equations, name: str, steps: int) -> Array:
-    """A quantity of a run after every step, shape (steps + 1, ...).
+    """Return a quantity of a run after every step, shape (steps + 1, ...).
 
-    Message passing measures nothing before its first step. A run that settled early stays where it is; of one that
-    diverged nothing is known afterwards.
+    Message passing has no value before its first step. A run that converged early keeps its last value; a run that
+    diverged has none afterwards.
     """
     values = [step[name] if name in step else np.mean(step["row_error"]) for step in run.history]
     before = [] if equations.history_includes_start else [np.full_like(values[0], np.nan)]

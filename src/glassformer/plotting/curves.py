@@ -1,4 +1,4 @@
-"""Curves and runs on axes: error bars, marks of statuses, and jumps that are not drawn as slopes."""
+"""Curves and runs on axes: error bars, marks of statuses, and jumps as dotted lines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Branch:
     lower: NDArray[np.bool_]
 
     def at(self, order: NDArray[np.int64]) -> Branch:
-        """The points in another order."""
+        """Return the points in another order."""
         return Branch(self.two[order], self.lower[order])
 
     @property
@@ -58,7 +58,7 @@ def draw_curve(
     for k in places:
         axes.plot(alpha[k : k + 2], value[k : k + 2], ":", color=line.get_color(), lw=0.8)
     if error is not None:
-        # Bars shorter than their own caps would look like ticks on the line.
+        # Bars shorter than their caps would look like ticks on the line.
         visible = error[order] > _SHORT * np.nanmax(np.abs(value), initial=0.0)
         if visible.any():
             bars = alpha[visible], value[visible], error[order][visible]
@@ -66,15 +66,15 @@ def draw_curve(
     return line
 
 
-def draw_runs(axes: Any, x: Array, mean: Array, blur: Array, **look: Any) -> None:
-    """Draw means of runs as separate marks, with their standard errors where there are any."""
-    axes.errorbar(x, mean, None if np.all(np.isnan(blur)) else blur, fmt="o", capsize=2, **look)
+def draw_runs(axes: Any, x: Array, mean: Array, standard_error: Array, **look: Any) -> None:
+    """Draw means of runs as separate marks, with their standard errors if they are known."""
+    axes.errorbar(x, mean, None if np.all(np.isnan(standard_error)) else standard_error, fmt="o", capsize=2, **look)
 
 
 def jumps(alpha: Array, value: Array, branch: Branch | None = None) -> NDArray[np.int64]:
     """Return the points after which a curve, sorted along ``alpha``, jumps: it changes its branch, or is much steeper.
 
-    A curve turns down like a square root where its branch ends: slopes alone do not show such a jump.
+    The error falls like a square root near the end of its branch, so that slopes alone do not identify such a jump.
 
     Example:
         >>> alpha = np.linspace(0.0, 1.0, 11)

@@ -30,9 +30,9 @@ from glassformer.plotting.style import Picture, canvas, colors, error_label, lab
 # Free entropies may diverge at the largest overlap: overlaps up to this share of it set the height of the picture, and
 # the picture is at most this many times as high as the differences between maxima and minima (both chosen by trial).
 _INNER, _MARGIN = 0.97, 4.0
-# Thresholds that coincide stay distinguishable: only the first line, at the bottom, has no gaps.
+# Only the first line, at the bottom, is solid, so that thresholds that coincide stay visible.
 _MARKERS, _LINES = "os^vDPX*", ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)), (0, (1, 2)), (0, (9, 3)))
-# Runs at fewer sample ratios than this are no curve: a line between them would claim values that were not computed.
+# Theory at fewer sample ratios is not joined by a line, which would suggest values between them.
 _CURVE = 10
 
 
@@ -87,7 +87,7 @@ def plot_simulation(result: Simulation, path: Path | Picture) -> None:
 
 
 def _draw_means(axes: Any, runs: Simulation, **look: Any) -> None:
-    """Mean errors of runs; the legend has the algorithm, the number of runs and their size."""
+    """Draw mean errors of runs; the legend has the algorithm, the number of runs and their size."""
     count = len(runs.instances[0])
     label = f"{runs.parameters['algorithm']}, {runs_label(count)}, $d = {runs.parameters['d']}$"
     draw_runs(axes, runs["alpha"], runs["error"], runs["standard_error"], color="C1", ms=4, label=label, **look)
@@ -95,7 +95,7 @@ def _draw_means(axes: Any, runs: Simulation, **look: Any) -> None:
 
 
 def runs_label(count: int) -> str:
-    """Describe marks of runs in a legend.
+    """Return the legend of marks of runs.
 
     Example:
         >>> runs_label(1), runs_label(3)
@@ -105,13 +105,13 @@ def runs_label(count: int) -> str:
 
 
 def plot_branches(table: Table, path: Path | Picture) -> None:
-    """Draw the fixed points followed up and down in the sample ratio."""
+    """Draw the fixed points continued upwards and downwards in the sample ratio."""
     alpha, two = table["alpha"], table["two_branches"] > 0
     upper, lower = Branch(two, np.zeros_like(two)), Branch(two, two)
     with canvas(path) as (axes,):
         up, down = table["error_up"], table["error_down"]
-        draw_curve(axes, alpha, up, branch=upper, color="C1", marker=">", ms=4, label="upwards, from ignorance")
-        draw_curve(axes, alpha, down, branch=lower, color="C0", marker="<", ms=4, label="downwards, informed")
+        draw_curve(axes, alpha, up, branch=upper, color="C1", marker=">", ms=4, label="upwards, uninformed start")
+        draw_curve(axes, alpha, down, branch=lower, color="C0", marker="<", ms=4, label="downwards, informed start")
         mark_unsettled(axes, alpha, up, table.status)
         _finish(axes, table)
 
@@ -156,14 +156,14 @@ def plot_online(found: OnlinePath, path: Path | Picture) -> None:
 
 
 def _finish(axes: Any, table: Table) -> None:
-    """Labels, title and legend of an error against the sample ratio."""
+    """Add labels, title and legend to an error against the sample ratio."""
     unit = table.parameters["alpha"]
     axes.set(xlabel=label_alpha(unit), ylabel=error_label(unit), title=title_of(table.model, table.parameters))
     axes.set_ylim(bottom=0)
     axes.legend()
 
 
-# --- sample ratios at which something happens -------------------------------------------------------------------------
+# --- thresholds -------------------------------------------------------------------------------------------------------
 
 
 def plot_thresholds(found: Thresholds, path: Path | Picture) -> None:
@@ -195,7 +195,7 @@ def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
     with canvas(path) as (axes,):
         for name, color, marker, line in zip(names, colors(len(names)), cycle(_MARKERS), cycle(_LINES)):
             look = {"color": color, "marker": marker, "mfc": "none", "ms": 6, "label": readable_name(name)}
-            # There is nothing between two whole numbers: their line only guides the eye.
+            # There are no values between two whole numbers: the line only guides the eye.
             look |= {"ls": ":", "lw": 0.8} if whole else {"ls": line, "lw": 1.2}
             draw_curve(axes, np.asarray(found.values, dtype=float), found.curve(name), found.curve_error(name), **look)
         if whole:
@@ -219,7 +219,7 @@ def plot_plan(found: Plan, path: Path | Picture) -> None:
         reached = [entry.alpha for entry in found.entries if np.isfinite(entry.alpha) and entry.alpha > 0]
         for k, alpha in enumerate(reached):
             axes.plot([alpha], [found.target], "o", color="C1")
-            # One above the other: thresholds may be close.
+            # Labels are one above the other, since the ratios may be close.
             axes.annotate(f"{alpha:.4g}", (alpha, found.target), (6, 6 + 12 * k), textcoords="offset points")
         axes.set(xscale="log", yscale="log", ylabel=found.quantity.replace("_", " "))
         axes.set_ylim(bottom=found.target / 20, top=20.0 * max(1.0, found.target))
@@ -255,7 +255,7 @@ def draw_landscape(axes: Any, curve: Landscape, color: Any) -> None:
 
 
 def height_limits(curves: Sequence[Landscape], share: float = _INNER) -> tuple[float, float]:
-    """Limits that show all maxima, and the rest up to a share of the largest overlap, beyond which it may diverge."""
+    """Return limits that show all extrema, and the curve up to a share of the largest overlap, where it may diverge."""
     inner = np.concatenate([height_of(curve)[curve.overlap <= curve.largest - (1 - share)] for curve in curves])
     turns = [np.append(curve.maxima, curve.minima) for curve in curves]
     marked = np.concatenate([np.interp(at, c.overlap, height_of(c)) for at, c in zip(turns, curves, strict=True)])
@@ -268,7 +268,7 @@ def height_limits(curves: Sequence[Landscape], share: float = _INNER) -> tuple[f
 
 
 def height_of(curve: Landscape) -> Array:
-    """Free entropy above its value at zero overlap."""
+    """Return the free entropy relative to its value at zero overlap."""
     return np.asarray(curve.free_entropy - curve.free_entropy[0])
 
 
@@ -284,12 +284,12 @@ def plot_risk_path(found: RiskPath, path: Path | Picture) -> None:
 
 
 def plot_cross_validation(found: CrossValidation, path: Path | Picture) -> None:
-    """Draw the loss on held-back samples against the strength, with the best and the simplest choice."""
+    """Draw the loss on held-out samples against the strength, with the best and the simplest choice."""
     with canvas(path) as (axes,):
         axes.errorbar(found.strengths, found.mean, found.standard_error, fmt="o-", ms=4, capsize=2, color="C0")
-        axes.axvline(found.best, color="C1", lw=1, label="least loss")
-        axes.axvline(found.simplest, color="C1", lw=1, ls="--", label="largest within a standard error")
-        axes.set(xscale="log", xlabel=r"strength $\lambda$", ylabel="loss on held-back samples")
+        axes.axvline(found.best, color="C1", lw=1, label="smallest loss")
+        axes.axvline(found.simplest, color="C1", lw=1, ls="--", label="largest within one standard error")
+        axes.set(xscale="log", xlabel=r"strength $\lambda$", ylabel="loss on held-out samples")
         axes.legend()
 
 
@@ -302,7 +302,7 @@ def plot_history(found: Solution, path: Path | Picture) -> None:
 
 
 def plot_estimate(found: EstimatedModel, path: Path | Picture) -> None:
-    """Draw the residual of the message passing on which the estimate rests."""
+    """Draw the residuals of the message passing that gives the estimate."""
     plot_history(found.solution, path)
 
 
@@ -317,24 +317,24 @@ def plot_numbers(found: DisplayMixin, path: Path | Picture) -> None:
 
 
 def plot_diagnosis(found: Diagnosis, path: Path | Picture) -> None:
-    """Draw what was measured, as multiples of what is harmless."""
+    """Draw the measured properties in units of their harmless limits."""
     findings = [*found.findings, *found.labels]
-    # Where the mere presence of something harms, there is no multiple: it is drawn as one.
+    # A property without a harmless value has no such unit: it is drawn as one.
     sizes = [one.value / (one.limit + one.chance or one.value or 1.0) for one in findings]
     with canvas(path) as (axes,):
         axes.barh([one.name for one in findings], sizes, color=["C0" if one.harmless else "C1" for one in findings])
         axes.axvline(1, color="0.5", ls="--", lw=1)
-        axes.set_xlabel("times what is harmless")
+        axes.set_xlabel("in units of the harmless limit")
         axes.invert_yaxis()
 
 
 def plot_forecast(found: Any, path: Path | Picture) -> None:
-    """Draw the learning curve, its 95 % band, and errors on held-back samples with two standard errors."""
+    """Draw the learning curve, its 95 % band, and errors on held-out samples with two standard errors."""
     source = {"theory": "theory", "measured": "power law"}[found.by]
     with canvas(path) as (axes,):
-        axes.fill_between(found.n, found.low, found.high, color="C0", alpha=0.2, lw=0, label="band")
+        axes.fill_between(found.n, found.low, found.high, color="C0", alpha=0.2, lw=0, label="95 % band")
         n = np.concatenate([found.checked_n, found.n])
         axes.plot(n, np.concatenate([found.checked, found.error]), ".-", color="C0", label=source)
-        draw_runs(axes, found.checked_n, found.measured, 2 * found.measured_error, color="C1", label="held back")
+        draw_runs(axes, found.checked_n, found.measured, 2 * found.measured_error, color="C1", label="held-out samples")
         axes.set(xscale="log", xlabel="samples", ylabel=f"{found.quantity} of predictions")
         axes.legend()

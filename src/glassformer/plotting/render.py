@@ -22,7 +22,7 @@ class Drawing:
 
     Attributes:
         figure: the figure of Matplotlib, to change or to save.
-        text: what it shows, in words.
+        text: description of the result.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression, limits
@@ -33,7 +33,7 @@ class Drawing:
     def __init__(self, figure: Any, text: str) -> None:
         self.figure, self.text = figure, text
         file = io.BytesIO()
-        # At once: fonts are those of the settings of Matplotlib when a figure is saved.
+        # Saved now, since the fonts are those of the settings of Matplotlib at this time.
         figure.savefig(file, format="png", dpi=_RESOLUTION)
         self._png = file.getvalue()
 
@@ -53,7 +53,7 @@ def render(
     ax: Any,
     **more: Any,
 ) -> Any:
-    """Draw a result with the function that it names, and return the :class:`Drawing`, or ``ax`` if that is given.
+    """Draw a result with the function in its ``drawing``, and return the :class:`Drawing`, or ``ax`` if that is given.
 
     Raises:
         IncompatibleError: ``ax`` is given together with a path, a size or a theme.

@@ -1,4 +1,4 @@
-"""Pictures of the explorer that belong to no single result: spectra, and an error over two parameters."""
+"""Pictures of the explorer that combine several results: spectra, and an error over two parameters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plot_spectra(
 def spectra_top(laws: Mapping[str, tuple[Array, Array]], matrices: Mapping[str, tuple[Array, Array]]) -> float:
     """Return the upper limit of the density axis.
 
-    The zeros of a narrow matrix are in one bar, and its law without noise has a peak there: they would hide the rest.
+    The bar of the zeros of a narrow matrix, and the peak of its law without noise there, may exceed it.
 
     Example:
         >>> spectra_top({"law": (np.zeros(2), np.array([0.5, 1.0]))}, {})
@@ -58,12 +58,12 @@ def plot_grid(
     title: str,
     path: Path | Picture,
 ) -> None:
-    """Draw an error over two parameters as colours, with marked places.
+    """Draw an error over two parameters as colours, with marks.
 
     Args:
         axes_of: name and values of the horizontal and of the vertical axis.
         error: shape (vertical, horizontal), NaN where it is unknown.
-        marks: position and name of each marked place.
+        marks: position and name of each mark.
         title: title of the picture.
         path: the picture.
     """

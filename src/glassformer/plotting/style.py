@@ -1,4 +1,4 @@
-"""The look of every figure: colours, labels, titles, and the axes it is drawn on."""
+"""Style of all figures: colours, labels, titles, and the axes."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ THEMES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """Where a plot goes and how it looks.
+    """File, size and theme of a plot.
 
     Attributes:
         path: the file, in the format of its ending; None for no file.
         size: width and height in inches; None for the size that suits the plot.
         theme: one of ``THEMES``.
         keep: called with the figure when it is drawn.
-        axes: axes of the caller's own figure; nothing of the above applies to them.
+        axes: axes of the caller's own figure, for which all of the above is ignored.
 
     Raises:
         ParameterError: an unknown format or theme, or a size out of range.
@@ -96,7 +96,7 @@ class Picture:
 
 @contextmanager
 def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] = (6.2, 4.4)) -> Iterator[list[Axes]]:
-    """Axes side by side, saved to the file of the picture in the format of its ending."""
+    """Yield axes side by side, and save them to the file of the picture in the format of its ending."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -105,7 +105,7 @@ def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] 
     if target.axes is not None:
         yield [target.axes]
         return
-    # Without pyplot: no display is opened and no global state is left behind.
+    # Without pyplot no display is opened and no global state changes.
     look: Any = _SETTINGS | THEMES[target.theme]
     with rc_context(look):
         figure = Figure(figsize=target.size or (size[0] * columns, size[1]), layout="constrained")
@@ -157,7 +157,7 @@ _ERRORS = {
     "n/d": r"estimation error per row $\|\hat w - w\|^2\,/\,d$",
 }
 
-# Parameters named in a title, by symbol, and parameters that hold the link, with the form in which they are named.
+# Symbols of the parameters in a title, and the format of parameters that name the link.
 _SYMBOLS = {
     "depth": "P",
     "indices": "P",

@@ -16,9 +16,9 @@ from glassformer.plotting.style import Picture, canvas, colors, error_label, lab
 
 
 def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = None) -> None:
-    """Draw one quantity over ``alpha``, or else over the longest axis, one curve per point of the other axes.
+    """Draw one quantity over ``alpha``, or without it over the longest axis, one curve per point of the other axes.
 
-    Runs of several seeds are drawn as their means with standard errors, beside the theory of their size.
+    Runs of several seeds are drawn as their means with standard errors, together with the theory of their size.
 
     Args:
         found: the result of :func:`~glassformer.collect`.
@@ -63,17 +63,17 @@ def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = Non
 
 
 def _theory_look(points: int) -> dict[str, Any]:
-    """A line; few points are no curve, and their line only guides the eye."""
+    """Return the look of theory: a line, or squares with a dotted line as a guide to the eye for few points."""
     return {"lw": 1.0} if points >= 10 else {"lw": 0.8, "ls": ":", "marker": "s", "mfc": "none", "ms": 5}
 
 
 def _points(found: xarray.Dataset, chosen: str) -> xarray.Dataset:
-    """One quantity as ``value``, with its error bar, its status, its branch and its theory."""
+    """Return one quantity as ``value``, with its error bar, status, branch and theory."""
     value = found[chosen]
     others = [chosen.replace("error", "standard_error"), f"{chosen}_error_estimate"]
     names = ["standard_error", "error_estimate"] if chosen == "error" else others
     error = next((found[name] for name in names if name in found and name != chosen), xarray.full_like(value, np.nan))
-    # Where there are two fixed points, the error is that of the informed one.
+    # With two fixed points, the error is that of the informed one.
     two = chosen != "algorithmic_error" and "algorithmic_error" in found
     lower = found["error"] != found["algorithmic_error"] if two else xarray.zeros_like(found["status"], dtype=bool)
     points = {"value": value, "error": error, "status": found["status"], "lower": lower}
@@ -82,7 +82,7 @@ def _points(found: xarray.Dataset, chosen: str) -> xarray.Dataset:
 
 
 def _mean_over_seeds(points: xarray.Dataset) -> xarray.Dataset:
-    """Means of the runs with their standard errors, and the first status that is not good."""
+    """Return means of the runs with their standard errors, and the first status that is not ``converged``."""
     if "seed" not in points.dims:
         return points
     mean = points.drop_vars("status").mean("seed")
@@ -98,13 +98,13 @@ def _mean_over_seeds(points: xarray.Dataset) -> xarray.Dataset:
 
 
 def _draw(axes: Any, curve: xarray.Dataset, axis: Any, runs: bool, color: Any, label: str | None) -> None:
-    """One curve; means of runs are not joined: a line would claim values that were not computed."""
+    """Draw one curve; means of runs are not joined by a line, which would suggest values between them."""
     x, value, error = (curve[name].to_numpy() for name in (axis, "value", "error"))
     if runs:
         if "theory" in curve:
             axes.plot(x, curve["theory"].to_numpy(), color=color, **_theory_look(len(x)))
         draw_runs(axes, x, value, error, color=color, label=label, ms=4)
     else:
-        # Which branch ends in which direction is known over the sample ratio alone.
+        # The direction in which a branch ends is known for the sample ratio only.
         two = (curve["status"] == str(Status.BISTABLE)).to_numpy() & (axis == "alpha")
         draw_curve(axes, x, value, error, Branch(two, curve["lower"].to_numpy()), marker=".", color=color, label=label)

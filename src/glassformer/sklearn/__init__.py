@@ -2,13 +2,13 @@
 
 ========================  ==================================================================
 regressor, classifier     the estimators
-base                      what they share: checked inputs, scaling, fitted attributes
+base                      their base class: checked inputs, scaling, fitted attributes
 sequences, scaling        inputs; centring and scaling
 solvers                   regularised risk, message passing, choice of the strength
 assumed_model             the model of the labels that theory needs
 predictive_distributions  errors of predictions, class probabilities
 forecasts                 ``forecast``: error with more samples
-learning_curves           by theory, as measured, and by power laws
+learning_curves           by theory, measured on held-out samples, and by power laws
 ========================  ==================================================================
 """
 

@@ -19,14 +19,14 @@ from glassformer.learners.vamp import VampStep, VectorMessagePassing
 from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.risk.losses import loss_of
 
-# What to use instead where no theory applies.
+# Alternative in messages if no theory applies.
 _VALIDATED = "solver = risk with strength = cv"
 # Log-odds of a probit model over its argument, where both classes are probable (the usual factor of the two links).
 _LOGIT = 1.7
 
 
 class AssumedModel(NamedTuple):
-    """The family of models that labels may come from.
+    """The family of models that is assumed for the labels.
 
     Attributes:
         signal: an :class:`~glassformer.data_analysis.signals.UnknownSignal`.
@@ -46,7 +46,7 @@ class AssumedModel(NamedTuple):
             settings: the estimator.
             task: :class:`~glassformer.sklearn.solvers.FitTask`.
             required_by: the parameter that needs a model, for messages.
-            instead: what to use where there is no model, for messages.
+            instead: the alternative without a model, for messages.
 
         Warns:
             DataWarning: the inputs are far from independent numbers.
@@ -60,12 +60,12 @@ class AssumedModel(NamedTuple):
             raise IncompatibleError(f"{required_by} and {reason} exclude each other: use {instead}")
         shape = (len(task.tokens), *task.design.signal_shape)
         if min(shape) < NARROWEST:
-            allowed = f"samples, and signals, of sizes >= {NARROWEST}: fewer values tell no width"
+            allowed = f"samples and signals of sizes >= {NARROWEST}, to determine a width"
             raise DataError("X", task.tokens.shape, allowed, f"use {instead}")
         if not np.any(task.tokens):
             raise DataError("X", task.tokens.shape, "samples that differ", f"use {instead}")
         warn_of_violations(violations(task.tokens))
-        signal = settings.signals.behind(task.design, task.labels)
+        signal = settings.signals.from_labels(task.design, task.labels)
         kind: Any = NumberTargets if settings.predicts_numbers else ClassTargets
         seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
         return cls(signal, kind.of(signal.sign * task.labels), seed)
@@ -89,14 +89,14 @@ class AssumedModel(NamedTuple):
         """Return the learner of the estimator's risk, with its theory."""
         loss: Any = settings.loss
         if not settings.predicts_numbers:
-            # Theory has no intercept: the intercept of the posterior's log-odds is inserted, which changes the best
-            # strength little.
+            # Theory has no intercept. The loss is shifted by the intercept of the posterior's log-odds, which changes
+            # the best strength little.
             width = np.sqrt(estimated.settled.noise + float(estimated.solution.error_estimate[0]))
             loss = WeightedLoss(loss_of("logistic"), shift=_LOGIT * estimated.settled.offset / width)
         return RegularisedRisk(loss, settings.penalty)
 
     def best_strength(self, settings: Any, estimated: EstimatedModel) -> tuple[float, float]:
-        """Return the best strength by theory, in the units of the design, and its cosine; zeros where there is none."""
+        """Return the best strength by theory, in the units of the design, and its cosine; zeros if there is none."""
         if self.signal.sign < 0:
             return 0.0, 0.0
         alpha = [self.sample_ratio(estimated)]
@@ -114,13 +114,13 @@ class AssumedModel(NamedTuple):
 
 
 def _incompatibility(settings: Any, task: Any) -> str:
-    """Return the parameter that rules a theory out, or an empty string."""
+    """Return the parameter for which there is no theory, or an empty string."""
     if np.any(task.weights != 1):
         return "sample_weight" if getattr(settings, "class_weight", None) is None else "class_weight"
     if settings.predicts_numbers:
         return ""
     if len(settings.classes_) > 2:
-        return f"{len(settings.classes_)} classes (one against all others is no threshold of a single field)"
+        return f"{len(settings.classes_)} classes (a class against all others is not a threshold of one field)"
     if not settings.has_probabilities:
-        return f"loss = {settings.loss!r} (two classes are taken to be a threshold of a noisy field: use logistic)"
+        return f"loss = {settings.loss!r} (theory of two classes needs the loss logistic)"
     return ""

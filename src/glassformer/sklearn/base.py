@@ -42,7 +42,7 @@ class SequenceEstimator(BaseEstimator):
     by_position: ClassVar[bool] = True
     """True when tokens of different positions have different weights."""
     penalties: ClassVar[tuple[str, ...]] = ("nuclear", "ridge", "elastic")
-    """Allowed penalties: others are for matrices of another kind, or have no strength to choose."""
+    """Allowed penalties: others are for matrices of another kind, or have no strength."""
 
     shape: Any = None
     _: KW_ONLY
@@ -194,7 +194,7 @@ class AttentionEstimator(SequenceEstimator):
             scaled = scaled.sum(axis=1, keepdims=True) / roots
         if weights is not None:
             if not np.ptp(scaled, axis=0).any():
-                # Sequences that are all alike carry no information: the rest around their centre would be rounding.
+                # Differences of equal sequences from their centre would be rounding errors.
                 scaled = np.zeros_like(scaled)
             self.centre_ = np.einsum("n,ntd,nte->de", weights, scaled, scaled, optimize=True) / weights.sum()
         return PooledDesign(scaled, self.centre_)
@@ -244,6 +244,6 @@ def _distinct_samples(given: Sequences, target: Array) -> NDArray[np.int64]:
     first = given.values.reshape(len(target), -1)[:, 0]
     if len(np.unique(first)) == len(first):
         return np.argsort(np.argsort(first, kind="stable"), kind="stable").astype(np.int64)
-    # Lengths distinguish tokens of zeros from padding.
+    # Lengths distinguish tokens that are zero from padding.
     rows = np.column_stack([given.values.reshape(len(target), -1), given.lengths, target])
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], dtype=np.int64).ravel()

@@ -26,7 +26,7 @@ def _require_probabilities(estimator: Any) -> bool:
 
 
 class SequenceClassifier(ClassifierMixin, SequenceEstimator):
-    """Base of the classifiers; more than two classes by softmax, or each against the rest."""
+    """Base of the classifiers. More than two classes have a softmax, or are learned each against the rest."""
 
     predicts_numbers: ClassVar[bool] = False
     # Targets of classes are not rescaled.
@@ -48,7 +48,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
                 chooses the strength.
 
         Raises:
-            ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
+            ValueError: scikit-learn or the package refuses data or parameters; the message names them.
         """
         signals = self._fit_signals(self.training_tasks(X, y, sample_weight, groups))
         self._set_attributes(signals, self.unit_)
@@ -75,7 +75,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         self.classes_ = np.unique(labels)
         present = np.unique(labels[weights > 0])
         if len(present) < 2:
-            raise ValueError(f"y has samples of one class only, {present.tolist()}: expected two classes or more")
+            raise ValueError(f"y has samples of one class only, {present.tolist()}: expected at least two classes")
         if self._has_softmax:
             return [np.where(labels[:, None] == self.classes_, 1.0, 0.0)]
         positive = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
@@ -83,7 +83,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
 
     @property
     def _has_softmax(self) -> bool:
-        """True when classes have a softmax; two classes have the logistic loss instead."""
+        """True for a softmax of more than two classes; two classes have the logistic loss."""
         return len(self.classes_) > 2 and isinstance(self.loss, str) and self.loss == "softmax"
 
     def decision_function(self, X: Any) -> Array:
@@ -129,7 +129,7 @@ class BilinearClassifier(BilinearEstimator, SequenceClassifier):
             of equal weight. They multiply ``sample_weight``.
         strength: ``"theory"`` needs two classes and the logistic loss; each class has its own strength, except for
             ``loss="softmax"``.
-        folds: classes have equal shares in them.
+        folds: number of folds, all with the same shares of the classes.
 
     Attributes:
         classes_: in ascending order.
@@ -165,7 +165,7 @@ class AttentionClassifier(AttentionEstimator, SequenceClassifier):
         class_weight: as for :class:`BilinearClassifier`.
         strength: ``"theory"`` needs two classes, the logistic loss and the penalty ``"trace"``; each class has its own
             strength, except for ``loss="softmax"``.
-        folds: classes have equal shares in them.
+        folds: number of folds, all with the same shares of the classes.
 
     Attributes:
         classes_: in ascending order.

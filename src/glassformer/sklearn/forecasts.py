@@ -1,4 +1,4 @@
-"""Forecast of the error of an estimator with more samples than a pilot set has."""
+"""Forecast of the error of an estimator for more samples than a pilot set has."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from glassformer.data_analysis.targets import CONFIDENCE
 from glassformer.learners.data_validation import first_non_finite
 from glassformer.sklearn.learning_curves import PowerLaws, TheoryCurve, errors_on_folds, errors_on_rest
 
-# Shares of the pilot set for training when theory is checked on the rest, and shares of the training folds when
-# measured errors are extrapolated (chosen by trial); samples in a part, at least.
+# Shares of the pilot set for training when theory is checked on the rest; shares of the training folds when measured
+# errors are extrapolated (both chosen by trial); smallest number of training samples.
 _CHECKED_SHARES, _NESTED_SHARES, _FEWEST = (0.5, 0.75), (0.25, 0.35, 0.5, 0.65, 0.8, 1.0), 20
 # Standard deviations of a 95 % interval of the mean of some hundred squares, which are not normal (measured).
 _CAUTIOUS = 2.4
@@ -35,22 +35,22 @@ class Forecast(DisplayMixin):
     """Error of predictions of new labels as a function of the number of samples.
 
     Attributes:
-        quantity: mean squares, noise included, or shares of wrong classes.
+        quantity: mean squared error, noise included, or share of wrong classes.
         by: ``"theory"``, or ``"measured"`` for a power law through measured errors.
         n: numbers of samples, rising.
-        error: by theory with the estimated width and noise, or by the best power law. NaN where theory did not
-            converge, or held-out samples contradict it.
+        error: by theory with the estimated width and noise, or by the best power law. NaN if theory did not
+            converge, or if held-out samples contradict it.
         low: lower end of the 95 % band, from the intervals of width and noise, the variance of the labels, and the
-            disagreement with held-out samples; or from all power laws that fit. NaN where theory did not converge.
-        high: upper end of it.
-        r2: predicted share of the variance of the labels; NaN for classes, and where ``error`` is.
+            disagreement with held-out samples; or from all power laws that fit. NaN if theory did not converge.
+        high: upper end of the band.
+        r2: predicted share of the variance of the labels; NaN for classes, and if ``error`` is NaN.
         checked_n: numbers of training samples of the parts of the pilot set.
         measured: error on the rest, and ``measured_error``, its standard error.
         checked: error by theory, or by the power law, at ``checked_n``.
-        widened: share of the error by which held-out samples widen the band; zero where they agree, NaN where theory
-            did not converge.
+        widened: share of the error by which held-out samples widen the band; zero if they agree, NaN if theory did
+            not converge.
         estimated: width and noise, for numbers of mean zero and variance one, or for classes; None without theory.
-        status: of message passing, which estimates them, or of theory: trust only ``converged`` forecasts.
+        status: status of message passing, which gives these estimates, or of theory. Trust only ``converged`` ones.
     """
 
     quantity: str
@@ -118,9 +118,9 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
     contradict theory. Then ``error`` is NaN, the band is widened to contain them, and ``agrees`` is false.
 
     For estimators without a theory, of scikit-learn for instance, ``by="measured"`` extrapolates errors on folds of the
-    pilot set, of estimators that learn from six sizes of the other folds, by power laws :math:`e(n) = c + a\,n^{-b}`.
-    The band contains all such laws within two standard errors, and the error that all measurements on one pilot set
-    share. Power laws know no thresholds: a sudden fall of the error beyond the pilot set is not predicted.
+    pilot set, for six numbers of training samples, by power laws :math:`e(n) = c + a\,n^{-b}`.
+    The band contains all such laws within two standard errors, and the common error of all measurements on one pilot
+    set. Power laws have no thresholds: a sudden fall of the error beyond the pilot set is not predicted.
 
     Args:
         estimator: any of this package with ``solver="bayes"``, or with a strength that is chosen (``"cv"``,
@@ -177,9 +177,9 @@ def _by_theory(estimator: Any, X: Any, y: Any, n: Array, splits: int) -> Forecas
         if status.ok:
             pairs = zip(sizes, checked, measured, strict=True)
             listed = ", ".join(f"{there:.3g} for {own:.3g} at n = {size:.0f}" for size, own, there in pairs)
-            reason = f"errors on held-back samples contradict it ({listed})"
+            reason = f"errors on held-out samples contradict it ({listed})"
         else:
-            reason = f"message passing, which estimates width and noise, or theory itself did not settle ({status})"
+            reason = f"the estimates of width and noise, or the equations of theory, did not converge ({status})"
         warnings.warn(f"no forecast by theory: {reason}; use by = measured", DataWarning, stacklevel=3)
         error = np.full_like(error, np.nan)
     return Forecast(
@@ -213,7 +213,7 @@ def _by_measurements(estimator: Any, X: Any, y: Any, n: Array, splits: int) -> F
     measured = errors_on_folds(estimator, X, y, sizes, splits)
     laws = PowerLaws.fit(sizes, measured.error, measured.separate * measured.error)
     low, error, high = laws.band(n, _CAUTIOUS)
-    # The error that all measurements share is a factor.
+    # The common error of all measurements is a factor.
     with np.errstate(divide="ignore"):
         down, up = (np.hypot(np.log(end / error), _CAUTIOUS * measured.common) for end in (low, high))
     return Forecast(
@@ -250,5 +250,5 @@ def _training_sizes(y: Any, shares: tuple[float, ...]) -> Array:
     sizes = np.array([int(share * len(y)) for share in shares], dtype=float)
     if sizes.min() < _FEWEST:
         fewest = int(np.ceil(_FEWEST / min(shares)))
-        raise ParameterError("X", len(y), f"{fewest} samples at least, to learn from parts of them")
+        raise ParameterError("X", len(y), f"at least {fewest} samples, since parts of them are used for training")
     return sizes

@@ -1,4 +1,4 @@
-"""Learning curves of estimators: by theory, as measured on held-out samples, and extrapolated by power laws."""
+"""Learning curves of estimators: by theory, measured on held-out samples, and extrapolated by power laws."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from glassformer.learners.gamp import MessagePassing
 from glassformer.models.base import Model
 from glassformer.sklearn.assumed_model import AssumedModel
 
-# What to use where there is no theory, for messages.
+# Alternative in messages if there is no theory.
 _MEASURED = "by = measured"
 # Grid of power laws: exponents, and the share of the mean measured error that is left at infinitely many samples.
 _EXPONENTS, _FLOOR_SHARES = np.linspace(0.1, 2.0, 96), np.linspace(0.0, 1.0, 101)
@@ -36,7 +36,7 @@ class SolverTheory(NamedTuple):
     """Theory of a solver.
 
     Attributes:
-        check: raises where the theory does not cover an estimator, or its assumed model.
+        check: raises if the theory does not cover an estimator or its assumed model.
         learner: returns the learner, from the same and the estimated model.
         rescaled_error: from a table of that learner's limits and the power of the fields, returns the error of the best
             multiple of the predicted fields.
@@ -55,7 +55,7 @@ def _check_risk(estimator: Any, assumed: AssumedModel) -> None:
     if assumed.signal.penalty not in ("", estimator.penalty):
         raise ParameterError("penalty", estimator.penalty, f"{assumed.signal.penalty}, or {_MEASURED}")
     if assumed.signal.sign < 0:
-        text = f"no theory forecasts penalty = {estimator.penalty} of labels that fall with their quadratic form"
+        text = f"there is no theory of penalty = {estimator.penalty} for labels that decrease with their quadratic form"
         raise IncompatibleError(f"{text}: use solver = bayes, or {_MEASURED}")
 
 
@@ -79,7 +79,7 @@ class TheoryCurve(NamedTuple):
     Attributes:
         theory: of its solver.
         learner: of that theory.
-        ends: models with their targets, the estimated one first; empty where width and noise were not found.
+        ends: models with their targets, the estimated one first; empty if the estimates did not converge.
         ratio: sample ratio of one sample.
         unit: of squared errors of labels, in units of the targets.
         excess: share by which errors of this size may exceed theory.
@@ -106,7 +106,7 @@ class TheoryCurve(NamedTuple):
         """
         if not getattr(estimator, "has_theory", False):
             name = type(estimator).__name__
-            raise IncompatibleError(f"no theory forecasts {name}: use an estimator of this package, or {_MEASURED}")
+            raise IncompatibleError(f"there is no theory of {name}: use an estimator of this package, or {_MEASURED}")
         require_name("solver", estimator.solver, THEORIES)
         theory, task = THEORIES[estimator.solver], estimator.training_tasks(X, y)[0]
         assumed = AssumedModel.of(estimator, task, "theory", _MEASURED)
@@ -146,7 +146,7 @@ class TheoryCurve(NamedTuple):
         doubt = CONFIDENCE * np.sqrt(2 / self.samples)
         low = np.min([(1 - doubt) * reducible + rest for reducible, rest in parts], axis=0)
         high = np.max([(1 + doubt + self.excess) * reducible + rest for reducible, rest in parts], axis=0)
-        # So is the irreducible error; its share of the variance is in the ends already.
+        # The same holds for the irreducible error, whose share of the variance is in the ends already.
         error, floor = parts[0].sum(axis=0), CONFIDENCE * self.ends[0][1].unit_error * parts[0][1]
         low, high = error - np.hypot(error - low, floor), error + np.hypot(high - error, floor)
         return error, low, high, ended
@@ -165,30 +165,30 @@ def _ends(assumed: AssumedModel, estimated: EstimatedModel) -> Iterator[tuple[Mo
         yield assumed.signal.model(rho, other.channel), other
 
 
-# As measured ----------------------------------------------------------------------------------------------------------
+# Measured -------------------------------------------------------------------------------------------------------------
 
 
 def errors_on_rest(estimator: Any, X: Any, y: Array, sizes: Array, splits: int) -> tuple[Array, Array]:
-    """Return mean errors on the samples that random parts of these sizes leave, and standard errors of one split."""
+    """Return mean errors on the rest of random training sets of these sizes, and standard errors of one split."""
     rng = check_random_state(0)
     error, standard_error = np.zeros((len(sizes), splits)), np.zeros((len(sizes), splits))
     for k, size in enumerate(sizes.astype(int)):
         for split in range(splits):
             order = _stratify(estimator, y, rng.permutation(len(y)))
             errors = _test_errors(estimator, X, y, order[:size], order[size:])
-            # No wrong class among few does not mean that the error is known to be zero: one of each is added.
+            # One correct and one wrong class are added: zero errors in a few samples do not prove a zero error.
             extended = np.append(errors, [0.0, 1.0]) if is_classifier(estimator) else errors
             error[k, split], standard_error[k, split] = errors.mean(), extended.std() / np.sqrt(len(extended))
     return error.mean(axis=1), standard_error.mean(axis=1)
 
 
 class NestedErrors(NamedTuple):
-    """Errors on all samples, each held out with its fold, of estimators that learn from more and more of the others.
+    """Errors on all samples, each held out with its fold, for several numbers of training samples.
 
     Attributes:
         error: mean over all samples, shape (sizes,).
-        common: relative standard error that all errors share, since they are on the same samples.
-        separate: relative standard error of each beyond that.
+        common: relative standard error that all errors share, since their samples are the same.
+        separate: remaining relative standard error of each.
     """
 
     error: Array
@@ -204,7 +204,7 @@ def errors_on_folds(estimator: Any, X: Any, y: Array, sizes: Array, folds: int) 
         held_out, others = order[turns == fold], order[turns != fold]
         for k, size in enumerate(sizes.astype(int)):
             errors[k, held_out] = _test_errors(estimator, X, y, others[:size], held_out)
-    # Two samples are added, one with the largest error: an error of zero on few samples is not known to be zero.
+    # Two samples are added, one with the largest error: zero errors in a few samples do not prove a zero error.
     error = (errors.sum(axis=1) + errors.max(initial=1e-300)) / (len(y) + 2)
     share = errors / error[:, None]
     common = share.mean(axis=0).std() / np.sqrt(len(y))
@@ -227,7 +227,7 @@ def _take(X: Any, rows: Any) -> Any:
 
 
 def _stratify(estimator: Any, y: Array, order: Any) -> Any:
-    """Return the order, changed such that classes have their shares in every beginning of it."""
+    """Return the order, changed so that every initial part of it has the shares of the classes."""
     if not is_classifier(estimator):
         return order
     place, labels = np.empty(len(order)), y[order]
@@ -277,7 +277,7 @@ class PowerLaws:
             (True, 0.11)
         """
         unit, weight = float(samples.max()), 1 / standard_error**2
-        # The mean of the measurements, not the least: the least is low by chance.
+        # The unit of floors is the mean of the measurements, since the smallest one is low by chance.
         mean = float(weight @ measured / weight.sum())
         exponent, floor = (grid.ravel() for grid in np.meshgrid(_EXPONENTS, _FLOOR_SHARES * mean))
         shape, above = (samples / unit) ** -exponent[:, None], measured - floor[:, None]
@@ -286,9 +286,9 @@ class PowerLaws:
         return cls(unit, floor, scale, exponent, distance, max(1, len(samples) - 3))
 
     def band(self, samples: Array, deviations: float = 2.0) -> tuple[Array, Array, Array]:
-        """Return the least, best and largest error of the laws within so many standard deviations.
+        """Return the least, best and largest error of the laws within this number of standard deviations.
 
-        Where even the best law is further from the measurements than their errors explain, the errors are scaled up.
+        If the best law differs from the measurements by more than their errors, the errors are scaled up.
         """
         least = float(self.distance.min())
         allowed = self.distance <= least + deviations**2 * max(1.0, least / self.freedom)

@@ -9,7 +9,7 @@ from scipy.special import log_ndtr, ndtri
 
 from glassformer.core.estimate import Array
 
-# Share of the variance of an error that does not depend on the input, at least (chosen by trial).
+# Smallest share of the variance of an error that does not depend on the input (chosen by trial).
 _LEAST_SHARE = 0.05
 
 
@@ -19,7 +19,7 @@ class LeaveOneOutErrors:
 
     For a fit of ``k`` degrees of freedom the error of the estimate is the share :math:`k/n` of the variance of a
     residual, and grows with the power ``P`` of an input, in units of that of the training inputs. Errors are measured
-    in units of :math:`\sqrt{1 + (P - 1)k/n}`: predictions at inputs far out of the training range have larger errors.
+    in units of :math:`\sqrt{1 + (P - 1)k/n}`: inputs far outside of the training range have larger errors.
 
     Attributes:
         residuals: shape (n,).
@@ -46,7 +46,8 @@ class LeaveOneOutErrors:
     def half_width(self, power: Array, coverage: float) -> Array:
         """Return half-widths of intervals that contain this share of the labels, shape (n,).
 
-        They are the quantile of the sizes of the residuals, with the new one among them; infinite beyond all of them.
+        They are the quantile of the sizes of the residuals, with the new one among them. A quantile beyond all of
+        them is infinite.
 
         Example:
             >>> errors = LeaveOneOutErrors(np.arange(-50.0, 50.0), np.ones(100), 0.5, np.ones(100))

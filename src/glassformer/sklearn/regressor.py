@@ -15,7 +15,7 @@ from glassformer.learners.data_validation import require_squares
 from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, SequenceEstimator
 from glassformer.sklearn.predictive_distributions import ErrorDistribution
 
-# Labels that differ by less, relative to their mean, differ by rounding.
+# Differences of labels below this share of their mean are rounding errors.
 _ROUNDING = 1e-13
 
 
@@ -33,7 +33,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
                 chooses the strength.
 
         Raises:
-            ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
+            ValueError: scikit-learn or the package refuses data or parameters; the message names them.
         """
         (signal,) = self._fit_signals(self.training_tasks(X, y, sample_weight, groups))
         self.offset_ += self.unit_ * signal.intercept
@@ -46,7 +46,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         try:
             labels = np.asarray(y, dtype=float)
         except (TypeError, ValueError) as error:
-            raise ValueError("Unknown label type: y has entries that are no numbers: use a classifier") from error
+            raise ValueError("Unknown label type: y has entries that are not numbers: use a classifier") from error
         if not np.all(np.isfinite(labels)):
             first = int(np.argmin(np.isfinite(labels)))
             raise ValueError(f"Input y contains NaN or infinity: y[{first}] = {labels[first]}")
@@ -58,7 +58,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         share = weights / weights.sum()
         self.offset_ = float(share @ labels)
         centred = labels - self.offset_
-        # In units of the largest: squares of small labels underflow.
+        # In units of the largest label, since squares of small numbers underflow.
         largest = max(float(np.abs(centred).max()), np.finfo(float).tiny)
         spread = largest * float(np.sqrt(share @ (centred / largest) ** 2))
         if spread <= _ROUNDING * abs(self.offset_):
@@ -72,8 +72,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         Args:
             X: samples.
             return_std: True to return standard deviations of new labels around the predictions as well: for message
-                passing those of its posterior and the noise, for risk those of training samples around predictions
-                without them (leave-one-out).
+                passing from the posterior and the noise, for risk from leave-one-out residuals.
 
         Raises:
             IncompatibleError: standard deviations, where the loss of the fit has kinks.
@@ -109,7 +108,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
 
     def _require_errors(self) -> ErrorDistribution:
         if self.error_distribution_ is None:
-            raise IncompatibleError(f"loss = {self.loss!r} has kinks, and no intervals: use square or huber")
+            raise IncompatibleError(f"loss = {self.loss!r} has kinks, and there are no intervals: use square or huber")
         return self.error_distribution_
 
 
@@ -123,10 +122,9 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
             and masked, have their own shape.
         solver: ``"risk"``, the minimiser of a loss and a penalty
             (:class:`~glassformer.learners.regularised_risk.RegularisedRisk`); ``"bayes"``, message passing with
-            estimated width and noise (:func:`~glassformer.data_analysis.estimated_model.estimate_model`), for inputs
-            that are close to independent numbers once they are scaled. Where it does not converge, message passing
-            with the singular values of the inputs is tried; where that does not converge either, a warning says so and
-            the risk is minimised instead.
+            estimated width and noise (:func:`~glassformer.data_analysis.estimated_model.estimate_model`), for scaled
+            inputs that are close to independent numbers. If it does not converge, message passing with the singular
+            values of the inputs is tried. If that does not converge either, the risk is minimised, with a warning.
         loss: ``"square"``, ``"huber"``, or a convex function of a label and a field that JAX can differentiate.
         penalty: ``"nuclear"``, ``"ridge"`` or ``"elastic"``.
         strength: of the penalty: ``"cv"`` for the best by cross-validation, ``"simplest"`` for the largest within a
@@ -134,7 +132,7 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
             > 0, in the units of scaled inputs and targets (for ``"theory"``, of the signal's part of the targets).
         strengths: number of strengths that cross-validation tries, along one warm-started path; or the strengths.
         folds: number of folds of cross-validation. Equal samples are in the same fold, and so are samples of one group
-            where :meth:`fit` is given groups.
+            if :meth:`fit` has ``groups``.
         scale: ``"features"``, in units of the standard deviations of features and of tokens; ``"whiten"``, uncorrelated
             features and tokens; ``"none"``. Means are subtracted in any case; all is learned in :meth:`fit`.
         tolerance: accepted duality gap, relative to the risk of an estimate of zero.
@@ -144,17 +142,17 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
     Attributes:
         coef_: ``C``, shape (L, d), in the units of the inputs.
         intercept_: ``b``, for sequences of full length.
-        rank_: numerical rank of ``C``: number of directions that stand out of the noise. It counts the singular values
+        rank_: numerical rank of ``C``: number of directions that exceed the noise. It counts the singular values
             of the noisy signal before the penalty or the posterior shrinks it,
             :math:`\hat S + \mathrm{adjoint}(g)/\hat q` with the scores ``g`` of the residuals, beyond the largest one
             of noise alone (scores of random signs; for ``"bayes"``, white noise), at most the number of singular values
-            that are not zero. For losses with kinks, and for softmax, it is that number itself.
+            that are not zero. For losses with kinks, and for softmax, it is that number.
         singular_values_: of ``C``, in falling order.
         strength_: strength that was used.
         cross_validation_: :class:`~glassformer.learners.validation.CrossValidation` that chose it, or None.
-        solver_: solver that was used in the end: ``"risk"``, or message passing, ``"gamp"`` for independent inputs or
+        solver_: solver of the result: ``"risk"``, or message passing, ``"gamp"`` for independent inputs or
             ``"vamp"`` by their singular values.
-        estimated_model_: :class:`~glassformer.data_analysis.estimated_model.EstimatedModel`, where it was needed.
+        estimated_model_: :class:`~glassformer.data_analysis.estimated_model.EstimatedModel`, if it was needed.
         shape_: (L, d).
 
     Example:
@@ -174,14 +172,15 @@ class AttentionRegressor(AttentionEstimator, SequenceRegressor):
 
     Tokens :math:`\tilde x` are those of the inputs around their mean over all positions. The mean is over each token
     with itself (``pairs="self"``: a quadratic network), or over all pairs of a sequence (``"all"``: attention scores
-    of keys equal to queries). Any order of the tokens gives the same, and new sequences may have any length.
+    of keys equal to queries). Predictions do not depend on the order of the tokens, and new sequences may have any
+    length.
 
     Args:
         shape: as for :class:`BilinearRegressor`, like all parameters and attributes that are not listed here.
         pairs: ``"self"`` or ``"all"``.
         linear: True to give tokens a constant feature as well, so that labels may depend on them linearly.
         solver: ``"risk"``; ``"bayes"``, message passing for a matrix ``S``, or ``-S``, of keys that equal queries, of
-            estimated width and noise; where it is neither positive nor negative, the risk is minimised instead.
+            estimated width and noise; if it is neither positive nor negative, the risk is minimised instead.
         penalty: ``"nuclear"``, ``"ridge"``, ``"elastic"``, or ``"trace"`` for positive ``S``: weight decay on keys that
             equal queries.
         strength: ``"theory"`` needs the penalty ``"trace"``.

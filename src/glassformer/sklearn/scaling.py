@@ -16,15 +16,15 @@ from glassformer.sklearn.sequences import Sequences
 SCALES = ("features", "whiten", "none")
 # Directions with less than this share of the largest variance are dropped by whitening (double precision, squared).
 _FLAT = 1e-8
-# Deviations, in units of the largest value, that are rounding.
+# Deviations, in units of the largest value, that are rounding errors.
 _ROUNDING = 1e-13
-# Numbers that are centred at once, to bound memory.
+# Numbers that are centred together, to bound memory.
 _BATCH_NUMBERS = 2**20
 
 
 @dataclass(frozen=True)
 class Scaling:
-    r"""The map :math:`X' = A\,(X - M)\,B` of the tokens of a sample: it keeps the rank of coefficients.
+    r"""The map :math:`X' = A\,(X - M)\,B` of the tokens of a sample, which preserves the rank of coefficients.
 
     Attributes:
         mean: ``M``, shape (L, d), or (1, d) for one mean of all tokens.
@@ -39,7 +39,7 @@ class Scaling:
     def apply(self, given: Sequences) -> Array:
         """Return scaled tokens, shape (n, L, d), zero where there is no token, in the given precision."""
         x = np.empty_like(given.values)
-        # Differences in double precision, one copy: inputs may be large, and their mean far from zero.
+        # Differences are in double precision, since the mean may be large, with one copy, since inputs may be large.
         np.subtract(given.values, self.mean, out=x, casting="same_kind")
         rows, columns, mask = (part.astype(x.dtype) for part in (self.rows, self.columns, given.mask))
         x *= mask[:, :, None]

@@ -60,7 +60,7 @@ def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequence
 
     Raises:
         ParameterError: the data do not have this shape.
-        DataError: tokens have different dimensions, or the inputs are no sequences.
+        DataError: tokens have different dimensions, or the inputs are not sequences.
         ValueError: scikit-learn refuses the data.
     """
     parts = _list_of_sequences(X)
@@ -78,14 +78,14 @@ def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequence
     if dimensions < 3:
         flat = _validate(estimator, X, None, reset)
         if shape is None and flat.shape[1] > 1:
-            text = f"X = {flat.shape} is flat, and every sample is taken for a single token"
+            text = f"X = {flat.shape} is flat, and every sample is treated as a single token"
             warnings.warn(f"{text}: give shape=(L, d), or shape=(1, -1) for one token", DataWarning, stacklevel=4)
         return Sequences(flat.reshape(len(flat), *shape_of(shape, flat.shape[1])), None)
     own = (int(X.shape[1]), int(X.shape[2]))
     if reset and shape is not None and shape_of(shape, own[0] * own[1]) != own:
         raise ParameterError("shape", shape, f"None, or {own}, that of the samples of X")
     if not reset and (own[1] != shape[1] or (estimator.by_position and own[0] != shape[0])):
-        remedy = "; shorter ones are taken as a list of arrays (L_i, d)" if estimator.by_position else ""
+        remedy = "; give shorter sequences as a list of arrays (L_i, d)" if estimator.by_position else ""
         raise DataError("X", X.shape, f"samples of shape {tuple(shape)}, as fitted{remedy}")
     flat = _validate(estimator, X.reshape(len(X), -1), own, reset)
     return Sequences(flat.reshape(-1, *own), None)
@@ -94,7 +94,7 @@ def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequence
 def _validate(estimator: Any, flat: Any, shape: tuple[int, int] | None, reset: bool) -> Array:
     """Check flat samples as scikit-learn does; errors name the first entry that is not finite.
 
-    The number of features is checked unless samples have a shape, and the estimator takes any number of tokens.
+    The number of features is checked unless samples have a shape and the estimator allows any number of tokens.
     """
     checks: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2 if reset else 1}
     try:
@@ -162,7 +162,9 @@ def _pad(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences
         raise DataError("X", f"<tokens of dimension {sorted(widths)}>", "tokens of one dimension in all sequences")
     empty = [k for k, one in enumerate(parts) if len(one) == 0]
     if empty:
-        raise DataError("X", f"<no token in X[{empty[0]}]>", "sequences of one token or more", "leave empty ones out")
+        raise DataError(
+            "X", f"<no token in X[{empty[0]}]>", "sequences of at least one token", "remove empty sequences"
+        )
     longest, (d,) = max(len(one) for one in parts), widths
     fixed = not reset and estimator.by_position
     length = int(shape[0]) if fixed else longest

@@ -35,10 +35,10 @@ from glassformer.sklearn.predictive_distributions import (
     ProbitProbabilities,
 )
 
-# Degrees of freedom per sample up to which approximate leave-one-out is accurate; beyond, residuals come from folds,
-# rescaled to those of a few samples that are left out exactly (all chosen by trial).
+# Largest number of degrees of freedom per sample with accurate approximate leave-one-out. Above it, residuals come from
+# folds, rescaled to the exact leave-one-out residuals of a few samples (all chosen by trial).
 _ACCURATE, _FOLDS, _EXACT = 0.7, 10, 20
-# Width of the Moreau envelope whose second derivative stands for that of a loss.
+# Width of the Moreau envelope whose second derivative approximates that of a loss.
 _NARROW = 1e-6
 
 
@@ -66,7 +66,7 @@ class FitTask(NamedTuple):
     loss: Any
 
     def merged(self) -> FitTask:
-        """Return the task with equal samples merged into one of their total weight: they are left out together."""
+        """Return the task with equal samples merged into one with their total weight: they are left out together."""
         _, first, number = np.unique(self.equal, return_index=True, return_inverse=True)
         if len(first) == len(number):
             return self
@@ -89,12 +89,12 @@ class FittedSignal(NamedTuple):
         intercept: added to the fields; a number, or one per class.
         strength: of the penalty; NaN without one.
         iterations: steps of the last run.
-        solver: solver that was used in the end: ``"gamp"``, ``"vamp"`` or ``"risk"``.
+        solver: solver of the result: ``"gamp"``, ``"vamp"`` or ``"risk"``.
         validation: cross-validation that chose the strength, if any.
         estimated: width and noise, if they were needed.
-        errors: distribution of the errors of predictions, where it is known.
-        probabilities: class probabilities, where fields are no log-odds themselves.
-        rank: directions that stand out of the noise; None where that is not known.
+        errors: distribution of the errors of predictions, if it is known.
+        probabilities: class probabilities, if fields are not log-odds.
+        rank: number of directions that exceed the noise; None if unknown.
     """
 
     matrix: Array
@@ -117,7 +117,7 @@ class ChosenStrength(NamedTuple):
         unit: of the labels.
         validation: cross-validation that chose it, if any.
         estimated: width and noise, if they chose it.
-        calibrate: replaces fitted log-odds by the probabilities of theory, where it has them.
+        calibrate: replaces fitted log-odds by the probabilities of theory, if they are known.
     """
 
     strength: float
@@ -128,7 +128,7 @@ class ChosenStrength(NamedTuple):
 
 
 def check_parameters(settings: Any) -> None:
-    """Raise for parameters that have no meaning, whether these data need them or not.
+    """Raise for invalid parameters, including those that these data do not use.
 
     Raises:
         ParameterError: a parameter of an estimator is out of range.
@@ -157,7 +157,7 @@ def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
     scaled = task._replace(labels=task.labels / chosen.unit)
     path = risk_path(*_problem(settings, scaled), strengths, **_options(settings, scaled))
     if not path.converged:
-        text = f"a minimum was not reached within max_iterations = {settings.max_iterations}: raise it, or tolerance"
+        text = f"no minimum was reached in max_iterations = {settings.max_iterations}: increase it, or tolerance"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
     signal = FittedSignal(
         matrix=chosen.unit * path.estimates[-1],
@@ -177,7 +177,7 @@ def _rank_and_errors(settings: Any, task: FitTask, path: RiskPath, chosen: Chose
         return {}
     merged, matrix = task.merged(), path.estimates[-1]
     problem = (merged.design, merged.labels, matrix, chosen.strength, task.loss, settings.penalty)
-    # With an intercept: without one sample the others do not have mean zero.
+    # With an intercept, since the remaining samples do not have mean zero.
     left_out = leave_one_out(*problem, intercept=True, weights=merged.weights)
     rank = _rank(settings, merged, matrix, float(path.intercepts[-1]), left_out.degrees)
     if not settings.predicts_numbers:
@@ -191,13 +191,13 @@ def _rank_and_errors(settings: Any, task: FitTask, path: RiskPath, chosen: Chose
 
 
 def _rank(settings: Any, task: FitTask, matrix: Array, intercept: float, degrees: float) -> int:
-    r"""Return the number of directions of a minimiser that stand out of the noise, at most its rank.
+    r"""Return the number of directions of a minimiser that exceed the noise, at most its rank.
 
     With the scores ``g`` of the loss and its mean second derivative ``c``, less the degrees of freedom of the fit,
     :math:`\hat S - \mathrm{adjoint}(g)/(\alpha c)` is the signal seen through noise, as in message passing. Scores with
     random signs are noise alone.
     """
-    signal = settings.signals.behind(task.design, task.labels)
+    signal = settings.signals.from_labels(task.design, task.labels)
     fields = task.design.forward(matrix, 0) + intercept
     score, curvature = loss_of(task.loss).score(task.labels, fields, _NARROW)
     mean_curvature = float(np.mean(task.weights * curvature)) * (1 - degrees / len(task.labels))
@@ -207,7 +207,9 @@ def _rank(settings: Any, task: FitTask, matrix: Array, intercept: float, degrees
         return largest
 
     def noise(scores: Array) -> Array:
-        return np.asarray(signal.sign * signal.given(signal.design.adjoint(task.weights * scores, 0)) / precision)
+        return np.asarray(
+            signal.sign * signal.in_design_units(signal.design.adjoint(task.weights * scores, 0)) / precision
+        )
 
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (NOISE_MATRICES, len(score)))
     threshold = max(singular_values(noise(one * score))[0] for one in signs)
@@ -215,9 +217,9 @@ def _rank(settings: Any, task: FitTask, matrix: Array, intercept: float, degrees
 
 
 def _exact_residuals(settings: Any, task: FitTask, strength: float) -> Array:
-    """Return leave-one-out residuals: exact for ridge, else from folds in the size of some that are exact.
+    """Return leave-one-out residuals: exact for ridge, else those of folds, rescaled to the size of a few exact ones.
 
-    Folds leave more than one sample out, which changes the error near as many samples as unknowns.
+    Folds leave out more than one sample, which changes the error if there are about as many samples as unknowns.
     """
     loss, penalty = loss_of(settings.loss), penalty_of(settings.penalty)
     if loss.quadratic and penalty.spectral == 0:
@@ -249,7 +251,7 @@ def _options(settings: Any, task: FitTask) -> dict[str, Any]:
 
 
 def by_message_passing(settings: Any, task: FitTask) -> FittedSignal:
-    """Return the posterior mean at the estimated width and noise; without convergence, the minimiser of a risk."""
+    """Return the posterior mean at the estimated width and noise; the minimiser of a risk if that does not converge."""
     if settings.predicts_numbers and settings.loss != "square":
         raise IncompatibleError(
             f"solver = {settings.solver} and loss = {settings.loss!r} of {type(settings).__name__} exclude each other: "
@@ -260,7 +262,7 @@ def by_message_passing(settings: Any, task: FitTask) -> FittedSignal:
         if estimated.status.ok:
             return _posterior(settings, assumed, estimated, name)
     remedy = "; scale = whiten may help" if settings.scale != "whiten" else ""
-    text = f"message passing did not settle ({estimated.status}): regularised risk is fitted instead{remedy}"
+    text = f"message passing did not converge ({estimated.status}): regularised risk is fitted instead{remedy}"
     warnings.warn(text, DataWarning, stacklevel=4)
     return minimise_risk(settings, task)._replace(estimated=estimated)
 
@@ -269,7 +271,7 @@ def _posterior(settings: Any, assumed: AssumedModel, estimated: EstimatedModel, 
     """Return the posterior, calibrated by the fields of samples that do not depend on their own labels."""
     signal, solution, settled = assumed.signal, estimated.solution, estimated.settled
     unit = float(np.sqrt(estimated.power))
-    matrix, error = unit * signal.given(solution.value[0]), signal.error(float(solution.error_estimate[0]))
+    matrix, error = unit * signal.in_design_units(solution.value[0]), signal.error(float(solution.error_estimate[0]))
     posterior = FittedSignal(
         matrix=matrix,
         intercept=signal.sign * settled.offset,
@@ -310,7 +312,9 @@ def _by_validation(settings: Any, task: FitTask, pick: Callable[[CrossValidation
     folds = min(int(settings.folds), distinct)
     if folds < settings.folds:
         what = "groups" if distinct < len(np.unique(task.equal)) else "samples"
-        text = f"folds = {settings.folds}, of {distinct} {what} that differ: cross-validation has {folds} folds"
+        text = (
+            f"folds = {settings.folds}, but there are {distinct} different {what}: cross-validation has {folds} folds"
+        )
         warnings.warn(text, DataWarning, stacklevel=5)
     problem, options = _problem(settings, task), _options(settings, task)
     if folds < 2:
@@ -322,7 +326,7 @@ def _by_validation(settings: Any, task: FitTask, pick: Callable[[CrossValidation
 
 
 def _by_theory(settings: Any, task: FitTask) -> ChosenStrength:
-    """Return the best strength by the theory of the estimated model; where that fails, by cross-validation."""
+    """Return the best strength by the theory of the estimated model; if that fails, by cross-validation."""
     assumed = AssumedModel.of(settings, task, f"strength = {settings.strength}")
     signal = assumed.signal
     if signal.penalty not in ("", settings.penalty):
@@ -333,14 +337,14 @@ def _by_theory(settings: Any, task: FitTask) -> ChosenStrength:
     estimated = assumed.estimate()
     strength, cosine = assumed.best_strength(settings, estimated) if estimated.status.ok else (0.0, 0.0)
     if not strength > 0:
-        lost = f"width and noise were not found ({estimated.status})"
-        reason = lost if not estimated.status.ok else "it names no strength > 0"
-        warnings.warn(f"strength = theory: {reason}; cross-validation chooses instead", DataWarning, stacklevel=5)
+        lost = f"the estimates of width and noise did not converge ({estimated.status})"
+        reason = lost if not estimated.status.ok else "the theory gives no strength > 0"
+        warnings.warn(f"strength = theory: {reason}; cross-validation chooses the strength", DataWarning, stacklevel=5)
         return _by_validation(settings, task, lambda one: one.best)._replace(estimated=estimated)
 
     def calibrate(fitted: FittedSignal) -> FittedSignal:
-        # Log-odds fitted at the strength of fewest wrong labels have no scale of their own: they are too certain for
-        # few samples, too cautious for many.
+        # The strength minimises the share of wrong labels, which does not depend on the scale of the log-odds: they are
+        # too large for few samples, and too small for many.
         matrix, error = assumed.posterior_scale(fitted.matrix, cosine)
         probabilities = ProbitProbabilities(error, estimated.settled.noise)
         intercept = signal.sign * estimated.settled.offset

@@ -39,7 +39,7 @@ def collect(store: str | Path) -> xarray.Dataset:
 
     source = Store.existing(store)
     sweep, keys = source.read_sweep()
-    # Numbers are coordinates as they are, everything else by its name.
+    # Axes of numbers stay numbers, all other values are given by name.
     axes = {
         name: values if all(type(value) in (int, float) for value in values) else [str(value) for value in values]
         for name, values in sweep["axes"].items()
@@ -76,7 +76,7 @@ def collect(store: str | Path) -> xarray.Dataset:
 
 
 def to_frame(found: xarray.Dataset) -> pandas.DataFrame:
-    """One line per point, vectors and matrices spread over columns with their indices from 1."""
+    """Return one line per point, with the entries of vectors and matrices in columns, numbered from 1."""
     import pandas
 
     inner = ("row", "column")
@@ -89,7 +89,7 @@ def to_frame(found: xarray.Dataset) -> pandas.DataFrame:
 
 
 def _attributes(sweep: dict[str, Any], version: str) -> dict[str, Any]:
-    """Everything that is the same at all points, in types that files of data sets have."""
+    """Return all values that are the same at all points, in types that files of data sets have."""
     fixed = {**sweep["parameters"], **sweep["simulation"], **sweep["settings"]}
     known = {
         name: value if isinstance(value, int | float | str) and not isinstance(value, bool) else str(value)

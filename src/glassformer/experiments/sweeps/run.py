@@ -1,4 +1,4 @@
-"""Running a sweep: missing points are computed and recorded one by one, and nothing else."""
+"""Run a sweep: compute the points that have no record, and write their records task by task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ except ImportError:
     # Without these locks two processes on one store may compute a point twice, with the same result.
     fcntl = None  # type: ignore[assignment]
 
-# Seconds after which tasks of other processes are looked at again.
+# Seconds between two checks of the tasks of other processes.
 _PATIENCE = 0.5
 
 
@@ -42,8 +42,8 @@ class Progress(ComparedByContent):
         computed: points computed in this call.
         counts: points by status; ``"missing"`` ones have no record.
         versions: versions of the package that computed the records.
-        hidden: another sweep that the store held before, in words; its records are kept, and shown when it is run
-            again.
+        hidden: description of another sweep that the store had before; its records are kept, and collected when it
+            is run again.
     """
 
     total: int
@@ -62,7 +62,7 @@ class Progress(ComparedByContent):
 
     @property
     def good(self) -> bool:
-        """Whether every point has a record that needs no other attempt."""
+        """Whether no point needs another attempt."""
         return all(Record(status, {}).good for status in self.counts)
 
 
@@ -97,7 +97,7 @@ def run_sweep(
     points = sweep.points
     hidden = records.write_sweep(sweep, points)
     locked = _LockedTasks(records, points, retry)
-    # Tasks are groups of the whole grid, whatever is missing: two processes lock the same ones.
+    # Tasks are groups of the whole grid, whichever points are missing, so that all processes lock the same ones.
     tasks = [task for task in sweep.tasks(points) if any(map(locked.missing, task.points))]
     function, computed = partial(compute_task, checkpoint=str(records.folder / "checkpoints")), 0
 
@@ -183,7 +183,7 @@ class _LockedTasks:
 
 
 def compute_task(task: Task, checkpoint: str | None = None) -> list[Record]:
-    """Compute a record of every point of the task, wherever it runs; an error of the package is a record too.
+    """Compute a record of every point of the task; an error of the package is a record too.
 
     Args:
         task: what to compute.
@@ -212,7 +212,7 @@ def _records(task: Task, checkpoint: str | None) -> list[Record]:
     if task.compute == "limits":
         return [_record(row) for row in whose.limits(model, task.alpha, throw=False).rows()]
     del options["instances"]
-    # Training alone takes long enough to be continued in the middle of a point.
+    # Only training takes long enough to be continued in the middle of a point.
     table = simulate(
         model,
         task.alpha,
@@ -234,7 +234,7 @@ def _record(row: dict[str, Any]) -> Record:
 
 
 def _json_number(value: float) -> float | str | None:
-    """A number in JSON: infinity has a meaning (never) and no notation there."""
+    """Return a number in types of JSON, which has no infinity: ``"inf"`` for it, None for NaN."""
     if value == float("inf"):
         return "inf"
     return float(value) if value == value else None

@@ -1,4 +1,4 @@
-"""The store of a sweep: a folder of records, one line per point, complete, checked, and readable.
+"""The store of a sweep: a folder of records, one line of JSON per point, with a checksum.
 
 Points that are computed together share a file, which is replaced as a whole: one file per point would cost more than
 computing the point.
@@ -48,7 +48,7 @@ class Record:
 
     @property
     def good(self) -> bool:
-        """Whether another attempt would gain nothing: it converged, or is bistable, which is a result."""
+        """Whether the point needs no other attempt: it converged, or is bistable, which is a result."""
         return self.status in ("converged", "bistable")
 
 
@@ -67,7 +67,7 @@ class Store:
 
     def __post_init__(self) -> None:
         for own in (self.points, self.locks):
-            # Somebody else who can write to the store could have files written elsewhere.
+            # A link that somebody else puts into the store could redirect files to another place.
             if own.is_symlink():
                 raise DataError("store", str(own), "a folder, not a symbolic link", "remove the link")
             make_folder(own, "store")
@@ -80,7 +80,7 @@ class Store:
             DataError: it does not exist.
         """
         if not (Path(folder) / "sweep.json").is_file():
-            raise DataError("store", str(folder), "a folder that `sweep run` has filled", "run the sweep first")
+            raise DataError("store", str(folder), "a folder with records of `sweep run`", "run the sweep first")
         return cls(Path(folder))
 
     @property
@@ -94,14 +94,14 @@ class Store:
         return self.folder / "locks"
 
     def write_sweep(self, sweep: Sweep, points: Sequence[GridPoint]) -> str:
-        """Describe the sweep, with the keys of its points, and name the other sweep that it hides; empty for none."""
+        """Write the sweep and the keys of its points; return the other sweep that it hides, or an empty text."""
         keys, described, hidden = [point.key for point in points], sweep.to_dict(), ""
         try:
             before, known = self.read_sweep()
         except DataError:
             pass
         else:
-            # A wider grid shows everything that was shown; another version of the package has other keys.
+            # A wider grid contains all earlier points; another version of the package has other keys.
             if before != described and not set(known) <= set(keys):
                 hidden = " ".join([before["compute"], before["model"], "over", ", ".join(before["axes"])])
         with replace_file(self.folder / "sweep.json", "store") as part:
@@ -127,7 +127,9 @@ class Store:
             if not (isinstance(keys, list) and len(keys) == points and all(isinstance(key, str) for key in keys)):
                 raise ValueError(f"it does not have the keys of {points} points")
         except (OSError, ValueError, RecursionError) as error:
-            raise DataError("store", str(self.folder), "a whole sweep.json", f"run the sweep again ({error})") from None
+            raise DataError(
+                "store", str(self.folder), "a complete sweep.json", f"run the sweep again ({error})"
+            ) from None
         return sweep, keys
 
     def write(self, task: str, records: Mapping[str, tuple[GridPoint, Record]]) -> None:
@@ -139,7 +141,7 @@ class Store:
             part.write_bytes("".join(lines.values()).encode())
 
     def read(self, task: str | None = None) -> dict[str, Record]:
-        """Return the records of one task or of all, by the keys of their points; damage is named in a warning."""
+        """Return the records of one task or of all, by the keys of their points; warn of damaged lines."""
         paths = sorted(self.points.glob("*.jsonl")) if task is None else [self.points / f"{task}.jsonl"]
         return {key: record for path in paths for key, (_, record) in _read_lines(path).items()}
 
@@ -160,13 +162,13 @@ def _to_line(point: GridPoint, record: Record) -> str:
 
 
 def _read_lines(path: Path) -> dict[str, tuple[str, Record]]:
-    """Text and record of every undamaged line."""
+    """Return text and record of every undamaged line."""
     try:
         lines = read_regular(path).decode().splitlines(keepends=True)
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError):
-        _warn_of_damage(path, "none of it")
+        _warn_of_damage(path, "it cannot be read")
         return {}
     found, damaged = {}, []
     for number, line in enumerate(lines, start=1):
@@ -185,4 +187,4 @@ def _read_lines(path: Path) -> dict[str, tuple[str, Record]]:
 
 
 def _warn_of_damage(path: Path, part: str) -> None:
-    warnings.warn(f"{path} is damaged ({part}): what it held counts as missing", RuntimeWarning, stacklevel=2)
+    warnings.warn(f"{path} is damaged ({part}): its points count as missing", RuntimeWarning, stacklevel=2)

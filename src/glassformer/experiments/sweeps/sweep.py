@@ -135,7 +135,7 @@ class Sweep:
         needed = _POINT_BYTES * math.prod(sizes.values())
         require_resources(largest, sizes.get(largest), needed, "split the grid into several sweeps", what="points")
         object.__setattr__(self, "grid", axes)
-        # A mistake in the fixed parameters is found now, not in every point.
+        # An error in the fixed parameters is reported now, and not at every point.
         self._first_model()
 
     def _check_simulation(self) -> None:
@@ -144,7 +144,7 @@ class Sweep:
         if self.compute != "simulate":
             for name, value in {**self.simulation, **self.grid}.items():
                 if name in self.simulation or name in _SIMULATION:
-                    raise ParameterError(name, value, f"nothing: it belongs to simulate, not to {self.compute}")
+                    raise ParameterError(name, value, f"no value: it belongs to simulate, not to {self.compute}")
         for name, value in self.simulation.items():
             if name not in _SIMULATION:
                 raise ParameterError(name, value, f"one of {', '.join(_SIMULATION)}")
@@ -154,7 +154,9 @@ class Sweep:
                 raise ParameterError(name, self.grid[name], "a fixed number: instances have consecutive seeds")
         check("learner", self.learner, SIMULATION["algorithm"])
         if self.compute == "simulate" and self.learner != "gamp":
-            raise ParameterError("learner", self.learner, "nothing: simulations have an algorithm in table [simulate]")
+            raise ParameterError(
+                "learner", self.learner, "no value: simulations name their algorithm in the table [simulate]"
+            )
 
     def _check_settings(self) -> None:
         from glassformer.experiments.sweeps.types import check, of_settings
@@ -181,8 +183,8 @@ class Sweep:
 
         Args:
             path: the file.
-            links: Python files that it may name, as ``FILE.py:FUNCTION`` relative to itself. The code of these files
-                is run, and of no other.
+            links: Python files that it may name, as ``FILE.py:FUNCTION`` relative to itself. Only the code of these
+                files is run.
 
         Raises:
             ParameterError: the file cannot be read, does not describe a sweep, or names a file that is not in
@@ -209,7 +211,7 @@ class Sweep:
         return parse_settings(self._algorithm, self.settings, self._folder)
 
     def _first_model(self) -> Any:
-        """The model at the first point."""
+        """Return the model at the first point."""
         first = {n: values[0] for n, values in self.axes.items() if n not in ("alpha", *_SIMULATION)}
         return build(self.model, {**self.parameters, **first}, self._folder)
 
@@ -233,13 +235,13 @@ class Sweep:
         axes = self.axes
         varied = [[(name, value, self._content(name, value)) for value in values] for name, values in axes.items()]
         simulation = {name: value for name, value in self._simulation.items() if name not in ("instances", *axes)}
-        # The default learner has no part in keys: records made before there were others stay known.
+        # Keys do not contain the default learner, so that records made before there were others stay valid.
         whose = {} if self.learner == _SIMULATION["algorithm"] else {"learner": self.learner}
         fixed = {name: self._content(name, value) for name, value in {**self.parameters, **simulation, **whose}.items()}
         common = identity(FORMAT, __version__, self.compute, self.model, self._parsed_settings())
         points = []
         for place in itertools.product(*varied):
-            # Whether a parameter is fixed or an axis of one value makes no difference.
+            # A fixed parameter and an axis of one value give the same key.
             contents = {**fixed, **{name: content for name, _, content in place}}
             text = common + "".join(f";{name}={contents[name]}" for name in sorted(contents))
             key = hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -247,16 +249,16 @@ class Sweep:
         return points
 
     def _content(self, name: str, value: Any) -> str:
-        """A value in a key: its identity; where that is unknown, a text that never occurs again."""
+        """Return the identity of a value, for keys; for a value without identity, a unique text."""
         try:
             return identity(resolve_parameter(name, value, self._folder))
         except UnidentifiedError as error:
-            text = f"points of this {name} are kept for this run only: its content cannot be identified ({error})"
+            text = f"points of this {name} are valid for this run only: its content cannot be identified ({error})"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
             return uuid.uuid4().hex
 
     def tasks(self, points: Sequence[GridPoint]) -> Iterator[Task]:
-        """All points in groups that are computed together: theory in batches over ``alpha``, simulations one by one."""
+        """Yield points in groups that are computed together: batches over ``alpha``, or single simulations."""
         batch = 1 if self.compute == "simulate" else model_type(self.model).ratios_per_call
         groups: dict[str, list[GridPoint]] = {}
         for point in points:
@@ -280,7 +282,7 @@ class Sweep:
                 )
 
     def to_dict(self) -> dict[str, Any]:
-        """The sweep in types of JSON; functions by their names."""
+        """Return the sweep in types of JSON; functions by their names."""
         units = {**_UNITS, "alpha": str(self._first_model().parameters.get("alpha", ""))}
         return {
             "model": self.model,
@@ -298,7 +300,7 @@ class Sweep:
 
 
 def _axis(name: str, values: Any) -> list[Any]:
-    """The values of an axis: a list of different ones, or ``"start:stop:count"``."""
+    """Return the values of an axis, given as a list of different values or ``"start:stop:count"``."""
     found: list[Any]
     if isinstance(values, str) and ":" in values:
         found = list(parse_grid(name, values))
@@ -312,7 +314,7 @@ def _axis(name: str, values: Any) -> list[Any]:
 
 
 def json_values(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Values in types of JSON; functions by their names."""
+    """Return values in types of JSON; functions by their names."""
     return {name: _json_value(value) for name, value in named.items()}
 
 
@@ -325,7 +327,7 @@ def _json_value(value: Any) -> Any:
 
 
 def axis_labels(values: Sequence[Any]) -> list[Any]:
-    """The values of an axis in types of JSON; equal names are followed by a part of the identity of the value.
+    """Return the values of an axis in types of JSON; equal names are followed by a part of the identity of the value.
 
     Example:
         >>> [len(label) for label in axis_labels([lambda z: z, lambda z: 2 * z])], axis_labels([0.5, abs])
@@ -344,7 +346,7 @@ def axis_labels(values: Sequence[Any]) -> list[Any]:
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            # Read in part: a pipe is as good as a file, and a device may be endless.
+            # At most this number of bytes is read, since a pipe or a device may have no end.
             content = file.read(_LARGEST_FILE + 1)
         if len(content) > _LARGEST_FILE:
             raise ValueError(f"it has more than {_LARGEST_FILE} bytes")
@@ -356,7 +358,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _arguments_of(document: dict[str, Any], folder: Path, links: Sequence[str | Path]) -> dict[str, Any]:
-    """The arguments of :class:`Sweep` in a document, which names files relative to its folder."""
+    """Return the arguments of :class:`Sweep` from a document, which names files relative to its folder."""
     from glassformer.experiments.sweeps.types import check
 
     for name in document:
@@ -371,13 +373,15 @@ def _arguments_of(document: dict[str, Any], folder: Path, links: Sequence[str | 
         if name not in _GENERAL:
             raise ParameterError(name, value, "model, compute and learner in the table [sweep]")
     tables = {key: document.get(name, {}) for key, name in _TABLES.items()}
-    # The code of a named file is run: only of files that the reader of the sweep names as well.
+    # The code of a named file is run. Only files that the user of the sweep names too are allowed.
     trusted, named = {Path(link).resolve() for link in links}, set()
     entries = [entry for table in ("parameters", "grid", "settings") for entry in tables[table].items()]
     for name, text in (text for entry in entries for text in _texts(*entry)):
         file = folder / text.rpartition(":")[0]
         if file.is_file() and file.resolve() not in trusted:
-            raise ParameterError(name, text, "a file that you name too, since its code is run", f"add --link {file}")
+            raise ParameterError(
+                name, text, "a file that you also name yourself, since its code is run", f"add --link {file}"
+            )
         named.add(file.resolve())
     for link in links:
         if Path(link).resolve() not in named:
@@ -386,7 +390,7 @@ def _arguments_of(document: dict[str, Any], folder: Path, links: Sequence[str | 
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """All texts in a value, texts in lists included, with the name of the entry."""
+    """Yield all texts in a value, texts in lists included, with the name of the entry."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, list):

@@ -17,12 +17,12 @@ from glassformer.models.registry import parameter_types
 
 
 def one_of(names: Iterable[str]) -> Any:
-    """The type of a text that is one of these."""
+    """Return the type of a text that is one of these."""
     return Literal[tuple(names)]
 
 
 def list_of(kind: Any) -> Any:
-    """The type of a list of values of one type."""
+    """Return the type of a list of values of one type."""
     return GenericAlias(list, (kind,))
 
 
@@ -34,12 +34,12 @@ SIMULATION: dict[str, Any] = {
     "seed": Annotated[int, Field(ge=0)],
     "storage": one_of(IN_ANY_FORM),
 }
-# Words of pydantic that files of sweeps do not use.
+# Phrases in error messages of pydantic, and the words of TOML for them.
 _WORDS = {"a valid mapping": "a table", "a valid dictionary": "a table", "a valid string": "a text"}
 
 
 def of_model(name: str) -> dict[str, Any]:
-    """Types of a model's parameters; a part of several possible types is given by name, or as an object.
+    """Return the types of a model's parameters; a part is given by its name, or as an object.
 
     Example:
         >>> of_model("attention")["depth"]
@@ -49,7 +49,7 @@ def of_model(name: str) -> dict[str, Any]:
 
 
 def of_settings(kind: type) -> dict[str, Any]:
-    """Types of the settings in a data class."""
+    """Return the types of the settings in a data class."""
     hints = get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind)}
 
@@ -58,7 +58,7 @@ def check(name: str, value: object, kind: Any) -> None:
     """Raise unless ``value`` is of the type ``kind``; nothing is converted, but whole numbers count as numbers.
 
     Raises:
-        ParameterError: it is not; names the wrong entry and what is allowed.
+        ParameterError: it is not; the message names the wrong entry and the allowed values.
 
     Example:
         >>> check("alpha", [0.1, "a"], list[float])
@@ -74,7 +74,7 @@ def check(name: str, value: object, kind: Any) -> None:
 
 
 def _refusal(name: str, error: ValidationError) -> ParameterError:
-    """The first wrong entry; where several types are allowed, that of the type that matched furthest."""
+    """Return the error of the first wrong entry; for a union of types, of the type that matched most entries."""
     found: dict[tuple[int, ...], list[Any]] = {}
     for entry in error.errors(include_url=False):
         # The texts in a place name the types that were tried.
@@ -86,7 +86,7 @@ def _refusal(name: str, error: ValidationError) -> ParameterError:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and their numbers as lists and numbers of Python, as in files."""
+    """Return arrays and their numbers as lists and numbers of Python, as in files."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -23,15 +23,15 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Workers that may die over one task before the task is given up (a convention).
+# Number of workers that may die in one task before it is given up (a convention).
 _ATTEMPTS = 3
 # Most processes on one machine (a convention).
 _MOST_WORKERS = 4096
-# Tasks taken per worker, so that no worker waits for the next task.
+# Tasks submitted per worker, so that no worker waits for the next task.
 _AHEAD = 2
 # Variables that limit threads: with as many workers as cores, one thread per worker is fastest.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-# Errors of objects that cannot be sent to another process.
+# Errors of pickling an object for another process.
 _UNSENT = (AttributeError, TypeError, PicklingError)
 # Seconds that a scheduler has to answer.
 _PATIENCE = 5
@@ -42,7 +42,7 @@ Outcome = tuple[T, "R | Exception"]
 def compute_tasks(
     function: Callable[[T], R], tasks: Iterable[T], workers: int = 1, scheduler: str | None = None
 ) -> Iterator[Outcome[T, R]]:
-    """Yield ``(task, function(task))`` as they are done; an exception in place of a result where a worker died.
+    """Yield ``(task, function(task))`` when they are done; an exception in place of a result if a worker died.
 
     Tasks are taken from the iterator a few ahead of the workers.
 
@@ -75,7 +75,7 @@ def _in_processes(function: Callable[[T], R], tasks: Iterator[T], workers: int) 
     source = ((task, 0) for task in tasks)
     exhausted = False
     while not exhausted or again:
-        # A pool whose worker died computes nothing more: unfinished tasks begin again in a new one.
+        # A pool with a dead worker stops: unfinished tasks begin again in a new pool.
         with (
             _single_threads(),
             ProcessPoolExecutor(workers, get_context("spawn"), _watch_parent, (os.getpid(),)) as pool,
@@ -142,7 +142,7 @@ def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) 
     # Older versions have no class for the error of a closed client.
     except (CancelledError, OSError, getattr(distributed.client, "ClosedClientError", CancelledError)) as error:
         remedy = "the connection was lost; finished points are kept: run the same command again"
-        raise ParameterError("scheduler", address, "a dask scheduler that goes on running", remedy) from error
+        raise ParameterError("scheduler", address, "a dask scheduler that keeps running", remedy) from error
 
 
 def _from_client(client: Any, finished: Any, function: Callable[[T], R], tasks: Iterator[T]) -> Iterator[Outcome[T, R]]:
@@ -162,7 +162,7 @@ def _from_client(client: Any, finished: Any, function: Callable[[T], R], tasks: 
 
 @contextlib.contextmanager
 def _without_log(name: str) -> Iterator[None]:
-    """Silence a logger, whose messages are raised as errors as well."""
+    """Silence a logger whose messages are also raised as errors."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -196,7 +196,7 @@ async def _kind_of_server(address: str) -> str:
 
 @contextlib.contextmanager
 def _single_threads() -> Iterator[None]:
-    """Give processes that are started meanwhile one thread each, unless the user has set another number."""
+    """Give processes that are started in this context one thread each, unless the user has set another number."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update({name: value or "1" for name, value in before.items()})
     try:
