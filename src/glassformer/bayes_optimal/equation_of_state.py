@@ -134,10 +134,10 @@ def curve_and_model(model: Model, most: float) -> tuple[Model, StateCurve]:
     the model object, and with the object of the curve they do not depend on whether the curve was in memory.
     """
     decades = _decades(model, most)
-    found: tuple[Model, StateCurve] = memoize(
+    stored: tuple[Model, StateCurve] = memoize(
         lambda: (model, _refined_curve(model, decades)), "equation of state", model, decades
     )
-    return found
+    return stored
 
 
 def _refined_curve(model: Model, decades: int) -> StateCurve:

@@ -55,8 +55,8 @@ class PhaseDiagram(DisplayMixin):
         """Return one dictionary per threshold and value."""
         return [
             {self.parameter: value, "threshold": entry["name"], **{k: v for k, v in entry.items() if k != "name"}}
-            for value, found in zip(self.values, self.thresholds, strict=True)
-            for entry in found.to_dict()["thresholds"]
+            for value, one in zip(self.values, self.thresholds, strict=True)
+            for entry in one.to_dict()["thresholds"]
         ]
 
     def curve(self, name: str) -> np.ndarray[Any, Any]:
@@ -69,8 +69,10 @@ class PhaseDiagram(DisplayMixin):
         return self._of_threshold(name, "error_estimate")
 
     def _of_threshold(self, name: str, field: str) -> np.ndarray[Any, Any]:
-        found = [[getattr(entry, field) for entry in one.entries if entry.name == name] for one in self.thresholds]
-        return np.array([values[0] if values else np.nan for values in found], dtype=float)
+        values_by_point = [
+            [getattr(entry, field) for entry in one.entries if entry.name == name] for one in self.thresholds
+        ]
+        return np.array([values[0] if values else np.nan for values in values_by_point], dtype=float)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagram as the command line writes it in JSON."""
@@ -79,7 +81,7 @@ class PhaseDiagram(DisplayMixin):
 
     def display_frame(self) -> Any:
         """Return the data frame with infinite ratios for thresholds never reached, and NaN for undefined ones."""
-        return self.to_pandas().assign(alpha=[entry.alpha for found in self.thresholds for entry in found.entries])
+        return self.to_pandas().assign(alpha=[entry.alpha for one in self.thresholds for entry in one.entries])
 
     def to_pandas(self) -> Any:
         """Return a data frame with one row per threshold and value."""
@@ -115,5 +117,5 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
     models = [model.varied(**{parameter: value}) for value in listed]
     for one in models:
         require_theory(one)
-    found = [thresholds(one) for one in track(models, f"thresholds over {parameter}")]
-    return PhaseDiagram(model.name, parameter, listed, found)
+    results = [thresholds(one) for one in track(models, f"thresholds over {parameter}")]
+    return PhaseDiagram(model.name, parameter, listed, results)

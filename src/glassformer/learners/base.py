@@ -180,7 +180,7 @@ class Equations:
         raise IncompatibleError(f"no fixed points of {self.learner.info.title} are known: use learner gamp, or risk")
 
     def display_columns(self, table: Table) -> list[str]:
-        """Return the columns of the limits that the command line prints beside the error."""
+        """Return the columns of the limits that the command line prints in addition to the error."""
         return [name for name in ("cosine", "rank", "strength") if name in table.columns]
 
     def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
@@ -258,7 +258,7 @@ class FitStatus:
 
 @dataclass(frozen=True)
 class FitResult(FitStatus):
-    """Estimates from one data set, beside the attributes of :class:`FitStatus`.
+    """Estimates from one data set, in addition to the attributes of :class:`FitStatus`.
 
     Attributes:
         estimates: equally good estimates of the signal along the first axis; errors are means over the estimates.

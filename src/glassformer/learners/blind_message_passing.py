@@ -38,11 +38,11 @@ class BlindStateEvolution(MatrixStateEvolution):
         if self._assumed_rho is None:
             return _consistent(super().limits(alpha, throw))
         require_compatible(self.learner, self.model)
-        found = assumed_prior_limits(self.model, alpha, self.model.prior.of_width(self._assumed_rho))
-        found = replace(found, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
+        table = assumed_prior_limits(self.model, alpha, self.model.prior.of_width(self._assumed_rho))
+        table = replace(table, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
         if throw:
-            found.raise_unless_converged()
-        return cast("Table", self._labelled(found))
+            table.raise_unless_converged()
+        return cast("Table", self._labelled(table))
 
     def thresholds(self) -> Thresholds:
         self._require_optimal("thresholds")
@@ -65,13 +65,13 @@ class BlindStateEvolution(MatrixStateEvolution):
 
         if self._assumed_rho is None:
             return _consistent(trajectory(self.model, alpha, steps))
-        found = assumed_prior_trajectory(self.model, alpha, steps, self.model.prior.of_width(self._assumed_rho))
-        return replace(found, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
+        table = assumed_prior_trajectory(self.model, alpha, steps, self.model.prior.of_width(self._assumed_rho))
+        return replace(table, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
 
 
-def _consistent(found: Table) -> Table:
+def _consistent(table: Table) -> Table:
     """Return Bayes-optimal limits with a note that explains why they hold for this learner."""
-    return replace(found, notes=[*found.notes, _CONSISTENT])
+    return replace(table, notes=[*table.notes, _CONSISTENT])
 
 
 @dataclass(frozen=True)

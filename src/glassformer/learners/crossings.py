@@ -20,7 +20,7 @@ _EXACT_WIDTH, _SAMPLED_WIDTH, _MOST_ROUNDS = 1e-7, 1e-4, 12
 # tenth of the width, the next one divides the bracket into sixteenths instead (chosen by trial).
 _NEAR, _LARGEST_REMAINDER, _EVEN = (-3e-2, -3e-3, -1e-4, 0.0, 1e-4, 3e-3, 3e-2), 0.1, 16
 # Relative distance from thresholds, at which curves may jump; closer to them iterations do not resolve fixed points.
-_BESIDE_JUMP = 1e-6
+_JUMP_DISTANCE = 1e-6
 # Relative distance of the two points that measure a slope.
 _SLOPE_STEP = 1e-3
 # A curve jumps if it falls by more than this share over a narrow bracket, and by more than half of its fall over a
@@ -129,20 +129,20 @@ def _narrow(
             break
         if evenly:
             alpha = ends[0] * np.exp(width * np.linspace(0, 1, _EVEN + 1)[1:-1])
-            beside = np.outer(thresholds, [1 - _BESIDE_JUMP, 1 + _BESIDE_JUMP]).ravel()
-            alpha = np.unique(np.concatenate([alpha, beside[(ends[0] < beside) & (beside < ends[1])]]))
+            sides = np.outer(thresholds, [1 - _JUMP_DISTANCE, 1 + _JUMP_DISTANCE]).ravel()
+            alpha = np.unique(np.concatenate([alpha, sides[(ends[0] < sides) & (sides < ends[1])]]))
         else:
             shares = np.clip(_interpolated_share(values, target) + np.array(_NEAR), 1e-3, 1 - 1e-3)
             alpha = ends[0] * np.exp(width * np.unique(shares))
-        found = curve(alpha)
-        valid = valid_rows(found)
+        new = curve(alpha)
+        valid = valid_rows(new)
         # The first crossing among the valid points.
         places = np.concatenate([ends[:1], alpha[valid], ends[1:]])
-        quantity = np.concatenate([values[:1], found.value[valid], values[1:]])
+        quantity = np.concatenate([values[:1], new.value[valid], values[1:]])
         first = int(np.flatnonzero(np.diff(quantity <= target))[0])
         ends, values = places[first : first + 2], quantity[first : first + 2]
         evenly = bool(np.log(ends[1] / ends[0]) > _LARGEST_REMAINDER * width)
-        invalid = invalid_statuses(found.status) if evenly else []
+        invalid = invalid_statuses(new.status) if evenly else []
     width = np.log(ends[1] / ends[0])
     place = float(np.exp(np.log(ends[0]) + width * np.clip(_interpolated_share(values, target), 0, 1)))
     jumps = bool(width <= 10 * narrow) and _jumps(curve, ends, values, target)
@@ -150,18 +150,18 @@ def _narrow(
     sides = (
         ends[0] * np.array([1 - _SLOPE_STEP, 1.0]) if jumps else place * np.array([1 - _SLOPE_STEP, 1 + _SLOPE_STEP])
     )
-    beside_place = curve(sides)
-    error = float(ends[1] - ends[0]) + (_BESIDE_JUMP * place if jumps else 0.0)
+    values_at_sides = curve(sides)
+    error = float(ends[1] - ends[0]) + (_JUMP_DISTANCE * place if jumps else 0.0)
     if sampled or not jumps:
         # Errors of the values, divided by the slopes between the two sides.
         distance = float(sides[1] - sides[0])
         for errors, quantity in (
-            (beside_place.error_estimate, beside_place.error),
-            (beside_place.standard_error, beside_place.value),
+            (values_at_sides.error_estimate, values_at_sides.error),
+            (values_at_sides.standard_error, values_at_sides.value),
         ):
             if np.max(errors) > 0:
                 error += float(np.max(errors)) * distance / max(abs(float(quantity[1] - quantity[0])), 1e-300)
-    status = next(iter([*invalid_statuses(beside_place.status), *invalid]), Status.CONVERGED)
+    status = next(iter([*invalid_statuses(values_at_sides.status), *invalid]), Status.CONVERGED)
     return Crossing(place, error, falls, (float(values[0]), float(values[1])), jumps, status)
 
 

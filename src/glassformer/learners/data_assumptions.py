@@ -140,10 +140,10 @@ def violations(inputs: Array) -> tuple[Finding, ...]:
     return tuple(one for one in findings(inputs, ENTRIES_BEFORE_A_RUN) if not one.harmless)
 
 
-def warn_of_violations(found: Sequence[Finding]) -> None:
+def warn_of_violations(violated: Sequence[Finding]) -> None:
     """Issue a warning if there are findings; its location is the caller of the caller."""
-    if found:
-        what = "; ".join(map(str, found))
+    if violated:
+        what = "; ".join(map(str, violated))
         text = f"the data violate the assumptions of message passing, and its claimed error may be wrong: {what}"
         warnings.warn(text, DataWarning, stacklevel=3)
 
@@ -156,8 +156,8 @@ def label_power(model: Model, design: Design, labels: Array) -> tuple[Finding, .
     chance = np.sqrt(2 / len(labels)) + model.prior.power_deviation(design.signal_shape)
     distance = abs(float(np.mean(labels**2)) / expected - 1)
     text = f"relative distance of the mean square of y from that of the model, {expected:.4g}; rescale y or the noise"
-    found = Finding("label power", distance, 0.25, STANDARD_ERRORS * chance, text)
-    return () if found.harmless else (found,)
+    finding = Finding("label power", distance, 0.25, STANDARD_ERRORS * chance, text)
+    return () if finding.harmless else (finding,)
 
 
 def claimed_error(model: Model, design: Design, labels: Array, solution: Solution) -> tuple[Finding, ...]:
@@ -176,8 +176,8 @@ def claimed_error(model: Model, design: Design, labels: Array, solution: Solutio
         "the width or the noise of the model is wrong: use those of estimate_model(X, y)"
     )
     distance = abs(measured / max(claimed, 1e-300) - 1)
-    found = Finding("claimed error", distance, _CLAIM, _CLAIM_STANDARD_ERRORS * chance, text)
-    return () if found.harmless or claimed <= _KNOWN else (found,)
+    finding = Finding("claimed error", distance, _CLAIM, _CLAIM_STANDARD_ERRORS * chance, text)
+    return () if finding.harmless or claimed <= _KNOWN else (finding,)
 
 
 def _mean(sample: InputSample) -> Finding:

@@ -64,10 +64,10 @@ def as_input_array(inputs: Any) -> Array:
     if np.ma.is_masked(inputs):
         raise DataError("X", "<a masked array>", _NUMBERS, "fill the masked entries, or remove their samples")
     remedy = "pad sequences of unequal length, or use the estimators of glassformer.sklearn"
-    found = as_array("X", inputs, remedy)
-    if found.dtype.kind not in "biuf":
-        raise DataError("X", f"<{found.dtype}>", _NUMBERS, "encode categories as numbers")
-    return found if found.dtype in (np.float64, np.float32) else found.astype(np.float64)
+    array = as_array("X", inputs, remedy)
+    if array.dtype.kind not in "biuf":
+        raise DataError("X", f"<{array.dtype}>", _NUMBERS, "encode categories as numbers")
+    return array if array.dtype in (np.float64, np.float32) else array.astype(np.float64)
 
 
 def as_array(name: str, given: Any, remedy: str) -> Any:

@@ -139,12 +139,12 @@ class EmpiricalRisk(NamedTuple):
         loss = float(np.sum(self.loss.value(self.labels, fields)))
         # Negative values are rounding errors; the absolute value gives their size.
         gap = abs(loss + penalty - dual) / risk_of_zero
-        found = Certificate(gap, gap, loss + penalty)
+        certificate = Certificate(gap, gap, loss + penalty)
         if width == 0:
-            return found
+            return certificate
         envelope = self.loss.envelope(self.labels, shifted, widths) - 0.5 * widths * np.square(around)
         quadratic = 0.5 * float(np.sum(widths * (share * slopes - around) ** 2))
-        return found._replace(envelope_gap=(float(np.sum(envelope)) + penalty - dual + quadratic) / risk_of_zero)
+        return certificate._replace(envelope_gap=(float(np.sum(envelope)) + penalty - dual + quadratic) / risk_of_zero)
 
     def _dual_values(self, pull: Array) -> Array:
         """Return the arguments of the penalty's conjugate: eigenvalues, singular values, or the norm."""

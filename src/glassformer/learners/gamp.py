@@ -124,8 +124,8 @@ class MessagePassing(Learner):
         return None
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        found = self.limits(model, alpha, throw=False) if optimum is None else optimum
-        return found["algorithmic_error"]
+        table = self.limits(model, alpha, throw=False) if optimum is None else optimum
+        return table["algorithmic_error"]
 
     def equations(self, model: Any) -> Equations:
         return StateEvolution(self, model)
@@ -165,8 +165,8 @@ class MatrixStateEvolution(Equations):
         return self._labelled(self._gamp.limits(alpha, throw))
 
     def thresholds(self) -> Thresholds:
-        found: Thresholds = self._labelled(self._gamp.thresholds())
-        return found
+        thresholds: Thresholds = self._labelled(self._gamp.thresholds())
+        return thresholds
 
     def branches(self, alpha: Any) -> Table:
         return self._labelled(self._gamp.branches(alpha))
@@ -176,9 +176,9 @@ class MatrixStateEvolution(Equations):
         require_compatible(self.learner, self.model)
         return StateEvolution(self.learner, self.model)
 
-    def _labelled(self, found: Any) -> Any:
+    def _labelled(self, result: Any) -> Any:
         """Return a result with the name of the learner among its parameters."""
-        return replace(found, parameters={**found.parameters, "learner": self.learner.name})
+        return replace(result, parameters={**result.parameters, "learner": self.learner.name})
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         require_compatible(self.learner, self.model)
@@ -270,12 +270,12 @@ def gamp(
     own, y = validate_data(model, design, labels)
     violated = [*violations(next(own.parts())), *label_power(model, own, y[0])]
     warn_of_violations(violated)
-    found = run_gamp(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
+    solution = run_gamp(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
     if violated:
-        return blame_inputs(found)
-    contradicted = claimed_error(model, own, y[0], found)
+        return blame_inputs(solution)
+    contradicted = claimed_error(model, own, y[0], solution)
     warn_of_violations(contradicted)
-    return replace(found, status=[Status.CONTRADICTED, *found.status[1:]]) if contradicted else found
+    return replace(solution, status=[Status.CONTRADICTED, *solution.status[1:]]) if contradicted else solution
 
 
 def run_gamp(
@@ -310,11 +310,11 @@ def run_gamp(
     return gamp_solution(model, runs)
 
 
-def blame_inputs(found: Solution) -> Solution:
+def blame_inputs(solution: Solution) -> Solution:
     """Return a solution on inputs that violate the assumptions, with this as the status of runs not converged."""
     from glassformer.core.status import Status
 
-    return replace(found, status=[status if status.ok else Status.MISTAKEN for status in found.status])
+    return replace(solution, status=[status if status.ok else Status.MISTAKEN for status in solution.status])
 
 
 def gamp_solution(model: Model, runs: list[MessagePassingRun[GampState]]) -> Solution:
@@ -356,12 +356,12 @@ def fit_gamp(model: Model, data: DataSet, settings: MessagePassing, **options: A
             estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
             errors.append(estimate, state.estimate.variance)
 
-    found = run_gamp(model, own, y, settings, data.seed, side=data.side, watch=watch, **options)
+    solution = run_gamp(model, own, y, settings, data.seed, side=data.side, watch=watch, **options)
     return FitResult.from_solution(
-        found,
-        variance=found.extra["variance"][0],
-        claimed_error=float(found.error_estimate[0]),
-        nishimori_ratio=float(found.extra["nishimori_ratio"][0]),
-        damping=float(found.extra["damping"][0]),
+        solution,
+        variance=solution.extra["variance"][0],
+        claimed_error=float(solution.error_estimate[0]),
+        nishimori_ratio=float(solution.extra["nishimori_ratio"][0]),
+        damping=float(solution.extra["damping"][0]),
         history=errors.entries(),
     )

@@ -216,9 +216,9 @@ def _damped_precision(old: Array, new: Array, weight: float) -> Array:
 
 def _correlation(matrix: Array) -> Array:
     root = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
-    found = matrix / (root[:, None] * root)
-    np.fill_diagonal(found, 1.0)
-    return found
+    correlation = matrix / (root[:, None] * root)
+    np.fill_diagonal(correlation, 1.0)
+    return correlation
 
 
 def _ratio(first: Array, second: Array) -> Array:

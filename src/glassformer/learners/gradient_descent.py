@@ -82,7 +82,7 @@ class GradientDescent(Descent):
     optimizer: str | None = setting(None, "sgd or adam (default by the model; for averages adam)")
     learning_rate: float | None = setting(None, "length of a step (default by the model)", positive)
     momentum: float = setting(0.0, "weight of the last step, for sgd", unit_interval)
-    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer", decay_rate)
+    weight_decay: float = setting(0.0, "weight w of the term w |W|^2/2, for every optimizer", decay_rate)
     starts: int | None = setting(
         None, "initialisations on the same data (default 1; averaged 64)", integer_up_to(_MOST)
     )
@@ -123,29 +123,29 @@ class GradientDescent(Descent):
         settings = self.completed(model)
         width = settings.student_width or model.prior.factor_width(data.design.signal_shape[1])
         student = model.parametrisation.student(data.design, data.labels, width)
-        found = descend(student, settings, data.rng, settings.starts or 1, data.teacher, data.checkpoint)
+        result = descend(student, settings, data.rng, settings.starts or 1, data.teacher, data.checkpoint)
         return FitResult(
-            estimates=self._estimates(found.signals),
-            status=found.training.status,
-            iterations=found.training.steps,
-            residual=self._residual(model, data, width, found),
-            training_error=found.history[-1].training_error,
-            early_stopped_error=None if data.teacher is None else min(map(self._error, found.history)),
-            history=[entry._asdict() for entry in found.history],
+            estimates=self._estimates(result.signals),
+            status=result.training.status,
+            iterations=result.training.steps,
+            residual=self._residual(model, data, width, result),
+            training_error=result.history[-1].training_error,
+            early_stopped_error=None if data.teacher is None else min(map(self._error, result.history)),
+            history=[entry._asdict() for entry in result.history],
         )
 
-    def _residual(self, model: Any, data: DataSet, width: int, found: DescentResult) -> float:
+    def _residual(self, model: Any, data: DataSet, width: int, result: DescentResult) -> float:
         """Return the certified gap of the convex risk of decay and width, or the residual of training without one."""
         from glassformer.learners.empirical_risk import EmpiricalRisk, certified_gap
         from glassformer.risk.losses import Square
 
         convex = model.parametrisation.convex
-        if convex is None or self.weight_decay == 0 or not np.all(np.isfinite(found.signals)):
-            return found.training.residual
+        if convex is None or self.weight_decay == 0 or not np.all(np.isfinite(result.signals)):
+            return result.training.residual
         spectral = self.weight_decay * convex.weight(width, data.design.signal_shape)
         labels = model.channel.components_of(data.labels)
         risk = EmpiricalRisk(data.design, labels, Square(), spectral, 0.0, convex.positive)
-        return max(certified_gap(risk, signal) for signal in found.signals)
+        return max(certified_gap(risk, signal) for signal in result.signals)
 
     def _estimates(self, signals: Array) -> Array:
         """Return the estimates from the signals of all starts."""

@@ -119,8 +119,8 @@ def leave_one_out(
     refit = isinstance(intercept, bool | np.bool_)
     shift = problem.best_intercept(problem.design.forward(estimate, 0)) if refit else float(intercept)
     risk = problem.at(strength, WeightedLoss(problem.loss, shift=shift))
-    found = approximate_leave_one_out(risk, estimate, intercept=problem.intercept)
-    return found._replace(fields=found.fields + shift)
+    prediction = approximate_leave_one_out(risk, estimate, intercept=problem.intercept)
+    return prediction._replace(fields=prediction.fields + shift)
 
 
 def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: bool = False) -> LeaveOneOut:
@@ -233,7 +233,7 @@ def _tangent_space(risk: EmpiricalRisk, matrix: Array, slope: Array) -> _Tangent
     step = 1 / (largest * risk.loss.sharpness)
     moved = matrix - step * risk.design.adjoint(slope, 0)
     if risk.positive:
-        values, left = (found[..., ::-1] for found in eigh(0.5 * (moved + moved.T)))
+        values, left = (part[..., ::-1] for part in eigh(0.5 * (moved + moved.T)))
         right = left
     else:
         left, values, across = np.linalg.svd(moved)

@@ -264,13 +264,13 @@ class _Stream:
 
     def take(self, count: int) -> Array:
         """Return the next samples."""
-        found: list[Array] = []
+        taken: list[Array] = []
         while count > 0:
             part = next(self.parts) if self.rest is None else self.rest
-            found.append(part[:count])
+            taken.append(part[:count])
             self.rest = part[count:] if len(part) > count else None
-            count -= len(found[-1])
-        return found[0] if len(found) == 1 else np.concatenate(found)
+            count -= len(taken[-1])
+        return taken[0] if len(taken) == 1 else np.concatenate(taken)
 
 
 def _train_on_batches(

@@ -219,9 +219,11 @@ def _curvature(risk: EmpiricalRisk, width: float) -> float:
     return 1 / width if width else risk.loss.sharpness
 
 
-def _solution(matrix: Array, found: Certificate, settings: Iteration, steps: int, history: list[float]) -> Solution:
-    status = Status.CONVERGED if found.gap <= settings.tolerance else Status.ITERATION_LIMIT
-    gap, extra = np.array([found.gap]), {"risk": np.array([found.risk])}
+def _solution(
+    matrix: Array, certificate: Certificate, settings: Iteration, steps: int, history: list[float]
+) -> Solution:
+    status = Status.CONVERGED if certificate.gap <= settings.tolerance else Status.ITERATION_LIMIT
+    gap, extra = np.array([certificate.gap]), {"risk": np.array([certificate.risk])}
     return Solution(matrix[None], [status], gap, np.array([steps]), gap, np.array(history)[:, None], extra)
 
 

@@ -41,8 +41,8 @@ def learner_type(name: str) -> type[Learner]:
     """
     if name not in LEARNERS:
         raise ParameterError("algorithm", name, f"one of {', '.join(LEARNERS)}")
-    found: type[Learner] = import_string("learners", LEARNERS[name])
-    return found
+    kind: type[Learner] = import_string("learners", LEARNERS[name])
+    return kind
 
 
 def learner(name: str, **settings: Any) -> Learner:
@@ -81,11 +81,11 @@ def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None =
         {'strength': None, 'loss': 'logistic'}
     """
     readers = {one.field: one.read for one in options_in(learner_type(name)) if one.read is not None}
-    found = dict(settings)
+    parsed = dict(settings)
     for key, text in settings.items():
         if key in readers and isinstance(text, str):
-            found[key] = readers[key](key, str((folder or Path()) / text) if ":" in text else text)
-    return found
+            parsed[key] = readers[key](key, str((folder or Path()) / text) if ":" in text else text)
+    return parsed
 
 
 def resolve_learner(algorithm: str | Learner, settings: Any = None) -> Learner:
@@ -199,11 +199,11 @@ def options(theory: bool = False) -> list[SettingOption]:
         >>> [option.name for option in options(theory=True)]
         ['assumed_rho', 'strength', 'loss', 'penalty', 'student', 'student_rows', 'intercept', 'positions', 'start']
     """
-    found: dict[str, SettingOption] = {}
+    by_name: dict[str, SettingOption] = {}
     for name in LEARNERS:
         kind = learner_type(name)
         for one in options_in(kind):
             if theory and one.field not in (kind.info.limit_settings or ()):
                 continue
-            found.setdefault(one.name, SettingOption(one.name, one.kind, {})).texts[name] = one.meaning
-    return list(found.values())
+            by_name.setdefault(one.name, SettingOption(one.name, one.kind, {})).texts[name] = one.meaning
+    return list(by_name.values())

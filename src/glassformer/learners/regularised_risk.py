@@ -432,7 +432,7 @@ class ProximalMessagePassing(RegularisedRisk):
 
     The algorithm is that of :mod:`~glassformer.learners.proximal_message_passing`, and its error after each step is
     that of :func:`~glassformer.risk.trajectory.risk_trajectory`. If it converges, it does so to the minimiser.
-    :func:`~glassformer.experiments.trajectories.follow` runs it beside the theory of :class:`RegularisedRisk`.
+    :func:`~glassformer.experiments.trajectories.follow` compares it with the theory of :class:`RegularisedRisk`.
 
     Args:
         loss, penalty, strength: see :class:`~glassformer.RegularisedRisk`.

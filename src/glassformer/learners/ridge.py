@@ -226,5 +226,5 @@ def _by_lsqr(design: DenseDesign, y: Array, strength: float) -> tuple[Array, int
         rmatvec=lambda score: design.adjoint(score, 0).ravel(),
         dtype=float,
     )
-    found = lsqr(operator, y, damp=np.sqrt(strength), atol=_TOLERANCE, btol=_TOLERANCE, iter_lim=10 * len(y))
-    return np.asarray(found[0]), int(found[2])
+    result = lsqr(operator, y, damp=np.sqrt(strength), atol=_TOLERANCE, btol=_TOLERANCE, iter_lim=10 * len(y))
+    return np.asarray(result[0]), int(result[2])

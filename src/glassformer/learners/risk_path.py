@@ -264,14 +264,14 @@ class PenalisedProblem(NamedTuple):
             return least_risk(self.at(strength), settings, start, self.scale), 0.0
         if self.labels.ndim > 1:
             softmax_loss = BestIntercepts(self.loss, np.zeros(self.labels.shape[1]))
-            found = least_risk(self.at(strength, softmax_loss), settings, start, self.scale)
-            return found, self.best_intercept(self.design.forward(found.value[0], 0))
+            solution = least_risk(self.at(strength, softmax_loss), settings, start, self.scale)
+            return solution, self.best_intercept(self.design.forward(solution.value[0], 0))
         intercept = Intercept(float(shift))
         loss = BestIntercept(self.loss, intercept)
-        found = least_risk(self.at(strength, loss), settings, start, self.scale)
+        solution = least_risk(self.at(strength, loss), settings, start, self.scale)
         # This evaluation updates the intercept to that of the solution, for which the certificate holds.
-        loss.value(self.labels, self.design.forward(found.value[0], 0))
-        return found, intercept.value
+        loss.value(self.labels, self.design.forward(solution.value[0], 0))
+        return solution, intercept.value
 
 
 def _slopes(loss: Loss, labels: Array, fields: Array) -> Array:

@@ -58,7 +58,7 @@ class SGD(RowDescent):
     )
 
     learning_rate: float | None = setting(None, "length of a step (default 15)", positive)
-    weight_decay: float | None = setting(None, "weight w of w |W|^2/(2d) beside the loss (default 0.07)", decay_rate)
+    weight_decay: float | None = setting(None, "weight w of the term w |W|^2/(2d) (default 0.07)", decay_rate)
     init: str = initialisation()
     small: float = small_size()
     batch: int = setting(200, "number of samples per batch", positive_integer)
@@ -189,12 +189,12 @@ def multi_pass_sgd(
                 part = jnp.asarray(order[begin : begin + batches_per_record])
                 current = _train_on_batches(link, settings.repeats, rate, decay, current, inputs, targets, part)
                 steps += settings.repeats * len(part)
-                found = np.asarray(current)
-                if not np.all(np.isfinite(found)):
+                new_weights = np.asarray(current)
+                if not np.all(np.isfinite(new_weights)):
                     return result(np.inf, Status.NON_FINITE)
                 passes = number + min(begin + batches_per_record, batches) / batches
-                records.append({"passes": passes, **(watch(found) if watch else {})})
-            last.append(found)
+                records.append({"passes": passes, **(watch(new_weights) if watch else {})})
+            last.append(new_weights)
             del last[: -1 - max(1, int(_LAST_SHARE * settings.passes))]
             note(f"pass {number + 1} of {settings.passes}")
             checkpoint.offer(state)

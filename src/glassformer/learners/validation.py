@@ -186,12 +186,12 @@ def out_of_fold_predictions(
         split = [np.isin(np.arange(len(y)), fold) for fold in folds]
     else:
         split = _folds(y, groups, folds, seed, loss_of(loss).binary)
-    found = np.full_like(y, np.nan)
+    predictions = np.full_like(y, np.nan)
     for fold, _, (fields,) in _paths_without(
         split, design, y, loss, penalty, [strength], intercept, w, settings or ITERATION
     ):
-        found[fold] = fields
-    return found
+        predictions[fold] = fields
+    return predictions
 
 
 def _paths_without(
@@ -214,9 +214,13 @@ def _paths_without(
         return problem.path(problem.strengths(strengths), settings)
 
     for fold in folds:
-        found = path(np.logical_and(~fold, weights > 0))
+        fitted = path(np.logical_and(~fold, weights > 0))
         held_out = design.rows(fold)
-        yield fold, found, [held_out.forward(s, 0) + b for s, b in zip(found.estimates, found.intercepts, strict=True)]
+        yield (
+            fold,
+            fitted,
+            [held_out.forward(s, 0) + b for s, b in zip(fitted.estimates, fitted.intercepts, strict=True)],
+        )
 
 
 def _folds(labels: Array, groups: ArrayLike | None, folds: int, seed: int, binary: bool) -> list[NDArray[np.bool_]]:

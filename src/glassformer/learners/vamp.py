@@ -150,8 +150,8 @@ def vamp(
     own, y = validate_data(model, design, labels)
     violated = violations(next(own.parts()))
     warn_of_violations(violated)
-    found = run_gamp(model, own, y, learner.gamp_settings, seed, step=VampStep)
-    return blame_inputs(found) if violated else found
+    solution = run_gamp(model, own, y, learner.gamp_settings, seed, step=VampStep)
+    return blame_inputs(solution) if violated else solution
 
 
 @dataclass
@@ -183,8 +183,8 @@ class VampStep(GampStep):
         old, weight = state.estimate, 0.0 if state.first else state.damping
         extrinsic, variance = self._extrinsic(state)
         residual = self.labels - self.design.forward(extrinsic[0], self.instance)
-        pseudo_data, found, ratio = self._pseudo_data(extrinsic, variance, residual)
-        precision = np.array([[found]])
+        pseudo_data, inverse_noise, ratio = self._pseudo_data(extrinsic, variance, residual)
+        precision = np.array([[inverse_noise]])
         if not np.isfinite(pseudo_data).all():
             return replace(state, step_size=np.nan), 0.0
         assumed = precision

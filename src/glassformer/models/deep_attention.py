@@ -89,7 +89,7 @@ class DeepAttention(Model):
         "skip strength c, or a comma list, one per layer", 1.0, read=parse_grid, usual=(0.0, 4.0)
     )
     activation: str = parameter("softmax or linear", "softmax", among=("softmax", "linear"))
-    tied: bool = parameter("keys and queries have weights of their own", True, option="untied")
+    tied: bool = parameter("independent weights of keys and queries", True, option="untied")
     heads: int = parameter("heads H on disjoint coordinates", 1)
     output: str = parameter("attention or sequence", "attention", among=("attention", "sequence"))
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
@@ -273,15 +273,15 @@ class DeepAttention(Model):
 
     @property
     def row_groups(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {}
+        groups: dict[str, tuple[int, ...]] = {}
         for row, (name, _, _, head) in enumerate(self._rows()):
-            found[f"{name}{head}"] = (*found.get(f"{name}{head}", ()), row)
+            groups[f"{name}{head}"] = (*groups.get(f"{name}{head}", ()), row)
         for rows in self.network.exchangeable:  # type: ignore[attr-defined]
-            members = [name for name, own in found.items() if own[0] in rows]
+            members = [name for name, own in groups.items() if own[0] in rows]
             for name in members:
-                del found[name]
-            found[f"committee of {', '.join(members)}"] = rows
-        return found if self.limit != "large-depth" else super().row_groups
+                del groups[name]
+            groups[f"committee of {', '.join(members)}"] = rows
+        return groups if self.limit != "large-depth" else super().row_groups
 
     @property
     def last_layer(self) -> Array | None:

@@ -135,14 +135,14 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
     if not place or not path.is_file():
         raise ParameterError(blamed, text, "FILE.py:FUNCTION with a file that exists")
     try:
-        found = runpy.run_path(str(path)).get(name)
-        found = found() if isinstance(found, type) else found
+        function = runpy.run_path(str(path)).get(name)
+        function = function() if isinstance(function, type) else function
     except (Exception, SystemExit) as error:
         # The user's file may raise any error; the message quotes it.
         raise ParameterError(blamed, text, f"a file that runs ({type(error).__name__}: {error})") from error
-    if not callable(found):
+    if not callable(function):
         raise ParameterError(blamed, text, f"a function {name!r} defined in {path}")
-    return found
+    return function
 
 
 def model_types(name: str) -> list[Any]:

@@ -80,8 +80,8 @@ class CustomLoss(Loss):
         spare = max(_SHORTEST, 1 << max(count - 1, 0).bit_length()) - count
         flat = [np.pad(one.ravel(), (0, spare), mode="edge") if count else np.zeros(spare) for one in arrays]
         with jax_settings():
-            found = CachedJit(part, function=self.function, **fixed)(*flat)
-        return [np.asarray(one, dtype=float)[:count].reshape(shape) for one in found]
+            results = CachedJit(part, function=self.function, **fixed)(*flat)
+        return [np.asarray(one, dtype=float)[:count].reshape(shape) for one in results]
 
     def value(self, y: Array, h: Array) -> Array:
         return self._evaluated(0, y, h)

@@ -85,8 +85,8 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
     case, results = Case(model, alpha, d, seed), []
     for name, (measure, explanation) in CHECKS.items():
         try:
-            found = measure(case)
-            size, numbers = found if isinstance(found, Deviation) else (found, "")
+            outcome = measure(case)
+            size, numbers = outcome if isinstance(outcome, Deviation) else (outcome, "")
             result = CheckResult(name, float(np.nan_to_num(size, nan=np.inf)), explanation + numbers)
         except IncompatibleError as error:
             result = CheckResult(name, np.nan, str(error))

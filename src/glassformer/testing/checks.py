@@ -85,8 +85,8 @@ def _score(model: Model, variance: Array, seed: int) -> float:
     count, step, allowed = (120, 0.1, SAMPLED) if sampled else (12, 1e-3, max(EXACT, 10 * _integration_error(model)))
     channel, y, omega, _ = _sampled_labels(model, variance, count, seed)
     units = np.eye(omega[0].size).reshape(-1, *omega.shape[1:])
-    found = channel.scores(y, omega, variance)
-    score = 0.5 * (found.first + found.second).reshape(count, -1)
+    scores = channel.scores(y, omega, variance)
+    score = 0.5 * (scores.first + scores.second).reshape(count, -1)
     slopes = [
         derivative(lambda x: channel.log_partitions(y, x, variance), omega, step * unit, sampled) for unit in units
     ]
@@ -98,12 +98,12 @@ def _nishimori(model: Model, variance: Array, seed: int) -> float:
     sampled = model.channel.sampled
     count, tolerance = (1000, AVERAGED) if sampled else (20_000, 10 * _integration_error(model) + EXACT)
     channel, y, omega, _ = _sampled_labels(model, variance, count, seed)
-    found = channel.scores(y, omega, variance)
-    square = np.einsum("nak,nbk->nab", found.first, found.second)
+    scores = channel.scores(y, omega, variance)
+    square = np.einsum("nak,nbk->nab", scores.first, scores.second)
     information = square.mean(axis=0) if sampled else channel.information_matrix(variance[None]).value[0]
     size = np.trace(information) if sampled else information[0, 0]
-    score = 0.5 * (found.first + found.second)
-    pairs = [(score, np.sqrt(size)), (square - found.curvature, size), (square - information, size)]
+    score = 0.5 * (scores.first + scores.second)
+    pairs = [(score, np.sqrt(size)), (square - scores.curvature, size), (square - information, size)]
     if not sampled:
         expected = model.channel.averages(variance[None]).log_partition.value[0]
         pairs.append((channel.log_partitions(y, omega, variance) - expected, 1.0))
@@ -113,8 +113,8 @@ def _nishimori(model: Model, variance: Array, seed: int) -> float:
 def _information(model: Model, variance: Array, seed: int) -> Deviation:
     count = 1000 if model.channel.sampled else 20_000
     channel, y, omega, deviation = _sampled_labels(model, variance, count, seed)
-    found = channel.scores(y, omega, variance)
-    products = np.einsum("nak,nak->na", 0.5 * (found.first + found.second), deviation)
+    scores = channel.scores(y, omega, variance)
+    products = np.einsum("nak,nak->na", 0.5 * (scores.first + scores.second), deviation)
     used, error = (np.diag(part[0]) for part in model.channel.information_matrix(variance[None]))
     units = np.eye(len(used))
     bounds = [information_bound(model, variance, unit, seed=seed) for unit in units]
@@ -211,11 +211,11 @@ def check_denoiser(case: Case) -> float:
     if prior.symmetric:
         noise = (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2 * d)
     field = np.tensordot(q_hat, signal, axes=1) + np.tensordot(np.sqrt(q_hat), noise, axes=1)
-    found = prior.denoise_rows(field, q_hat)
-    gap = found.signal - signal
+    estimate = prior.denoise_rows(field, q_hat)
+    gap = estimate.signal - signal
     expected = np.diag(prior.covariance(Estimate(q_hat[None], np.zeros((1, *q_hat.shape)))).value[0])
     deviation = prior.power_deviation(prior.signal_shape(row_shape))
-    measured = np.array([np.diag(prior.gram(gap, gap)), np.diag(found.variance)])
+    measured = np.array([np.diag(prior.gram(gap, gap)), np.diag(estimate.variance)])
     return float(np.max(np.abs(measured - expected) / ((SIGMAS * deviation + 2 / d) * expected)))
 
 
