@@ -37,7 +37,7 @@ def figures() -> str:
     rows = [("In the papers", "What it shows", "Command")]
     for name in sorted(FIGURES, key=lambda name: (FIGURES[name].own, source(name))):
         link = re.sub(r"arXiv:([\d.]+)", r"[\g<0>](https://arxiv.org/abs/\1)", source(name))
-        data = " --data DIR" if FIGURES[name].takes == "data" else ""
+        data = " --data DIR" if FIGURES[name].takes_data else ""
         rows.append((link, FIGURES[name].title, f"`glassformer figure {name}{data}`"))
     return _table(rows)
 

@@ -387,14 +387,13 @@ def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
 def test_a_figure_with_a_run_that_did_not_settle_is_complete_and_names_the_run(run, tmp_path, monkeypatch):
     import pandas
 
-    from glassformer.papers import bsr
     from glassformer.papers.drawing import FigureContent
 
     statuses = ["converged", "iteration_limit", "iteration_limit"]
     rows = {"source": ["theory", "gamp", "gamp"], "rho": 0.5, "alpha": [0.1, 0.2, 0.3], "error": 0.1}
     data = pandas.DataFrame({**rows, "status": statuses})
     content = FigureContent([], data, "one curve")
-    monkeypatch.setattr(bsr, "recovery_thresholds", lambda quick, reference: content)
+    monkeypatch.setattr("glassformer.papers.recipe.compute", lambda recipe, quick, reference: content)
     monkeypatch.setattr("glassformer.papers.drawing.draw_figure", lambda path, content: None)
     code, out, errors = run(f"figure bsr-3 --quick --out {tmp_path}")
     assert code == 3

@@ -16,7 +16,7 @@ from glassformer.papers.citations import arxiv
 if TYPE_CHECKING:
     import pandas
 
-    from glassformer.papers.drawing import FigureContent
+    from glassformer.papers.recipe import Recipe
 
 # Columns of a figure's data that say which curve or run a row belongs to, and where on it.
 _PLACES = (
@@ -31,46 +31,42 @@ class Figure:
 
     Attributes:
         title: what it shows.
-        recipe: the function that computes it, as ``"module:function"`` of this package; it takes ``quick``.
-        takes: ``"reference"`` for a recipe that takes a folder of published numbers as well, ``"data"`` for one that
-            takes a data set and a folder of checkpoints.
+        recipe: the function that returns its recipe, as ``"module:function"`` of this package; it takes ``quick``.
+        takes_data: whether the recipe takes the folder of a data set and a folder of checkpoints as well.
         own: whether it is not in the papers, but follows from them.
         family: model whose paper that is, if the name does not begin with it.
     """
 
     title: str
     recipe: str
-    takes: str = ""
+    takes_data: bool = False
     own: bool = False
     family: str = ""
 
     @property
-    def compute(self) -> Callable[..., FigureContent]:
+    def compute(self) -> Callable[..., Recipe]:
         """The recipe, imported when it is needed."""
-        found: Callable[..., FigureContent] = import_string("papers", self.recipe)
+        found: Callable[..., Recipe] = import_string("papers", self.recipe)
         return found
 
 
-_REFERENCE, _TEXT = "reference", "data"
 FIGURES = {
-    "bsr-1": Figure("BSR: Bayes-optimal error and GAMP, beta = 1, no noise", "bsr:square", _REFERENCE),
-    "bsr-1-noisy": Figure("BSR: the same with noise 0.1", "bsr:square_noisy", _REFERENCE, own=True),
-    "bsr-2": Figure("BSR: Bayes-optimal error and GAMP, beta = 5, noise 0.1", "bsr:long_noisy", _REFERENCE),
-    "bsr-3": Figure(
-        "BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", "bsr:recovery_thresholds", _REFERENCE
-    ),
-    "bsr-4": Figure("BSR: free-entropy landscape", "bsr:landscapes", _REFERENCE),
+    "bsr-1": Figure("BSR: Bayes-optimal error and GAMP, beta = 1, no noise", "bsr:square"),
+    "bsr-1-noisy": Figure("BSR: the same with noise 0.1", "bsr:square_noisy", own=True),
+    "bsr-2": Figure("BSR: Bayes-optimal error and GAMP, beta = 5, noise 0.1", "bsr:long_noisy"),
+    "bsr-3": Figure("BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", "bsr:recovery_thresholds"),
+    "bsr-4": Figure("BSR: free-entropy landscape", "bsr:landscapes"),
     "bsr-4-noisy": Figure("BSR: free-entropy landscape with noise 0.01", "bsr:landscapes_noisy", own=True),
-    "bsr-5": Figure("BSR: minimal nuclear norm on data against the optimum", "bsr:nuclear_norm", _REFERENCE),
+    "bsr-5": Figure("BSR: minimal nuclear norm on data against the optimum", "bsr:nuclear_norm"),
     "bsr-5-noisy": Figure("BSR: nuclear norm as a regulariser, noise 0.1", "bsr:nuclear_norm_noisy", own=True),
-    "bsr-6": Figure("BSR: gradient descent, its average, and message passing", "bsr:gradient_descent", _REFERENCE),
+    "bsr-6": Figure("BSR: gradient descent, its average, and message passing", "bsr:gradient_descent"),
     "bsr-7": Figure("BSR: gradient descent from a small start, and nuclear norm", "bsr:small_start"),
     "bsr-7-noisy": Figure("BSR: a small start with noise 0.1", "bsr:small_start_noisy", own=True),
     "bsr-8": Figure("BSR: approach to the limit of small width", "bsr:small_width", own=True),
     "bsr-time": Figure("BSR: message passing step by step, and state evolution", "bsr:in_time", own=True),
     "aim-1": Figure("AIM: hardmax attention of two tokens, with AMP, and its limit of small width", "aim:hardmax"),
     "aim-2": Figure("AIM: softmax attention for several widths, and its collapse over tokens", "aim:softmax"),
-    "aim-3": Figure("AIM: linear attention with counting thresholds", "aim:linear", _REFERENCE),
+    "aim-3": Figure("AIM: linear attention with counting thresholds", "aim:linear"),
     "aim-4": Figure("AIM: softmax attention of four and five tokens", "aim:many_tokens"),
     "aim-5": Figure("AIM: softmax attention in the limit of small width", "aim:small_width"),
     "aim-time": Figure("AIM: message passing step by step, and state evolution", "aim:in_time", own=True),
@@ -78,7 +74,7 @@ FIGURES = {
     "risk-2": Figure("Regularised risk: weight decay on a quadratic network", "risk:network", own=True),
     "risk-3": Figure("Regularised risk: labels +1 and -1, three losses", "risk:signs", own=True),
     "risk-4": Figure("Regularised risk: a power-law teacher, scaling with samples", "risk:scaling", own=True),
-    "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", "smi:two_layers", _REFERENCE),
+    "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", "smi:two_layers"),
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi:message_passing_in_time"),
     "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi:sgd_in_time"),
     "smi-3-left": Figure("Deep attention: overlaps of three layers", "smi:three_layers"),
@@ -91,7 +87,9 @@ FIGURES = {
         own=True,
         family="smi",
     ),
-    "smi-3-right": Figure("Attention layers trained on questions (needs --data)", "text.figure:layers_of_text", _TEXT),
+    "smi-3-right": Figure(
+        "Attention layers trained on questions (needs --data)", "text.figure:layers_of_text", takes_data=True
+    ),
 }
 
 
@@ -111,11 +109,10 @@ def draw_all(out: Path, quick: bool = False, reference: Path | None = None, data
     """Draw every figure; those of a data set only where the data set is given. Arguments as those of :func:`draw`."""
     converged = []
     for name, figure in FIGURES.items():
-        of_data = figure.takes == _TEXT
-        if of_data and data is None:
+        if figure.takes_data and data is None:
             print(f"{name}: left out, it needs a data set (--data DIR)\n")
             continue
-        converged.append(draw(name, out, quick, *((None, data) if of_data else (reference, None))))
+        converged.append(draw(name, out, quick, *((None, data) if figure.takes_data else (reference, None))))
         print()
     return all(converged)
 
@@ -141,19 +138,17 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
     if name not in FIGURES:
         raise ParameterError("name", name, f"one of {', '.join(FIGURES)}")
     figure = FIGURES[name]
-    of_data = figure.takes == _TEXT
-    kind, unused = ("reference", reference) if of_data else ("data", data)
+    kind, unused = ("reference", reference) if figure.takes_data else ("data", data)
     if unused is not None:
         raise ParameterError(kind, str(unused), f"nothing for {name}", "leave it out")
     png, csv, txt = files = [out / f"{name}.{ending}" for ending in ("png", "csv", "txt")]
     for file in files:
         require_writable_file("out", file, make=True)
-    if of_data:
-        content = figure.compute(quick, data, out / f"{name}.runs")
-    else:
-        content = figure.compute(quick, reference) if figure.takes else figure.compute(quick)
     from glassformer.papers.drawing import draw_figure
+    from glassformer.papers.recipe import compute
 
+    recipe = figure.compute(quick, data, out / f"{name}.runs") if figure.takes_data else figure.compute(quick)
+    content = compute(recipe, quick, reference)
     draw_figure(png, content)
     with replace_file(csv, "out") as part:
         content.data.to_csv(part, index=False)

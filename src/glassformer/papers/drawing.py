@@ -76,12 +76,14 @@ class FigureContent:
         data: its numbers; a column ``status`` says how each row ended, where something may not converge.
         summary: what the numbers say, in words.
         size: width and height of one plot in inches.
+        caption: a line above all plots; none if empty.
     """
 
     axes: Sequence[Axis]
     data: pandas.DataFrame
     summary: str
     size: tuple[float, float] = (6.2, 4.4)
+    caption: str = ""
 
     @property
     def unconverged(self) -> pandas.DataFrame:
@@ -103,7 +105,9 @@ def draw_figure(path: Path, content: FigureContent) -> None:
                 else:
                     bars = None if np.all(np.isnan(one.error)) else one.error
                     look = {"fmt": one.style, "capsize": 2, "label": one.label, **one.look}
-                    axes.errorbar(one.x, one.y, bars, color=color, **look)
+                    _, caps, stems = axes.errorbar(one.x, one.y, bars, color=color, **look)
+                    for bar in (*caps, *stems):
+                        bar.set_clip_on(True)
             for place, color, label in axis.verticals:
                 axes.axvline(place, color=_color(palette, color), lw=1, ls=":", label=label)
             runs = [one for one in axis.series if one.status is not None]
@@ -115,6 +119,8 @@ def draw_figure(path: Path, content: FigureContent) -> None:
                 axis.annotate(axes)
             if axis.legend is not None and axes.get_legend_handles_labels()[0]:
                 axes.legend(**axis.legend)
+        if drawn and content.caption:
+            drawn[0].figure.suptitle(content.caption, fontsize=9, color="0.35")
 
 
 def _color(palette: Sequence[Any], color: Any) -> Any:

@@ -16,8 +16,9 @@ from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.models.deep_attention import DeepAttention
-from glassformer.papers.drawing import Axis, FigureContent, Series, first_passage
-from glassformer.papers.error_curves import status_counts
+from glassformer.papers.curves import status_counts
+from glassformer.papers.drawing import Axis, Series, first_passage
+from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.plotting.style import label_alpha
 
 if TYPE_CHECKING:
@@ -76,12 +77,28 @@ _FULL = _Size(
     d=500,
     steps=16,
 )
-_QUICK = _Size((1.0,), (1.0,), (0.0, 1.0), (), (), (1.0,), 2**17, 128, 0.5, 30, 1)
+_QUICK = _Size(
+    bounds=(0.5, 1.0, 2.0),
+    first=(0.5, 2.0),
+    last=(0.0, 1.0),
+    inverted=(),
+    attention=(),
+    descent=(0.5, 1.0),
+    samples=2**17,
+    points=32,
+    time=12.0,
+    d=60,
+    steps=12,
+)
 
 
-def order_of_layers(quick: bool) -> FigureContent:
+def order_of_layers(quick: bool) -> Recipe:
     """Thresholds over the skip strengths, the first layer over both of them, descent, and message passing."""
-    size = _QUICK if quick else _FULL
+    return Recipe([partial(_layer_order, size=_QUICK if quick else _FULL)], size=(4.5, 4.2))
+
+
+def _layer_order(_: Context, size: _Size) -> Part:
+    """Four plots that share their skip strengths: thresholds, the map, descent and message passing."""
     parts = [part(size) for part in (_thresholds, _map, _descent, _message_passing)]
     data = pandas.DataFrame([row for _, rows in parts for row in rows])
     lines = []
@@ -91,8 +108,8 @@ def order_of_layers(quick: bool) -> FigureContent:
             for layer, value, error in rows[["layer", "value", "error_estimate"]].itertuples(index=False)
         ]
         lines.append(f"{kind}, {output} output, c = ({one:g}, {two:g}): {', '.join(numbers)}")
-    summary = "\n".join([*lines, status_counts(data["status"])])
-    return FigureContent([axis for axis, _ in parts], data, summary, (4.5, 4.0))
+    lines.append(f"runs of descent and message passing: d = {size.d}, one instance each")
+    return Part([axis for axis, _ in parts], [data], [*lines, status_counts(data["status"])])
 
 
 def _model(skip: _Skip, output: str, points: int) -> DeepAttention:
@@ -253,5 +270,5 @@ def _message_passing(size: _Size) -> tuple[Axis, list[dict[str, Any]]]:
             reached = first_passage(cosines[:, layer], steps)
             rows.append(_row("message passing", output, skip, layer, reached, status=status))
     settings: dict[str, Any] = {"xlabel": "step of message passing", "ylabel": "cosine similarity with the truth"}
-    settings |= {"ylim": (-0.02, 1.03), "title": rf"$\alpha = {_RATIO:g}$, $d = {size.d}$"}
+    settings |= {"ylim": (-0.02, 1.03), "title": rf"$\alpha = {_RATIO:g}$, $d = {size.d}$, single runs"}
     return Axis(series, 2, settings, legend={"fontsize": 7.5}), rows

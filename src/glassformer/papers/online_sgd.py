@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,7 +15,8 @@ from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
-from glassformer.papers.drawing import Axis, FigureContent, Series, first_passage, joined
+from glassformer.papers.drawing import Axis, Series, first_passage, joined
+from glassformer.papers.recipe import Context, Part, Recipe
 
 if TYPE_CHECKING:
     from glassformer.dynamics.online_path import OnlinePath
@@ -58,20 +60,26 @@ _CASES = (
 )
 
 
-def both_outputs(quick: bool) -> FigureContent:
-    """Cosine similarities in time for both outputs, and of descent that reuses its samples.
+def both_outputs(quick: bool) -> Recipe:
+    """Cosine similarities in time for both outputs, and of descent that reuses its samples."""
+    small = partial(_online_descent, d=100, instances=1, looks=8, points=32, share=0.1)
+    full = partial(_online_descent, d=500, instances=2, looks=80, points=256, share=1.0)
+    return Recipe([small if quick else full], size=(4.4, 4.0))
+
+
+def _online_descent(_: Context, d: int, instances: int, looks: int, points: int, share: float) -> Part:
+    """Three cases of online descent for a share of their time, and the first one on samples that are seen again.
 
     Thick lines are the equations of each run from where it began, thin ones the runs.
     """
-    d, instances, looks, points, share = (100, 1, 8, 32, 0.1) if quick else (500, 2, 80, 256, 1.0)
     cases = [case._replace(time=case.time * share) for case in _CASES]
     found = [_cosines(case, d, instances, looks, points) for case in cases]
-    axes = [_axis(_fresh_series(one), case.title, case, d) for case, one in zip(cases, found, strict=True)]
+    axes = [_axis(_fresh_series(one), case.title, case, d, instances) for case, one in zip(cases, found, strict=True)]
     series, reused, line = _reused_samples(cases[0], found[0], d, instances)
-    axes.append(_axis(series, rf"fresh, and kept ($n = {_REUSED:g}d$)", cases[0], d))
-    data = joined([*(_data(case, one) for case, one in zip(cases, found, strict=True)), reused])
+    axes.append(_axis(series, rf"fresh, and kept ($n = {_REUSED:g}d$)", cases[0], d, instances))
+    frames = [*(_data(case, one) for case, one in zip(cases, found, strict=True)), reused]
     lines = [text for case, one in zip(cases, found, strict=True) for text in _summary(case, one)]
-    return FigureContent(axes, data, "\n".join([*lines, line]), (4.4, 4.0))
+    return Part(axes, frames, [*lines, line, f"runs: d = {d}, {instances} instances each"])
 
 
 def _cosines(case: _Case, d: int, instances: int, looks: int, points: int) -> _Cosines:
@@ -111,10 +119,12 @@ def _fresh_series(found: _Cosines) -> list[Series]:
     return series
 
 
-def _axis(series: list[Series], title: str, case: _Case, d: int) -> Axis:
+def _axis(series: list[Series], title: str, case: _Case, d: int, instances: int) -> Axis:
     settings = {"xlabel": r"time, steps$\,/\,d$", "ylabel": "cosine similarity with the truth", "ylim": (-0.02, 1.03)}
     # Two lines, below which the legend has its place.
-    pace = rf"$\eta = {case.rate:g}$, $b = {_BATCH}$, $d = {d}$"
+    pace = rf"$\eta = {case.rate:g}$, $b = {_BATCH}$, $d = {d}$, " + (
+        "1 run" if instances == 1 else f"{instances} runs"
+    )
     settings["title"] = f"{title}\n{pace}\n"
     legend = {"loc": "lower center", "bbox_to_anchor": (0.5, 0.99), "ncols": 4, "fontsize": 8, "columnspacing": 1.0}
     return Axis(series, 2, settings, legend={**legend, "handlelength": 1.5})

@@ -1,15 +1,25 @@
-"""Published data to compare with, recognised by their columns, not by file names."""
+"""Published data to compare with, recognised by their columns, not by file names.
+
+The functions ``compare_...`` take the folder and the computed curves of a panel. They return what the panel shows and
+says beside them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.bayes_optimal.limits import limits
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
+from glassformer.models import AttentionIndexed
+from glassformer.papers.curves import OVERLAP, ComputedCurve, Overlay, measured, values
+from glassformer.papers.drawing import Series, legend_entry
+from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold
 
 if TYPE_CHECKING:
     import pandas
@@ -24,6 +34,10 @@ QUADRATIC = ("Unnamed: 0", "alpha", "gen_error")
 OVERLAPS = ("alpha", "Q11", "Q22")
 AMP_OVERLAPS = ("alpha", "Q11_mean", "Q22_mean")
 PLUGIN_ERROR = ("alpha", "gen_error")
+# Published message passing of deep attention is regularised: beyond this sample ratio that shows.
+_REGULARISED = 0.8
+# Width of the published runs of the nuclear norm.
+_INTERPOLATED = 0.2
 
 
 def load(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> pandas.DataFrame | None:
@@ -90,3 +104,115 @@ def deviations(
         known = spread is not None and spread[k] > 0
         lines.append(f"{line}  ({(own - other) / spread[k]:+.1f})" if known else line)  # type: ignore[index]
     return "\n".join(lines)
+
+
+# --- comparisons of panels --------------------------------------------------------------------------------------------
+
+
+def compare_optimum(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay:
+    """Bayes-optimal errors of bilinear sequence regression, for each width."""
+    rows = load(folder, CURVES)
+    if rows is None:
+        return Overlay()
+    model = computed[0].curve.model
+    rows = rows[np.isclose(rows["beta"], model.beta) & np.isclose(rows["delta"], model.noise)].sort_values("alpha")
+    series, lines = [], ["published data (largest difference below perfect recovery, and where):"]
+    for one in computed:
+        own, model = rows[np.isclose(rows["rho"], one.curve.model.rho)], one.curve.model
+        series.append(Series(own[::8]["alpha"], own[::8]["mmse"], "k", ".", look={"ms": 2.2, "zorder": 3}))
+        if model.noise == 0:
+            # At the threshold itself an iteration that stops early leaves an error of 1e-4, which is no disagreement.
+            own = own[own["alpha"] < model.prior.mmse_dimension - 1e-9]
+        if own.empty:
+            lines.append(f"  rho = {model.rho:g}: none")
+            continue
+        gap = np.abs(limits(model, own["alpha"].to_numpy(), throw=False)["error"] - own["mmse"].to_numpy())
+        at = float(own["alpha"].iloc[int(np.argmax(gap))])
+        lines.append(f"  rho = {model.rho:g}: {gap.max():.1e} at alpha = {at:g} ({len(own)} points)")
+    return Overlay([*series, legend_entry("published data", ".", ms=3)], lines)
+
+
+def compare_nuclear_norm(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay:
+    """Errors of the least nuclear norm at one width, and its thresholds; curves with a learner are its theory."""
+    series, lines = [], []
+    theories = [one for one in computed if one.curve.learner is not None]
+    widths = [one.curve.model.rho for one in theories]
+    rows = load(folder, INTERPOLATIONS, exact=True)
+    if rows is not None:
+        curve = theories[widths.index(_INTERPOLATED)].curve
+        ratio, mean, error = (rows[name].to_numpy() for name in INTERPOLATIONS)
+        ours = curve.learner.limits(curve.model, ratio)["error"]  # type: ignore[union-attr]
+        series.append(Series(ratio, mean, curve.color, "s", "published, $d = 50$", error, {"ms": 5, "mfc": "none"}))
+        lines.append(deviations(f"nuclear norm, rho = {_INTERPOLATED:g}", ratio, ours, mean, error))
+    rows = load(folder, THRESHOLDS)
+    if rows is not None:
+        rows = rows[(rows["beta"] == 1) & rows["rho"].round(6).isin(widths)]
+        exact = np.array([nuclear_norm_threshold(1.0, rho) for rho in rows["rho"]])
+        lines.append(deviations("threshold of the nuclear norm", rows["rho"], exact, rows["alpha_MNNE"], name="rho"))
+    return Overlay(series, lines)
+
+
+def compare_descents(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay:
+    """Errors of gradient descent: the first runs of the first curve are single ones, the second ones averages."""
+    series, lines = [], []
+    (curve, _, simulations), theirs = computed[0], descents(folder) or ()
+    for k, rows in enumerate(theirs):
+        label = "published, $d = 100$" if k == 0 else None
+        series.append(Series(rows["alpha"], rows["gen_error_mean"], "0.4", "x", label, look={"ms": 4}))
+        own, table = curve.runs[k], simulations[k]
+        mean, error = measured(own, table)
+        there, matched = at_ratios(rows, table["alpha"])
+        spread = np.hypot(error[there], matched["gen_error_std"].to_numpy())
+        title, other = f"{own.label}, no noise, d = {own.d} (published: 100)", matched["gen_error_mean"].to_numpy()
+        lines.append(deviations(title, table["alpha"][there], mean[there], other, spread))
+    return Overlay(series, lines)
+
+
+def compare_quadratic(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay:
+    """Bayes-optimal errors of a quadratic network of half width."""
+    del computed
+    rows = load(folder, QUADRATIC)
+    if rows is None:
+        return Overlay()
+    alpha, theirs = rows["alpha"].to_numpy(), rows["gen_error"].to_numpy()
+    ours = limits(AttentionIndexed(0.5, 1, "linear"), alpha, throw=False)["error"]
+    few = slice(None, None, max(1, len(alpha) // 16))
+    text = deviations("quadratic network, rho = 0.5", alpha[few], ours[few], theirs[few])
+    worst = f"largest difference at all {len(alpha)} ratios: {np.max(np.abs(ours - theirs)):.1e}"
+    dots = Series(alpha[few], theirs[few], "k", ".", "published data", look={"ms": 3, "zorder": 3})
+    return Overlay([dots], [text, worst])
+
+
+def compare_overlaps(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay:
+    """Overlaps of two layers of attention, of state evolution and of message passing."""
+    ((_, theory, (runs,)),) = computed
+    series, lines = [], []
+    curve, points = load(folder, OVERLAPS), load(folder, AMP_OVERLAPS)
+    measured_points = load(folder, (*AMP_OVERLAPS, "Q11_std", "Q22_std"))
+    for k, name in enumerate(("Q11", "Q22")):
+        if curve is not None:
+            label = "published state evolution" if k == 1 else None
+            series.append(Series(curve["alpha"], curve[name], k, ":", label, look={"lw": 1.2}))
+            gap = np.abs(np.interp(curve["alpha"], theory["alpha"], values(theory, OVERLAP, k)) - curve[name])
+            early, place = gap[curve["alpha"] < 0.6].max(), f"alpha = {curve['alpha'][gap.argmax()]:.2f}"
+            text = f"largest difference {early:.3f} below alpha = 0.6, {gap.max():.3f} at {place}"
+            lines.append(f"published {name}: {text}")
+        if points is not None:
+            near, label = points[points["alpha"] <= _REGULARISED], "published AMP" if k == 1 else None
+            series.append(Series(near["alpha"], near[f"{name}_mean"], k, "x", label, look={"ms": 4}))
+        if measured_points is not None:
+            near = measured_points[measured_points["alpha"] <= _REGULARISED]
+            there, rows = at_ratios(near, runs["alpha"])
+            spread = np.hypot(runs["row_standard_error"][there, k], rows[f"{name}_std"].to_numpy())
+            ours, theirs = values(runs, OVERLAP, k)[there], rows[f"{name}_mean"].to_numpy()
+            lines.append(deviations(f"message passing, {name}", runs["alpha"][there], ours, theirs, spread))
+    return Overlay(series, lines)
+
+
+def compare_plugin(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay:
+    """Errors of predictions with the estimated weights."""
+    del computed
+    rows = load(folder, PLUGIN_ERROR, exact=True)
+    if rows is None:
+        return Overlay()
+    return Overlay([Series(rows["alpha"], rows["gen_error"], "k", ":", "published plug-in", look={"lw": 1.2})])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,15 @@ import pandas
 
 from glassformer.core.errors import DataError
 from glassformer.experiments.instances import standard_error
-from glassformer.papers.drawing import Axis, FigureContent, Series, joined
-from glassformer.papers.error_curves import plain_label
-from glassformer.papers.text.attention_classifier import ClassifierRun, ClassifierTraining, repeated_runs
-from glassformer.papers.text.questions import TEST_FILE, TRAINING_FILE, read_questions
+from glassformer.papers.curves import plain_label
+from glassformer.papers.drawing import Axis, Series
+from glassformer.papers.recipe import Context, Part, Recipe
+from glassformer.papers.text.attention_classifier import (
+    ClassifierRun,
+    ClassifierTraining,
+    repeated_runs,
+)
+from glassformer.papers.text.questions import TEST_FILE, TRAINING_FILE, QuestionData, read_questions
 
 _TRAINING = ClassifierTraining()
 # The published network, with padding masked; with padding attended to and averaged over; with a skip connection.
@@ -24,27 +30,49 @@ _VARIANTS = {
 }
 
 
-def layers_of_text(quick: bool, data: Path | None, checkpoints: Path) -> FigureContent:
+def layers_of_text(quick: bool, data: Path | None, checkpoints: Path) -> Recipe:
     """Similarity of each layer with its final value, epoch by epoch, for every variant of the network."""
     if data is None:
         raise DataError("data", "none", f"a folder with {TRAINING_FILE} and {TEST_FILE}", "give --data DIR")
     questions = read_questions(data)
-    counts = f"{len(questions.training.labels)} training and {len(questions.test.labels)} test questions"
-    axes, frames = [], []
-    lines = [f"{counts}, {questions.vocabulary} tokens, {len(questions.classes)} classes"]
+    panels = []
     for name, training in _VARIANTS.items():
-        settings = replace(training, epochs=4) if quick else training
-        runs = repeated_runs(questions, settings, 2 if quick else 4, checkpoints)
-        axes.append(_axis(name, runs))
-        lines.append(_summary(name, runs))
-        for seed, run in enumerate(runs):
-            similarity = {f"similarity_{k + 1}": column for k, column in enumerate(run.similarity.T)}
-            rest = {"test_accuracy": run.test_accuracy, "training_loss": run.training_loss}
-            frames.append(pandas.DataFrame({"variant": name, "seed": seed, "epoch": run.epochs, **similarity, **rest}))
-    return FigureContent(axes, joined(frames), "\n".join(lines), (4.6, 4.2))
+        own, count = (replace(training, epochs=4), 2) if quick else (training, 4)
+        panels.append(partial(_variant, name=name, data=questions, training=own, count=count, checkpoints=checkpoints))
+    return Recipe(panels, size=(4.6, 4.2))
 
 
-def _axis(name: str, runs: list[ClassifierRun]) -> Axis:
+def _variant(
+    _: Context, name: str, data: QuestionData, training: ClassifierTraining, count: int, checkpoints: Path
+) -> Part:
+    """Train one variant of the network once for each seed."""
+    runs = repeated_runs(data, training, count, checkpoints)
+    frames = []
+    for seed, run in enumerate(runs):
+        similarity = {f"similarity_{k + 1}": column for k, column in enumerate(run.similarity.T)}
+        rest = {"test_accuracy": run.test_accuracy, "training_loss": run.training_loss}
+        frames.append(pandas.DataFrame({"variant": name, "seed": seed, "epoch": run.epochs, **similarity, **rest}))
+    # Accuracy of the best constant answer: training that ends no better has learned nothing.
+    constant = float(np.max(np.bincount(data.test.labels)) / len(data.test.labels))
+    failed = sum(run.test_accuracy[-1] <= constant for run in runs)
+    lines = [] if name != next(iter(_VARIANTS)) else [_counts(data)]
+    lines.append(_summary(name, runs))
+    title = f"{name}\n{training.epochs} epochs, {len(runs)} runs"
+    if failed:
+        lines.append(
+            f"  training collapsed in {failed} of {len(runs)} runs: the test accuracy is at most {constant:.3f}, "
+            "that of one answer to all questions. Layers of such a run have learned nothing; train for more epochs"
+        )
+        title += f": {failed} collapsed"
+    return Part([_axis(title, runs)], frames, lines)
+
+
+def _counts(data: QuestionData) -> str:
+    counts = f"{len(data.training.labels)} training and {len(data.test.labels)} test questions"
+    return f"{counts}, {data.vocabulary} tokens, {len(data.classes)} classes"
+
+
+def _axis(title: str, runs: list[ClassifierRun]) -> Axis:
     epochs, layers = runs[0].epochs, runs[0].similarity.shape[1]
     series = []
     for layer in range(layers):
@@ -54,7 +82,7 @@ def _axis(name: str, runs: list[ClassifierRun]) -> Axis:
     accuracy = np.mean([run.test_accuracy for run in runs], axis=0)
     series.append(Series(epochs, accuracy, "0.4", "--", "test accuracy", look={"lw": 1.2}))
     label = r"$\mathrm{Tr}\,G_tG_T\,/\,(\|G_t\|\,\|G_T\|)$"
-    settings = {"xlim": (0, epochs[-1]), "ylim": (0, 1.02), "xlabel": "epoch", "ylabel": label, "title": name}
+    settings = {"xlim": (0, epochs[-1]), "ylim": (0, 1.02), "xlabel": "epoch", "ylabel": label, "title": title}
     return Axis(series, layers, settings, legend={"loc": "lower right"})
 
 

@@ -1,0 +1,146 @@
+"""Panels of results that are no curves over the sample ratio: step by step, phase diagrams, layers in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas
+
+from glassformer.bayes_optimal.phase_diagram import phase_diagram
+from glassformer.core.estimate import Array
+from glassformer.experiments.instances import Simulation
+from glassformer.experiments.simulation import simulate
+from glassformer.experiments.trajectories import follow
+from glassformer.learners.base import Learner
+from glassformer.learners.gamp import MessagePassing
+from glassformer.papers.drawing import Axis, Series, first_passage
+from glassformer.papers.recipe import Context, Part
+from glassformer.plotting.plots import draw_trajectory, runs_label
+from glassformer.plotting.style import label_alpha
+
+COSINE = "cosine similarity with the truth"
+
+
+def steps_panel(
+    _: Context,
+    model: Any,
+    alpha: Sequence[float],
+    steps: int,
+    d: int,
+    instances: int,
+    title: str,
+    learner: Learner | None = None,
+) -> Part:
+    """Errors after every step of an algorithm that has a theory of its steps, means of runs as marks beside theory.
+
+    Args:
+        model: of the data.
+        alpha: sample ratios.
+        steps: number of steps.
+        d: token dimension of the runs.
+        instances: runs per sample ratio.
+        title: above the plot; sizes and numbers of runs are added.
+        learner: the algorithm; message passing by default.
+    """
+    table = follow(model, alpha, steps, d=d, instances=instances, algorithm=learner or MessagePassing())
+    lines = ["largest distance of runs from theory, over all steps, and at the last"]
+    for ratio in np.unique(table["alpha"]):
+        gap = np.abs(table["measured_error"] - table["error"])[table["alpha"] == ratio]
+        lines.append(f"  alpha {ratio:.4g}: {np.nanmax(gap):.4f}, {gap[-1]:.4f}")
+    lines.append(f"runs: d = {d}, {instances} instances")
+    settings = {"xlabel": "step of message passing", "ylabel": "estimation error", "ylim": (0, 1.05)}
+    settings["title"] = f"{title}\nmarks: {runs_label(instances)} at $d = {d}$"
+    legend = {"title": "state evolution (lines), runs (marks)"}
+    draw = partial(draw_trajectory, table=table)
+    axis = Axis([], 1, settings, legend=legend, annotate=draw)
+    return Part([axis], [table.to_pandas()], lines)
+
+
+def phase_panel(
+    _: Context,
+    model: Any,
+    parameter: str,
+    values: Sequence[float] | Array,
+    curves: Mapping[str, str],
+    row: Mapping[str, Any],
+    **settings: Any,
+) -> Part:
+    """Thresholds of a model against a parameter.
+
+    Args:
+        model: of the data.
+        parameter: its name.
+        values: of the parameter.
+        curves: thresholds that are drawn, with their entries in the legend.
+        row: columns of its rows in the data.
+        settings: arguments of ``Axes.set``.
+    """
+    diagram = phase_diagram(model, parameter, values)
+    series = [
+        Series(diagram.values, diagram.curve(name), k, "-o", label, look={"ms": 3})
+        for k, (name, label) in enumerate(curves.items())
+    ]
+    lines = [f"thresholds over {parameter}: {', '.join(curves)}"]
+    for k, value in enumerate(diagram.values):
+        cells = ", ".join(f"{diagram.curve(name)[k]:.4f}" for name in curves)
+        lines.append(f"  {parameter} = {value:g}: {cells}")
+    settings = {"ylabel": label_alpha(model.parameters["alpha"]), "ylim": (0, None), **settings}
+    return Part([Axis(series, len(series), settings, legend={})], [diagram.to_pandas().assign(**row)], lines)
+
+
+def rows_in_time(
+    _: Context,
+    model: Any,
+    alpha: float,
+    learner: Learner,
+    d: int,
+    instances: int,
+    unit: str,
+    title: str,
+    time: str = "",
+    steps: int | None = None,
+    theory: Callable[[Simulation, Array], tuple[list[Series], str]] | None = None,
+) -> Part:
+    """Cosine similarities of the rows of an estimate with the truth, run by run, in time.
+
+    Args:
+        model: of the data.
+        alpha: sample ratio.
+        learner: whose history is drawn.
+        d: token dimension.
+        instances: number of runs.
+        unit: label of the time axis.
+        title: above the plot; sizes and numbers of runs are added.
+        time: entry of the history that is the time; empty for the number of the step.
+        steps: times that are drawn, of runs that may stop earlier and then stay; None for all.
+        theory: from the runs, theory to draw beside them and a sentence about it.
+    """
+    runs = simulate(model, [alpha], d, instances, algorithm=learner)
+    own = runs.instances[0]
+    count = steps or len(own[0].history)
+    # A run that has settled stays where it is.
+    cosines = np.abs([([step["cosine"] for step in run.history] + [run.cosine] * count)[:count] for run in own])
+    times = np.array([step[time] for step in own[0].history]) if time else np.arange(1.0, count + 1)
+    series, lines, columns = [], [], {"time": times}
+    for k, name in enumerate(model.row_names):
+        row = cosines[:, :, k]
+        columns[f"cosine_{k + 1}"] = row.mean(axis=0)
+        series += [
+            Series(times, one, k, "-", None if j else f"{name}, single runs", look={"lw": 1})
+            for j, one in enumerate(row)
+        ]
+        passages = [t for t in (first_passage(one, times) for one in row) if np.isfinite(t)]
+        mean = f", on average at {np.mean(passages):.2g} ({unit})" if passages else ""
+        lines.append(f"{name}: cosine above 1/2 in {len(passages) or 'none'} of {len(row)} runs{mean}")
+    lines.append(f"runs: d = {d}, {instances} instances")
+    if theory is not None:
+        further, line = theory(runs, cosines)
+        series, lines = [*series, *further], [*lines, line]
+    title = rf"{title}, $\alpha = {alpha:g}$" + f"\n{instances} runs at $d = {d}$"
+    settings = {"xlabel": unit, "ylabel": COSINE, "ylim": (-0.03, 1.05), "title": title}
+    axis = Axis(series, len(model.row_names), settings, legend={"loc": "lower right"})
+    data = pandas.DataFrame(columns).assign(alpha=runs["alpha"][0], status=str(runs.status[0]))
+    return Part([axis], [data], lines)

@@ -1,0 +1,65 @@
+"""Recipes of figures: what their panels compute, draw and say."""
+
+import numpy as np
+import pytest
+
+from glassformer import BilinearSequenceRegression, NuclearNorm
+from glassformer.papers.catalogue import FIGURES
+from glassformer.papers.curves import Curve, CurvesPanel, Runs
+from glassformer.papers.drawing import draw_figure
+from glassformer.papers.recipe import Recipe, compute
+from glassformer.papers.text import figure as text_figure
+from glassformer.papers.text.attention_classifier import ClassifierRun
+from glassformer.papers.text.questions import QuestionData, Questions
+
+MODEL = BilinearSequenceRegression(beta=1, rho=0.5)
+
+
+def panel(runs=(), **settings):
+    return CurvesPanel([Curve("optimum", MODEL, runs=runs)], np.linspace(0, 1, 11), "no noise", **settings)
+
+
+@pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if not one.takes_data and name != "risk-1"])
+def test_every_figure_has_a_recipe_of_either_size(name):
+    for quick in (True, False):
+        assert FIGURES[name].compute(quick).panels
+
+
+def test_a_noiseless_curve_ends_at_its_exact_threshold():
+    content = compute(Recipe([panel(marks=["perfect_recovery"])]))
+    line = content.axes[0].series[0]
+    threshold = MODEL.prior.mmse_dimension
+    assert threshold in line.x and len(line.x) == 12
+    assert line.y[line.x == threshold][0] < 1e-9
+
+
+def test_marks_and_their_bars_are_inside_the_frame_and_titles_name_size_and_number_of_runs(tmp_path):
+    runs = Runs("nuclear norm", NuclearNorm(), [0.1, 0.2], 10, 2)
+    content = compute(Recipe([panel([runs])]), quick=True)
+    (axis,) = content.axes
+    (marks,) = [one for one in axis.series if one.error is not None]
+    assert axis.settings["ylim"][1] > np.max(marks.y + marks.error)
+    assert "mean of 2 runs at $d = 10$" in axis.settings["title"]
+    assert content.caption.startswith("quick") and content.summary.startswith("quick")
+    draw_figure(tmp_path / "a.png", content)
+    assert (tmp_path / "a.png").stat().st_size > 3000
+
+
+def test_a_curve_of_two_panels_is_computed_and_written_once():
+    curve = Curve("optimum", MODEL)
+    left, right = (CurvesPanel([curve], np.linspace(0, 1, 11), title) for title in ("left", "right"))
+    content = compute(Recipe([left, right]))
+    assert len(content.axes) == 2
+    assert len(content.data) == 11
+
+
+@pytest.mark.parametrize(("accuracy", "collapsed"), [(0.5, True), (0.9, False)])
+def test_training_that_learns_nothing_is_said(monkeypatch, accuracy, collapsed):
+    questions = Questions(np.ones((4, 2), np.int32), np.array([0, 0, 1, 2], np.int32))
+    data = QuestionData(questions, questions, ("A", "B", "C"), 5)
+    run = ClassifierRun(np.arange(3.0), np.ones((3, 2)), np.full(3, accuracy), np.ones(3))
+    monkeypatch.setattr(text_figure, "repeated_runs", lambda *given: [run, run])
+    monkeypatch.setattr(text_figure, "read_questions", lambda folder: data)
+    content = compute(text_figure.layers_of_text(True, "folder", "checkpoints"), quick=True)
+    assert ("collapsed in 2 of 2 runs" in content.summary) == collapsed
+    assert all(("2 collapsed" in axis.settings["title"]) == collapsed for axis in content.axes)
