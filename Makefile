@@ -10,10 +10,12 @@ OUT ?= out
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+# Half of what tests and galleries do is compiling: programs are kept for the next run and for each other.
+COMPILED := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/build/compiled" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
 # One process per core, each with one thread: threads that wait for each other cost more than they bring.
 # Some environments forbid to keep bytecode: every process that a test starts would read all sources anew.
-PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
-DOCS := $(BIN)/sphinx-build -W --keep-going -q -b html
+PYTEST := $(COMPILED) PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+DOCS := $(COMPILED) $(BIN)/sphinx-build -W --keep-going -q -b html
 INPUTS := pyproject.toml constraints.txt
 REFERENCE := $(wildcard ../shared/reference)
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
@@ -27,7 +29,7 @@ help:
 	@echo "make explore move sliders in the browser; ARGS=attention, for example, begins there"
 	@echo "make test    every check: lint, format, types, all tests"
 	@echo "make docs    the documentation, in docs/_build/html"
-	@echo "make fast    the tests not marked slow, in about a minute"
+	@echo "make fast    the tests not marked slow, in less than a minute"
 	@echo "make statistics  tests of many seeds and samples, minutes each"
 	@echo "make golden  numbers of 116 commands, compared with tests/golden/golden.json"
 	@echo "make bench   how fast: every benchmarks/bench_*.py"

@@ -55,14 +55,14 @@ MUTATIONS = (
         "channels/attention/softmax.py",
         "self.temperature * h))",
         "1.01 * self.temperature * h))",
-        "channels models/test_attention_indexed.py",
+        "models/test_attention_indexed.py",
     ),
     ("channels/link/level_set.py", "-((h - omega) ** 2) / (2 * v)", "-((h - omega) ** 2) / (2.01 * v)", "channels"),
     (
         "channels/multi_index/importance_sampling.py",
         "log_prior = -0.5",
         "log_prior = -0.49",
-        "channels models/test_multi_index.py",
+        "channels/test_sampled_posteriors.py",
     ),
     (
         "channels/label_errors.py",

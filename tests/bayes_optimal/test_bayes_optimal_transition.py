@@ -49,6 +49,7 @@ def gap_of_the_perceptron(alpha):
     return -log(2) - (alpha * output + entropy_of_signs(q_hat)[0] - q * q_hat / 2)
 
 
+@pytest.mark.slow
 def test_the_binary_perceptron_against_plain_quadrature():
     """Gyorgyi (1990) prints 1.245."""
     model = SequenceMultiIndex(sign_of_one, 1, 1, prior="rademacher")
@@ -78,6 +79,7 @@ def test_noise_bounds_the_information_and_ends_the_stability_of_exact_weights(li
     assert perfect_end(SequenceMultiIndex(link, 1, 1, prior="rademacher", noise=noise)) == end
 
 
+@pytest.mark.slow
 def test_a_symmetric_binary_perceptron_of_even_odds_takes_one_bit_per_label():
     """Until weak recovery at 1.36 nothing is known, and labels of even odds have one bit each."""
     model = SequenceMultiIndex(lambda h: jnp.sign(abs(h[0, 0]) - 0.6744897501960817), 1, 1, prior="rademacher")
@@ -103,6 +105,7 @@ def sparse_potential(rest, alpha, rho, noise):
     return information + alpha / 2 * (np.log1p(rest / noise) - rest / (noise + rest))
 
 
+@pytest.mark.slow
 def test_sparse_weights_with_little_noise_against_the_potential_of_compressed_sensing():
     rho, noise = 0.1, 1e-4
     found = thresholds(SequenceMultiIndex(value, 1, 1, prior=f"gauss-bernoulli:{rho}", noise=noise))
@@ -141,6 +144,7 @@ def test_noisy_phase_retrieval_of_signs_against_sums_over_grids():
     assert low == pytest.approx(high, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_transition_at_the_start_of_the_hard_phase_for_labels_that_determine_the_field():
     dense = thresholds(BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute"))
     assert dense[TRANSITION].alpha == dense["perfect_recovery"].alpha == 0.75
@@ -158,6 +162,7 @@ def test_a_product_of_signs_seen_through_signs_has_an_error_bar_of_its_quadratur
     assert np.all(error < 1e-8)
 
 
+@pytest.mark.slow
 def test_noisy_labels_never_determine_weights_exactly():
     found = thresholds(SequenceMultiIndex(value, 1, 1, prior="rademacher", noise=0.01))
     assert found["hard_phase_start"].alpha > 0

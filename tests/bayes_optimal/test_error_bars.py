@@ -114,6 +114,7 @@ def test_information_turns_with_the_rows():
         np.testing.assert_allclose(turn @ found @ turn.T, again, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_standard_errors_on_labels_include_those_of_fixed_points():
     """The label is the field: what is missed of it is the variance, known as well as the fixed point."""
     model = SequenceMultiIndex(lambda z: z[0, 0], noise_law="laplace:0.5", points=32)

@@ -485,6 +485,7 @@ def bistable_rows(noise, alpha):
     return model, table
 
 
+@pytest.mark.slow
 def test_limits_do_not_depend_on_earlier_calls():
     """Even labels at a negligible width: a random start learns nothing, and labels tell enough from 1.9 on.
 

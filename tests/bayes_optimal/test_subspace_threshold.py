@@ -12,6 +12,7 @@ from glassformer.bayes_optimal.subspaces import symmetric_basis
 SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1, points=32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_weak_recovery_of_one_index_agrees_with_its_threshold(noise):
     """Slopes of a link of one index are sampled at labels with their noise; its threshold follows from quadratures."""

@@ -167,6 +167,7 @@ def test_threshold_is_infinite_if_nothing_grows_within_the_error():
     assert found.hard_phase_reason
 
 
+@pytest.mark.slow
 def test_rough_averages_give_an_undetermined_threshold(monkeypatch):
     """Gumbel noise on a product once had a growth of 4797 +- 3570, of which 10785 were missing: `inf`, for 0.71."""
     rough = Instability(4797.0, 3570.0, np.eye(2) / 2, True, np.zeros(8), 10785.0)

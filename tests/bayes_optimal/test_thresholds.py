@@ -20,6 +20,7 @@ def largest(h):
     return jnp.argmax(h[:, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "indices", "direction"),
     [
@@ -54,6 +55,7 @@ def test_beyond_an_onset_the_layer_of_most_information_is_first():
     assert thresholds(AttentionIndexed(rho=0.0))["weak_recovery"].alpha < first.alpha
 
 
+@pytest.mark.slow
 def test_side_information_tells_of_all_rows():
     model = SequenceMultiIndex(lambda h: h[0, 0] * h[1, 0], 2, 1, noise=0.1, side_information=0.3, points=32)
     first = thresholds(model)["weak_recovery"]

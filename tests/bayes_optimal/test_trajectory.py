@@ -102,6 +102,7 @@ def test_of_gaussian_weights_the_first_step_of_vector_message_passing_is_the_las
     np.testing.assert_allclose(found[:, 1:], limits(model, [0.0, 0.8, 1.5])["error"][:, None] * np.ones(2), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["vamp", "blind-gamp", BlindMessagePassing(assumed_rho=1.0)])
 def test_message_passing_on_linear_labels_has_runs_beside_its_equations(learner):
     """Finite-size effects at d = 40 are about 0.02."""
@@ -111,6 +112,7 @@ def test_message_passing_on_linear_labels_has_runs_beside_its_equations(learner)
         follow(NOISY, 0.9, overlap=0.1, algorithm=learner)
 
 
+@pytest.mark.slow
 def test_a_wrong_width_is_followed_to_its_limit():
     learner = BlindMessagePassing(assumed_rho=1.5)
     path = follow(NOISY, [0.0, 0.9], steps=26, algorithm=learner)["error"].reshape(2, -1)

@@ -94,6 +94,7 @@ def counts():
     return SequenceMultiIndex(LINKS["poisson"], noise_law="poisson")
 
 
+@pytest.mark.slow
 def test_known_counts(counts):
     """Rare labels, which samples miss, carry a thousandth of the information."""
     found = [conjugate_overlap(counts, [q]).value[0, 0] for q in (0.2, 0.4, 0.7)]
@@ -101,6 +102,7 @@ def test_known_counts(counts):
     np.testing.assert_allclose(found, [0.5898354, 0.6810112, 0.9097986], atol=6e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["poisson", "binomial"])
 @pytest.mark.parametrize("v", [1.0, 0.3, 1e-4])
 def test_posteriors_agree_with_the_trapezoid_rule(name, v):

@@ -126,6 +126,7 @@ def test_two_indices_and_the_prediction():
     assert 0 < errors.bayes.value[0] < errors.plugin.value[0]
 
 
+@pytest.mark.slow
 def test_rare_labels_have_posteriors_within_reach():
     """Far from the mode slopes of such likelihoods are as large as the counts, and led steps out of all that counts."""
     channel = SequenceMultiIndex(lambda z: 2 * z[0, 0] * z[1, 0], 2, 1, noise_law="poisson", points=512).channel

@@ -46,8 +46,8 @@ HEIGHTS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["waves", pytest.param("a cube", marks=pytest.mark.statistics)])
+@pytest.mark.statistics
+@pytest.mark.parametrize("name", HEIGHTS)
 def test_scores_on_curves(name):
     traced, plain, noise = HEIGHTS[name]
     omega, z = data()
@@ -87,6 +87,7 @@ def test_points_close_to_grid_nodes_are_not_atoms():
     assert 1e-8 * error[0, 0, 1] < 5e-4
 
 
+@pytest.mark.slow
 def test_log_partitions_of_atoms_are_log_probabilities():
     """They must not contain a factor of the number of axes."""
     channel = SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2).channel
@@ -118,11 +119,12 @@ def _density_of_jump(y, omega):
     return sum(density * norm.cdf(sign * mean / deviation) for sign, density, mean, deviation in parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "density"),
     [
         (lambda z: jnp.max(z), _density_of_largest),
-        pytest.param(lambda z: z[0, 0] + jnp.sign(z[1, 0]), _density_of_jump, marks=pytest.mark.slow),
+        pytest.param(lambda z: z[0, 0] + jnp.sign(z[1, 0]), _density_of_jump, marks=pytest.mark.statistics),
     ],
 )
 def test_points_at_kinks_and_jumps_are_found_for_correlated_fields(link, density):
@@ -174,7 +176,7 @@ def test_jumps_are_found_with_the_shortest_cells():
 @pytest.mark.slow
 def test_information_on_one_row_if_the_other_is_known_almost_perfectly():
     """Places next to a jump have nearly the right label, but are no points of the level set."""
-    channel, found = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]) + z[1, 0], 2, points=256).channel, []
+    channel, found = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]) + z[1, 0], 2, points=64).channel, []
     for known in (1e-4, 1e-12):
         scale = np.sqrt([0.27, known])
         variance = np.outer(scale, scale) * np.array([[1.0, 0.02], [0.02, 1.0]])
@@ -192,6 +194,7 @@ def test_points_next_to_kinks_of_level_links_are_found():
     assert abs(density - 1) < 2e-3
 
 
+@pytest.mark.slow
 def test_labels_far_from_zero():
     """Single precision does not resolve their changes."""
     near, far = (
@@ -205,6 +208,7 @@ def _fast(z):
     return z[0, 0] + jnp.sin(6 * z[1, 0]) + 0.2 * z[1, 0]
 
 
+@pytest.mark.slow
 def test_cells_are_shorter_for_shorter_waves():
     """Two crossings in one cell cancel."""
     smooth, waves, fast = (

@@ -318,6 +318,7 @@ def test_label_errors_of_steps_against_plain_grids(variance):
     assert found["plugin_error"][0] == pytest.approx(weight @ plugin, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise_law", [None, "flip:0.1"])
 def test_classes_have_no_squared_errors(noise_law):
     """Differences of positions of maxima have no meaning; differences of counts have."""
@@ -334,6 +335,7 @@ def test_classes_have_no_squared_errors(noise_law):
     assert not squares & set(measured) and "label_error" in measured
 
 
+@pytest.mark.slow
 def test_limits_of_classes_count_wrong_labels():
     table = limits(
         SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), indices=2, tokens=1, points=32), [0.1], throw=False

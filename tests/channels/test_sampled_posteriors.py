@@ -10,10 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from glassformer import AttentionIndexed, SequenceMultiIndex
 from glassformer.bayes_optimal.instability import Instability
 from glassformer.bayes_optimal.known_direction import CurvePoint, extrapolated_crossing
+from glassformer.channels.multi_index.importance_sampling import Effort, posterior_moments
+from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.weighted_moments import weighted_moments
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.numerics.sequences import remaining_change
@@ -40,6 +43,31 @@ def test_of_exact_results_nothing_is_missing():
     # Where errors fall as its root: 1 + 0.1 less 1 + 0.2 at a fourth.
     assert remaining_change([np.array(1.1), np.array(1.2)]) == pytest.approx(-0.1)
     assert np.all(remaining_change([np.ones(3)] * 3) == 0)
+
+
+WEIGHTS, NOISE = np.array([1.0, 0.5]), 0.5
+
+
+def _linear_labels():
+    """Labels ``y = w.x`` with noise, whose posteriors are Gaussian."""
+
+    def target(x, datum):
+        residual = (datum[0] - jnp.sum(WEIGHTS * x)) / np.sqrt(NOISE)
+        return jnp.reshape(residual, (1, 1)), jnp.reshape(-0.5 * np.log(2 * np.pi * NOISE), 1)
+
+    return LatentPosterior(target, lambda x, datum: x[None], label=None)
+
+
+def test_posteriors_of_linear_labels_are_gaussian():
+    labels = np.random.default_rng(0).standard_normal(64) * np.sqrt(NOISE + WEIGHTS @ WEIGHTS)
+    found = posterior_moments(PosteriorFamily(_linear_labels), 2, (labels,), Effort(1024, 4, 8))
+    covariance = np.linalg.inv(np.eye(2) + np.outer(WEIGHTS, WEIGHTS) / NOISE)
+    mean = np.outer(labels, covariance @ WEIGHTS / NOISE)
+    log_partition = norm.logpdf(labels, scale=np.sqrt(NOISE + WEIGHTS @ WEIGHTS))
+    gaps = [found.first - mean, found.second - mean, found.covariance - covariance, found.log_partition - log_partition]
+    for gap in gaps:
+        assert np.abs(gap).max() < 0.02
+        assert np.abs(gap.mean(axis=0)).max() < 2e-3
 
 
 @pytest.mark.slow

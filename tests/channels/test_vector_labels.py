@@ -51,14 +51,14 @@ def test_limits_of_labels_in_different_units():
     assert abs(found["error"][0] - 0.7) < found["error_estimate"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_waves_give_no_information():
     """Labels modulo one are independent of wide fields; modes of the posterior are too many to be found."""
     value, error = information(lambda z: z[:, 0] - jnp.floor(z[:, 0]), np.diag([0.9, 0.6]))
     assert np.all(np.abs(np.diag(value)) < np.diag(error))
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_information_of_two_tokens_is_twice_that_of_one():
     """The label is the product of the rows, for each of two tokens: its posterior is a sheet."""
 
@@ -103,6 +103,7 @@ def test_thresholds_without_noise_are_refused_with_the_remedy():
         channel._slopes(None, None)
 
 
+@pytest.mark.slow
 def test_scores_of_any_labels_are_normal():
     fields = np.random.default_rng(0).standard_normal((4096, 1))
     labels = np.concatenate([fields, np.exp(20 * fields), np.sign(fields), 0 * fields], axis=1)

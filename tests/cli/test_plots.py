@@ -106,6 +106,7 @@ def test_runs_are_told_from_theory(axes):
     assert labels(axes)[1:] == ["theory", "mean of 3 runs, $d = 20$"]
 
 
+@pytest.mark.slow
 def test_runs_are_points_beside_the_line_of_limits(tmp_path, capsys):
     model = BilinearSequenceRegression(rho=0.5, noise=0.1)
     line, runs = limits(model, np.linspace(0.2, 1.2, 11)), simulate(model, [0.3, 0.9], d=10, instances=2)

@@ -49,7 +49,7 @@ def drawn(model, channel, count, seed):
 
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_scores_are_derivatives_of_the_log_partition(name):
-    channel = sampled_channel(MODELS[name], 4096)
+    channel = sampled_channel(MODELS[name], 1024)
     y, omega, spread = drawn(MODELS[name], channel, 3, 4)
     score, step = channel.posterior(y, omega, spread).score, 0.12
     for a in range(2):
@@ -73,7 +73,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(name):
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_information_is_twice_the_slope_of_the_expected_log_partition(name):
     model, step = MODELS[name], 0.05
-    channel, v = model.channel.with_points(512), covariance_of(model)
+    channel, v = model.channel.with_points(128), covariance_of(model)
     for row in range(2):
         direction = np.zeros((2, 2))
         direction[row, row] = step

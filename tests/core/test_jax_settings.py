@@ -51,6 +51,7 @@ def strict():
         jax.config.update(name, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPUTATIONS)
 def test_strict_modes_change_nothing(name, strict):
     found = COMPUTATIONS[name]()

@@ -13,6 +13,7 @@ def positive(size):
     return root @ root.T + 0.1 * np.eye(size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
 def test_inverse_and_log_det(size):
     # Turned upside down, its first pivots are small.
@@ -30,6 +31,7 @@ def test_pivots_that_vanish():
         assert float(log_det) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 8, 9])
 def test_triangular_roots(size):
     matrix = positive(size)

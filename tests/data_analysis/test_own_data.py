@@ -50,6 +50,7 @@ def test_an_array_is_as_good_as_a_design():
     np.testing.assert_array_equal(gamp(MODEL, inputs, labels).value, gamp(MODEL, DenseDesign(inputs), labels).value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "tokens", "kind"),
     [

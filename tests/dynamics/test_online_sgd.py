@@ -190,6 +190,7 @@ def test_means_over_starts_are_those_of_single_ones():
     np.testing.assert_allclose(together.error.value, np.mean([one.error.value for one in alone], axis=0), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_symmetric_students_stay_symmetric():
     """Rows drifted apart by sampling at the unstable symmetric plateau, by far more than the estimate of the error."""
     committee = SequenceMultiIndex(lambda z: jnp.sum(jax.scipy.special.erf(z[:, 0] / np.sqrt(2))), indices=3, points=32)

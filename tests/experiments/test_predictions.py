@@ -69,6 +69,7 @@ def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name)
 
 
 # Of further tokens, weights and widths among the statistics.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

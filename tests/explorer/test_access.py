@@ -56,6 +56,7 @@ def here():
         yield one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [False, True])
 def test_nothing_of_the_page_is_there_without_the_secret(code):
     with running(code) as one:

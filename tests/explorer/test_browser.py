@@ -178,7 +178,7 @@ def test_indices_of_a_link_are_found_and_can_be_changed(browser, served, tmp_pat
     (tmp_path / "links.py").write_text("def gated(z):\n    return z[0, 0] * z[1, 0]\n")
     with served(tmp_path, "--link", f"{tmp_path / 'links.py'}:gated") as address:
         page = browser.new_page()
-        page.goto(f"{address}?alpha=0.5")
+        page.goto(f"{address}?alpha=0.5&points=32")
         _said(page, "fields with indices = 2 and tokens = 1")
         field = page.get_by_role("textbox", name="indices")
         assert field.input_value() == "2"

@@ -69,6 +69,7 @@ def test_an_error_below_its_estimate_is_called_zero():
     assert answer.said.startswith("The Bayes-optimal error goes from 1 at alpha = 0 to 0 at 1.5.")
 
 
+@pytest.mark.slow
 def test_regularised_risk_is_offered_with_what_fits_the_model(tmp_path, capsys):
     softmax = built("aim", beginning("aim"))
     assert "risk" not in _refusals(softmax) and "ridge" in _refusals(softmax)
@@ -84,6 +85,7 @@ def test_regularised_risk_is_offered_with_what_fits_the_model(tmp_path, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_the_shape_of_a_link_is_the_smallest_that_works_unless_another_is_asked_for():
     assert shape_of(lambda z: z[0, 0] * z[1, 0], "smi", {}) == {"indices": "2", "tokens": "1"}
     assert shape_of(lambda z: z[0, 0] * z[1, 0], "smi", {"indices": "3"}) == {"indices": "3", "tokens": "1"}

@@ -53,6 +53,7 @@ def test_bars_cover_the_truth_over_the_grid():
     assert np.sum(~np.array(right)) <= 8
 
 
+@pytest.mark.slow
 def test_a_width_of_one_behind_much_noise_is_in_its_interval():
     """The end of the range: quantiles of a posterior of widths above it never hold it where the width is open."""
     rng = np.random.default_rng(0)

@@ -31,7 +31,11 @@ from glassformer.channels.attention.hardmax_sampled import HardmaxChannel
 from glassformer.channels.attention.hardmax_triple import HardmaxTripleChannel
 from glassformer.channels.attention.linear import LinearAttentionChannel
 from glassformer.channels.attention.noisy import NoisyAttentionChannel
-from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
+from glassformer.channels.attention.softmax import (
+    CorrelatedSoftmaxChannel,
+    SoftmaxAttentionChannel,
+    SoftmaxUntiedChannel,
+)
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.learners.gamp import gamp
@@ -286,6 +290,29 @@ CHANNELS = {
     "hardmax sampled": (HardmaxChannel(3, 1.5, fields=8192), 0.05),
     "noisy": (NoisyAttentionChannel(np.tanh, 2, 0.2, 1.5, fields=16384), 0.05),
 }
+
+
+ROOT = ((1.0, 0.3, 0.0), (0.3, 1.1, -0.2), (0.0, -0.2, 0.9))
+
+
+@pytest.mark.parametrize(
+    ("channel", "hidden"),
+    [
+        (SoftmaxAttentionChannel(3, 2.0), 1),
+        (SoftmaxUntiedChannel(3, 2.0), 3),
+        (CorrelatedSoftmaxChannel(3, 2.0, root=ROOT), 1),
+    ],
+)
+def test_softmax_labels_show_the_indices_but_for_the_hidden_directions(channel, hidden):
+    """At the indices themselves the score vanishes; elsewhere it is a projection of what is missing, over V."""
+    rng, v = np.random.default_rng(5), 0.6
+    h = rng.standard_normal((50, channel.field_components[0]))
+    y = channel.sample(h, rng)
+    assert np.allclose(channel.score(y, h, v), 0, atol=1e-12)
+    missing = rng.standard_normal(h.shape)
+    shown = v * channel.score(y, h - missing, v)
+    assert np.linalg.matrix_rank(missing - shown, tol=1e-9) == hidden
+    assert np.allclose(np.sum(shown * (missing - shown), axis=1), 0, atol=1e-10)
 
 
 @pytest.mark.slow

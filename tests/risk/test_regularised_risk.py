@@ -121,6 +121,7 @@ def test_weight_decay_at_full_width(rho, alpha, noise, strength, tokens, error, 
         np.testing.assert_allclose(found, [training, rank], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_losses_of_linear_attention_act_on_each_component():
     """One token has one component and two have three, of which a wide Huber loss is half the square."""
     one, two = (AttentionIndexed(rho=0.5, tokens=t, channel="linear", noise=0.5) for t in (1, 2))
@@ -375,6 +376,7 @@ def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
     assert problem.extrapolated_dimension()[0] == pytest.approx(nuclear_norm_threshold(1, 0.3), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_best_strengths_of_many_ratios_cost_a_few_times_a_fixed_one(monkeypatch):
     """Counted in evaluations of the map, which the processor time follows and other processes do not change."""
     evaluations, learned = [0], RiskProblem.order_parameters
@@ -392,6 +394,7 @@ def test_the_best_strengths_of_many_ratios_cost_a_few_times_a_fixed_one(monkeypa
     assert spent[1] < 5 * spent[0]
 
 
+@pytest.mark.slow
 def test_search_for_the_best_strength_ends_on_a_flat_objective():
     """Hinge at few samples: once all labels are fitted with room to spare, weaker penalties change nothing."""
     model, alpha = bsr(channel="sign"), 0.11

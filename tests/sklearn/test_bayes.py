@@ -215,6 +215,7 @@ def common_mode(seed, unit, samples=100):
     return inputs, np.einsum("nld,ld->n", inputs, matrix)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the data violate the assumptions of message passing")
 def test_inputs_of_a_common_mode_are_learned_one_way_or_another():
     """Vector message passing whose best iterate is its start; scores of classes without a slope."""
@@ -227,6 +228,7 @@ def test_inputs_of_a_common_mode_are_learned_one_way_or_another():
     assert told.solver_ == "risk" and told.score(inputs[100:], labels[100:] > 0) > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
 @pytest.mark.parametrize(
     ("kind", "arguments", "samples"),

@@ -350,6 +350,7 @@ def test_errors_of_fits_that_follow_every_label_are_those_of_other_samples(stren
     assert 0.5 < found.predict(inputs[:1], return_std=True)[1][0] / np.sqrt(np.mean(np.square(missed))) < 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("penalty", "samples", "within"),
     [
@@ -473,6 +474,7 @@ def test_deviations_tell_the_peak_of_errors_where_samples_are_as_many_as_unknown
     assert 0.7 < np.sqrt(np.mean(said) / np.mean(missed)) < 1.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{"strengths": 6}, {"solver": "bayes"}, {"penalty": "ridge", "strength": 0.1}])
 def test_ranks_are_numbers_of_directions_that_stand_out_of_the_noise(arguments):
     """More singular values are not zero, since weak directions help to predict."""

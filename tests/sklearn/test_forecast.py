@@ -240,6 +240,7 @@ def held_back_errors(monkeypatch):
     return given
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the data violate the assumptions of message passing")
 def test_a_theory_that_did_not_settle_gives_no_number(held_back_errors):
     """Correlated tokens, with which message passing oscillates."""
@@ -260,6 +261,7 @@ def test_a_theory_that_did_not_settle_gives_no_number(held_back_errors):
     assert found.to_dict()["points"][-1]["error"] is None
 
 
+@pytest.mark.slow
 def test_a_theory_that_held_back_samples_contradict_gives_no_number(held_back_errors):
     inputs, labels = drawn(0)(130)
     held_back_errors(100.0, 90.0)
