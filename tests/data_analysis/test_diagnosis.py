@@ -52,7 +52,7 @@ def test_every_contradiction_is_named_with_what_may_be_trusted(changed, names, t
     assert names <= wrong(found)
     assert trusted in found.trusted[0]
     for name in names:
-        assert f"LOOK {name}" in str(found)
+        assert f"HIGH {name}" in str(found)
 
 
 def test_correlations_between_tokens_and_features_at_once_show_in_the_spectrum_alone():

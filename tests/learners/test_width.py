@@ -84,7 +84,7 @@ def test_width_of_zero_labels_is_undetermined():
         (np.ones((9, 4)), np.ones(9), r"X = \(9, 4\)"),
         (np.random.default_rng(0).standard_normal((9, 4, 4)), np.ones(9), "labels that vary"),
         (np.ones((9, 4, 4)), np.ones(8), "matches X"),
-        (np.ones((9, 2, 4)), np.ones(9), "none below 4"),
+        (np.ones((9, 2, 4)), np.ones(9), "each at least 4"),
     ],
 )
 def test_invalid_arguments_raise(inputs, labels, words):

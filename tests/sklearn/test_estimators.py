@@ -424,7 +424,7 @@ def test_sequences_without_a_token_are_refused_by_their_place():
     samples, numbers, _ = bilinear(60)
     given = [*samples]
     given[3] = given[3][:0]
-    with pytest.raises(ValueError, match=r"no token in X\[3\].*leave empty ones out"):
+    with pytest.raises(ValueError, match=r"no token in X\[3\].*remove empty sequences"):
         AttentionRegressor(strengths=2).fit(given, numbers)
 
 
@@ -572,7 +572,7 @@ def test_groups_are_held_back_together():
         BilinearRegressor(**settings).fit(inputs, labels, groups=subject % 3)
     # Equal samples of two groups link these.
     inputs[10], labels[10] = inputs[0], labels[0]
-    with pytest.warns(DataWarning, match="of 2 groups"):
+    with pytest.warns(DataWarning, match="2 different groups"):
         BilinearRegressor(**settings).fit(inputs, labels, groups=subject % 3)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         BilinearRegressor(**settings).fit(inputs, labels, groups=subject[:-1])

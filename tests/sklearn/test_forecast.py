@@ -172,7 +172,7 @@ def test_what_has_no_theory_is_continued_as_it_was_measured(tmp_path):
     classes.plot(tmp_path / "curve.png")
     with pytest.raises(ParameterError, match="by = 'guess'"):
         forecast(Ridge(), inputs, numbers, 900, by="guess")
-    with pytest.raises(ParameterError, match="107 samples at least"):
+    with pytest.raises(ParameterError, match="at least 107 samples"):
         forecast(Ridge(), inputs[:60], numbers[:60], 900, by="measured")
 
 

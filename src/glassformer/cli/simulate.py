@@ -26,12 +26,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
 
 
-def _plot_with_theory(theory: Any, path: Any, runs: Any) -> None:
-    from glassformer.plotting.plots import plot_limits
-
-    plot_limits(theory, path, runs)
-
-
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print errors and theory."""
     import numpy as np
@@ -39,7 +33,8 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     from glassformer.core.errors import IncompatibleError
     from glassformer.experiments.simulation import simulate
 
-    learner, theory = learner_of(options.algorithm, options), None
+    learner = learner_of(options.algorithm, options)
+    theory: Any = None
     if options.theory_alpha is not None:
         if options.plot is None:
             raise IncompatibleError("--theory-alpha needs a plot: give its file with --plot")
@@ -54,7 +49,13 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         storage=options.storage,
         checkpoint=options.checkpoint,
     )
-    write(options, result, None if theory is None else lambda path: _plot_with_theory(theory, path, result))
+
+    def plot_with_theory(path: Any) -> None:
+        from glassformer.plotting.plots import plot_limits
+
+        plot_limits(theory, path, result)
+
+    write(options, result, None if theory is None else plot_with_theory)
     rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
     known = [name for name in ("theory", "theory_bayes_optimal") if not np.all(np.isnan(result[name]))]
     if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):

@@ -104,7 +104,7 @@ class Diagnosis(DisplayMixin):
     def __str__(self) -> str:
         lines = [self.title]
         for one in (*self.findings, *self.labels):
-            mark = "ok  " if one.harmless else "LOOK"
+            mark = "ok  " if one.harmless else "HIGH"
             lines.append(f"  {mark} {one.name:<20} {one.value:8.3g}  harmless up to {one.limit + one.chance:.3g}")
         return "\n".join([*lines, *self.remarks])
 

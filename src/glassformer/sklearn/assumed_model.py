@@ -122,5 +122,5 @@ def _incompatibility(settings: Any, task: Any) -> str:
     if len(settings.classes_) > 2:
         return f"{len(settings.classes_)} classes (a class against all others is not a threshold of one field)"
     if not settings.has_probabilities:
-        return f"loss = {settings.loss!r} (theory of two classes needs the loss logistic)"
+        return f"loss = {settings.loss!r} (theory of two classes is for a threshold of a noisy field: use logistic)"
     return ""
