@@ -214,7 +214,7 @@ def _label_findings(labels: ArrayLike | None, inputs: Array) -> tuple[Finding, .
     if labels is None:
         return ()
     samples = len(inputs)
-    given = as_array("y", labels, "give labels of one shape")
+    given = as_array("y", labels, "give labels of equal shapes")
     if given.dtype.kind not in "biuf" or given.shape[:1] != (samples,):
         raise DataError("y", f"<{given.dtype} of shape {given.shape}>", f"{samples} numbers, one per sample of X")
     y = given.astype(float).reshape(samples, -1)
