@@ -399,6 +399,23 @@ class OneRowEquations(RowEquations):
     def branches(self, alpha: Any) -> Table:
         return RiskLimits.branches(self, alpha)
 
+    def thresholds(self) -> Thresholds:
+        from glassformer.risk.rows.one_row import one_row_problem
+        from glassformer.risk.thresholds import thresholds_of
+
+        problem = one_row_problem(self.model, *self.risk.minimised_over_row)
+        found: Thresholds = self._labelled(thresholds_of(problem, self.risk.strength))
+        return found
+
+    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+        from glassformer.risk.rows.one_row import one_row_problem
+        from glassformer.risk.trajectory import steps_of
+
+        if overlap is not None:
+            return f"overlap = {overlap:g} is for message passing and online-sgd: its steps begin at zero weights"
+        problem = one_row_problem(self.model, *self.risk.minimised_over_row)
+        return self._labelled(steps_of(problem, alpha, self.risk.strength, steps))
+
 
 @dataclass(frozen=True, kw_only=True)
 class RiskEquations(RiskLimits):

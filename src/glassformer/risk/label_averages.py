@@ -18,6 +18,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import ndtr
 
 from glassformer.channels.scalar.base import LabelNodes
 from glassformer.channels.scalar.gaussian import GaussianChannel
@@ -37,6 +39,8 @@ NODES, _MOST_NODES = 16, 64
 _AROUND_STEP = np.array([-6.0, -3.0, -1.0, 1.0, 3.0, 6.0])
 # Size of the arrays of one batch, in numbers, and the approximate number of panels.
 _BATCH_NUMBERS, _PANELS = 4_000_000, 12
+# Weights of a margin, among which the best one is.
+_MARGIN_WEIGHTS = (-60.0, 0.0)
 
 
 class SampleAverages(NamedTuple):
@@ -150,6 +154,22 @@ class LabelAverages:
         field = np.sqrt(self.power) * t
         probability = weight * np.exp(self.channel.log_partition(y, field, np.full_like(field, EMPTY)))
         return (y * field).ravel(), probability.ravel()
+
+    @property
+    def separability(self) -> float:
+        r"""Samples per degree of freedom below which some signal separates labels +1 and -1.
+
+        :math:`1/\alpha = \min_{c\le 0}E\,(Z + c\,y h)_+^2` with ``Z`` standard normal.
+        """
+        margin, probability = self.margins()
+
+        def mean_square(weight: float) -> float:
+            t = weight * margin
+            square = (1 + t**2) * ndtr(t) + t * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
+            return float(np.sum(probability * square))
+
+        best = minimize_scalar(mean_square, bounds=_MARGIN_WEIGHTS, method="bounded", options={"xatol": 1e-10})
+        return np.inf if best.x < 0.9 * _MARGIN_WEIGHTS[0] else float(1 / best.fun)
 
     def _square(self, order: OrderParameters) -> SampleAverages:
         """Return the averages of the square loss: the student learns the linear part of the link, the rest is noise."""

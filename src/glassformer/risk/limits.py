@@ -12,7 +12,7 @@ from glassformer.core.results import Table
 from glassformer.models.base import Model, require_theory
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, refine_averages
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import MatrixPenalty, OrderParameters
+from glassformer.risk.penalties import MatrixPenalty
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, risk_problem
 from glassformer.risk.tuning import best_strength
 
@@ -89,7 +89,7 @@ def risk_limits(
         parameters=model.parameters,
         columns={
             "alpha": alpha,
-            **order_columns(problem, points.order),
+            **problem.columns(points.order),
             "training_loss": points.averages.training_loss,
             "test_loss": points.averages.test_loss,
             "rank": points.order.rank,
@@ -107,16 +107,6 @@ def risk_limits(
     if throw:
         table.raise_unless_converged()
     return table
-
-
-def order_columns(problem: RiskProblem, order: OrderParameters) -> dict[str, Array]:
-    """Return order parameters, cosine and label error as columns of a table."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        cosine = order.overlap / np.sqrt(order.power * problem.power)
-    columns = {"error": order.error, "overlap": order.overlap, "power": order.power, "cosine": cosine}
-    if problem.labels.has_label_error:
-        columns["label_error"] = problem.labels.label_error(order)
-    return columns
 
 
 def _notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> list[str]:

@@ -8,12 +8,32 @@ of a duality gap use the conjugate :math:`\ell^*(y, u) = \sup_h[uh - \ell(y, h)]
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array
+
+
+class ResidualAverages(NamedTuple):
+    r"""Averages over a normal residual :math:`y - \omega`, all of one shape.
+
+    Attributes:
+        score: :math:`E\,g`.
+        score_square: :math:`E\,g^2`.
+        curvature: :math:`-E\,\partial_\omega g`.
+        curvature_square: :math:`E(\partial_\omega g)^2`.
+        training_loss: :math:`E\,\ell(y, p)`.
+        test_loss: :math:`E\,\ell(y, \omega)`.
+    """
+
+    score: Array
+    score_square: Array
+    curvature: Array
+    curvature_square: Array
+    training_loss: Array
+    test_loss: Array
 
 
 class Loss(ABC):
@@ -28,6 +48,14 @@ class Loss(ABC):
     )
     sharpness = default_property(
         np.inf, "Largest second derivative in the field at sample weight one; infinite for losses with kinks."
+    )
+    of_residual = default_property(False, "True when the loss depends on the difference of label and field alone.")
+    exact_fit = default_property(
+        None,
+        "Loss that is zero where this one has its least value and infinite elsewhere, the limit of a small penalty.",
+    )
+    unbounded = default_property(
+        False, "True when the loss falls without end as margins grow, so that a vanishing penalty leaves a direction."
     )
     weights = default_property(1.0, "Weights > 0 of the samples, which multiply their losses.")
 
@@ -70,6 +98,11 @@ class Loss(ABC):
     def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
         """Return values of ``omega`` at which the score has a kink or changes fast, for losses of one field."""
         raise NotImplementedError
+
+    def residual_averages(self, mean: Array, variance: Array, susceptibility: Array) -> ResidualAverages | None:
+        r"""Return closed averages over residuals :math:`y - \omega \sim N(\mu, s)`, or None where none are known."""
+        del mean, variance, susceptibility
+        return None
 
     def conjugate(self, y: Array, u: Array) -> Array:
         """Return the conjugate, infinite outside its domain, for losses of one field."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, wrightomega, xlogy
+from scipy.special import expit, ndtr, wrightomega, xlogy
 
 from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
@@ -14,7 +14,7 @@ from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
 from glassformer.risk.cross_entropy import CrossEntropy
 from glassformer.risk.custom_loss import CustomLoss
-from glassformer.risk.loss_base import Loss
+from glassformer.risk.loss_base import Loss, ResidualAverages
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,12 @@ class Square(Loss):
     """
 
     quadratic = True
+    of_residual = True
     sharpness = 1.0
+
+    @property
+    def exact_fit(self) -> Loss | None:
+        return self
 
     def slope(self, y: Array, h: Array) -> Array:
         return h - y
@@ -65,6 +70,11 @@ class Logistic(Loss):
 
     binary = True
     sharpness = 0.25
+    unbounded = True
+
+    @property
+    def exact_fit(self) -> Loss | None:
+        return HardMargin()
 
     def slope(self, y: Array, h: Array) -> Array:
         return -y * expit(-y * h)
@@ -117,6 +127,10 @@ class Hinge(Loss):
 
     binary = True
 
+    @property
+    def exact_fit(self) -> Loss | None:
+        return HardMargin()
+
     def value(self, y: Array, h: Array) -> Array:
         return np.maximum(0.0, 1 - y * h)
 
@@ -137,6 +151,76 @@ class Hinge(Loss):
 
 
 @dataclass(frozen=True)
+class SquaredHinge(Loss):
+    r"""Smooth loss of support vector machines, :math:`\frac12\max(0, 1 - yh)^2`, for labels +1 and -1.
+
+    Example:
+        >>> SquaredHinge().proximal(np.ones(3), np.array([-2.0, 0.5, 2.0]), 0.5)
+        array([-1.        ,  0.66666667,  2.        ])
+    """
+
+    binary = True
+    sharpness = 1.0
+    name = "squared-hinge"
+
+    @property
+    def exact_fit(self) -> Loss | None:
+        return HardMargin()
+
+    def slope(self, y: Array, h: Array) -> Array:
+        return -y * np.maximum(0.0, 1 - y * h)
+
+    def value(self, y: Array, h: Array) -> Array:
+        return 0.5 * np.maximum(0.0, 1 - y * h) ** 2
+
+    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return omega + variance * self.score(y, omega, variance)[0]
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        share = 1 / (1 + np.asarray(variance))
+        missing = 1 - y * omega
+        return y * np.maximum(missing, 0.0) * share, np.where(missing > 0, share, 0.0)
+
+    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
+        return (y + 0 * variance,)
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        share = -y * u
+        return np.where(share >= 0, 0.5 * share**2 - share, np.inf)
+
+
+@dataclass(frozen=True)
+class HardMargin(Loss):
+    r"""Zero for :math:`yh \ge 1`, infinite elsewhere: the limit of losses of labels +1 and -1 at a vanishing penalty.
+
+    Example:
+        >>> HardMargin().proximal(np.ones(2), np.array([-2.0, 2.0]), 0.5)
+        array([1., 2.])
+    """
+
+    binary = True
+    name = "hard-margin"
+
+    def value(self, y: Array, h: Array) -> Array:
+        # The proximal map ends at the margin, up to rounding.
+        return np.where(y * h >= 1 - 1e-9, 0.0, np.inf)
+
+    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return omega + y * np.maximum(1 - y * omega, 0.0)
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        missing = 1 - y * omega
+        return y * np.maximum(missing, 0.0) / variance, np.where(missing > 0, 1 / np.asarray(variance), 0.0)
+
+    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
+        return (y + 0 * variance,)
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        share = -y * u
+        return np.where(share >= 0, -share, np.inf)
+
+
+@dataclass(frozen=True)
 class Huber(Loss):
     r"""Huber loss: half the squared residual up to :math:`|y-h| = \delta`, and :math:`\delta|y-h| - \delta^2/2` beyond.
 
@@ -152,7 +236,12 @@ class Huber(Loss):
     """
 
     knee: float = 1.0
+    of_residual = True
     sharpness = 1.0
+
+    @property
+    def exact_fit(self) -> Loss | None:
+        return Square()
 
     def __post_init__(self) -> None:
         if not (is_number(self.knee) and 0 < self.knee < np.inf):
@@ -176,15 +265,42 @@ class Huber(Loss):
         reach = self.knee * (1 + variance)
         return y - reach, y + reach
 
+    def residual_averages(self, mean: Array, variance: Array, susceptibility: Array) -> ResidualAverages:
+        v, knee = susceptibility, self.knee
+        reach, root = knee * (1 + v), np.sqrt(variance)
+        upper, lower = (_positive_part(shift, root) for shift in (mean - reach, -mean - reach))
+        tails = upper[0] + lower[0]
+        # The average of the residual up to the ends of the quadratic part is the residual less both tails.
+        clipped = mean - upper[1] + lower[1]
+        square = mean**2 + variance - (upper[2] + lower[2]) - 2 * reach * (upper[1] + lower[1])
+        outside = [_positive_part(shift, root) for shift in (mean - knee, -mean - knee)]
+        # A residual r beyond the knee costs the square less half of the excess squared.
+        test = 0.5 * (mean**2 + variance - outside[0][2] - outside[1][2])
+        beyond = upper[1] + lower[1]
+        training = 0.5 * square / (1 + v) ** 2 + knee * beyond
+        inside = 1 - tails
+        return ResidualAverages(
+            clipped / (1 + v), square / (1 + v) ** 2, inside / (1 + v), inside / (1 + v) ** 2, training, test
+        )
+
     def conjugate(self, y: Array, u: Array) -> Array:
         # Clipped slopes lie on the boundary of the domain, and rounding must not move them outside.
         return np.where(np.abs(u) <= self.knee * (1 + 1e-12), u * y + 0.5 * u**2, np.inf)
+
+
+def _positive_part(mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
+    """Return the probability of a normal variable above zero, and the first two moments of its positive part."""
+    ratio = mean / deviation
+    probability, density = ndtr(ratio), np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
+    first = mean * probability + deviation * density
+    return probability, first, (mean**2 + deviation**2) * probability + mean * deviation * density
 
 
 LOSSES: dict[str, Callable[[], Loss]] = {
     "square": Square,
     "logistic": Logistic,
     "hinge": Hinge,
+    "squared-hinge": SquaredHinge,
     "huber": Huber,
     "cross-entropy": CrossEntropy,
 }

@@ -86,6 +86,11 @@ class Penalty(ABC):
     positive = default_property(False, "True for penalties on positive matrices.")
     pinned = default_property(False, "True if the trace is known, so that the strength has no effect.")
 
+    @property
+    def reaches_zero(self) -> bool:
+        """Whether a large strength leaves an estimate of zero."""
+        return self.spectral > 0
+
     @abstractmethod
     def order_parameters(self, prior: Any, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
         r"""Return the order parameters of the penalised estimate of the teacher's signal in noise.

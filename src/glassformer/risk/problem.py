@@ -49,6 +49,8 @@ class RiskProblem:
     penalty: Penalty
     given_averages: LabelAverages | None = None
 
+    some_estimate = "some matrix separates"
+
     def __post_init__(self) -> None:
         slope, _ = self.labels.regression
         if not slope > 0:
@@ -80,6 +82,19 @@ class RiskProblem:
         """The problem with more accurate averages over labels; None at the highest accuracy."""
         finer = self.labels.finer
         return None if finer is None else replace(self, given_averages=finer)
+
+    def tuned_error(self, order: OrderParameters) -> Array:
+        """Return the error that the best strength minimises, for labels that are numbers."""
+        return order.error
+
+    def columns(self, order: OrderParameters) -> dict[str, Array]:
+        """Return order parameters, and how well the estimate predicts, as columns of a table."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cosine = order.overlap / np.sqrt(order.power * self.power)
+        columns = {"error": order.error, "overlap": order.overlap, "power": order.power, "cosine": cosine}
+        if self.labels.has_label_error:
+            columns["label_error"] = self.labels.label_error(order)
+        return columns
 
     # One step of state evolution --------------------------------------------------------------------------------
 
@@ -114,7 +129,7 @@ class RiskProblem:
         norm of exact labels is the signal.
         """
         known = np.full(len(alpha), np.nan)
-        if self.penalty.spectral > 0 and self.penalty.square == 0:
+        if self.penalty.reaches_zero and self.penalty.square == 0:
             known[strength >= self.lambda_max(alpha)] = self.power
         known[(strength == 0) & self.recovers(alpha)] = 0.0
         return known

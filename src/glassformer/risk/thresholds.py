@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import ndtr
 
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.models.base import Model, require_theory
@@ -20,8 +18,6 @@ _LOG_RATIOS, _LOG_BOUNDS = (-5.0, 5.0), (-150.0, 700.0)
 _LOG_NOISES, _LOG_NOISE_RANGE, _STRETCH = (-5.0, 5.0), (-30.0, 40.0), 2.0
 # Relative accuracy of a root, and reported relative error.
 _ROOT, _REPORTED = 1e-12, 1e-9
-# Range of the weight c of a margin.
-_MARGIN_WEIGHTS = (-60.0, 0.0)
 
 
 def risk_thresholds(model: Model, loss: Loss, penalty: MatrixPenalty, strength: float | None) -> Thresholds:
@@ -57,7 +53,12 @@ def risk_thresholds(model: Model, loss: Loss, penalty: MatrixPenalty, strength: 
         0.725255
     """
     require_theory(model)
-    problem = risk_problem(model, loss, penalty, strength)
+    return thresholds_of(risk_problem(model, loss, penalty, strength), strength)
+
+
+def thresholds_of(problem: RiskProblem, strength: float | None) -> Thresholds:
+    """Return the thresholds of :func:`risk_thresholds` of a problem."""
+    model = problem.model
     entries = (_weak_recovery(problem, strength), _interpolation(problem), _perfect_recovery(problem, strength))
     return Thresholds(model.name, model.parameters, entries, False, "the risk is convex and has one minimum")
 
@@ -65,7 +66,7 @@ def risk_thresholds(model: Model, loss: Loss, penalty: MatrixPenalty, strength: 
 def _weak_recovery(problem: RiskProblem, strength: float | None) -> Threshold:
     """Return the sample ratio at which the strength is ``lambda_max``."""
     name = "weak_recovery"
-    if strength is None or strength == 0 or problem.penalty.spectral == 0:
+    if strength is None or strength == 0 or not problem.penalty.reaches_zero:
         return Threshold(name, 0.0, 0.0, "the estimate is non-zero at any alpha > 0")
 
     def excess(log_ratio: float) -> float:
@@ -89,7 +90,7 @@ def _exact_fit(problem: RiskProblem) -> Threshold:
     """Return the sample ratio at which a fit without penalty has as many degrees of freedom as labels."""
     name = "interpolation"
     slope, rest = problem.labels.regression
-    if rest == 0:
+    if rest == 0 or problem.labels.exact_components > 0:
         return Threshold(name, np.inf, 0.0, "exact linear labels can be fitted at any sample ratio")
     note = "with fewer samples all labels can be fitted: degrees of freedom = labels"
     per_ratio = problem.labels.components / problem.model.prior.degrees
@@ -117,18 +118,11 @@ def _exact_fit(problem: RiskProblem) -> Threshold:
 def _separability(problem: RiskProblem) -> Threshold:
     """Return the sample ratio above which no matrix separates labels +1 and -1."""
     name = "interpolation"
-    margin, probability = problem.labels.margins()
-
-    def mean_square(weight: float) -> float:
-        t = weight * margin
-        square = (1 + t**2) * ndtr(t) + t * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
-        return float(np.sum(probability * square))
-
-    best = minimize_scalar(mean_square, bounds=_MARGIN_WEIGHTS, method="bounded", options={"xatol": 1e-10})
-    if best.x < 0.9 * _MARGIN_WEIGHTS[0]:
+    best = problem.labels.separability
+    if np.isinf(best):
         return Threshold(name, np.inf, 0.0, "noiseless labels are separable at any sample ratio")
-    alpha = problem.model.prior.degrees / best.fun
-    return Threshold(name, alpha, _REPORTED * alpha, "with fewer samples some matrix separates the labels")
+    alpha = problem.model.prior.degrees * best
+    return Threshold(name, alpha, _REPORTED * alpha, f"with fewer samples {problem.some_estimate} the labels")
 
 
 def _perfect_recovery(problem: RiskProblem, strength: float | None) -> Threshold:

@@ -25,7 +25,6 @@ from glassformer.models.base import Model, require_theory
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.numerics.sequences import diverges
 from glassformer.risk.fixed_points import AGREEMENT, fixed_points
-from glassformer.risk.limits import order_columns
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty, OrderParameters
 from glassformer.risk.problem import RiskProblem, risk_problem
@@ -80,9 +79,14 @@ def risk_trajectory(
         >>> table["error"][[0, 1, 60]].round(8).tolist()  # from nothing to the error of the limit
         [1.0, 1.05993175, 0.24076464]
     """
-    require_integer("steps", steps)
     require_theory(model)
-    problem = risk_problem(model, loss, penalty, strength)
+    return steps_of(risk_problem(model, loss, penalty, strength), alpha, strength, steps)
+
+
+def steps_of(problem: RiskProblem, alpha: Array, strength: float | None, steps: int) -> Steps:
+    """Return the table of :func:`risk_trajectory` for a problem."""
+    require_integer("steps", steps)
+    model = problem.model
     strengths = _strengths(problem, alpha, strength)
     path, error_estimate = _refined_path(problem, alpha, strengths, steps)
     growth = _largest_slope(problem, alpha, strengths)
@@ -96,7 +100,7 @@ def risk_trajectory(
         columns={
             "alpha": np.repeat(alpha, steps + 1),
             "iteration": np.tile(np.arange(steps + 1.0), len(alpha)),
-            **order_columns(problem, order),
+            **problem.columns(order),
             "rank": order.rank,
             "degrees": order.degrees,
             "effective_noise": np.array([conjugate.noise for conjugate in path.conjugate]).T.ravel(),

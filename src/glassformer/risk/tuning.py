@@ -58,7 +58,7 @@ def _objective(problem: RiskProblem, points: FixedPoints) -> Array:
     order = points.order
     with np.errstate(divide="ignore", invalid="ignore"):
         tangent = np.where(order.power > _ZERO_POWER, order.power * problem.power / order.overlap**2 - 1, np.inf)
-        value = np.log(tangent if problem.labels.has_label_error else order.error)
+        value = np.log(tangent if problem.labels.has_label_error else problem.tuned_error(order))
     value[~points.converged] = np.inf
     return np.asarray(np.nan_to_num(value, nan=np.inf))
 

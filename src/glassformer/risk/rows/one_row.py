@@ -7,7 +7,7 @@ iteration is that of :mod:`glassformer.risk.fixed_points`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,12 +20,18 @@ from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.models.base import Model, require_theory
-from glassformer.risk.fixed_points import FixedPoints, fixed_points, refine_averages
+from glassformer.risk.fixed_points import FixedPoints, fixed_points, fixed_points_near, refine_averages
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.problem import Flags, RiskProblem
+from glassformer.risk.losses import Hinge
+from glassformer.risk.penalties import OrderParameters
+from glassformer.risk.problem import SMALL_STRENGTH, Flags, RiskProblem
 from glassformer.risk.rows.one_row_averages import OneRowAverages
 from glassformer.risk.rows.one_row_penalties import WeightPenalty
 from glassformer.risk.tuning import best_strength
+
+# Strength of the hinge from which the search for the largest margin begins (chosen by trial), and strength that stands
+# for the limit of no penalty, to which errors converge in proportion to the strength.
+_WEAK, _TINY = 1e-3, 1e-12
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class OneRowProblem(RiskProblem):
     penalty: WeightPenalty
     given_averages: OneRowAverages | None = None
     has_intercept: bool = False
+
+    some_estimate = "some weights separate"
 
     @property
     def power(self) -> float:
@@ -55,22 +63,46 @@ class OneRowProblem(RiskProblem):
     def labels(self) -> OneRowAverages:
         if self.given_averages is not None:
             return self.given_averages
-        return OneRowAverages(self.model.channel, self.power, self.loss, has_intercept=self.has_intercept)
+        return OneRowAverages.of(self.model, self.loss, self.has_intercept)
 
     def is_least_squares(self, alpha: Array, strength: Array) -> Flags:
         alike = not self.model.prior.whitens and self.penalty.spectral == 0
         quadratic = np.full(alpha.shape, self.loss.quadratic)
         return np.asarray(quadratic & (strength == 0) & ((alpha >= 1) | alike))
 
-    def stability(self, alpha: Array, points: FixedPoints) -> Array:
-        r"""Return the replicon's radius, :math:`\alpha E(\partial_\omega g)^2\,E(dw/db)^2`: below one."""
-        moments = self.penalty.moments(self.model.prior, points.strength, points.conjugate)
-        return np.asarray(alpha * self.labels.slope_square(points.order) * moments.response_square)
+    def tuned_error(self, order: OrderParameters) -> Array:
+        """Return the squared difference of the field from the linear part of the label."""
+        slope, _ = self.labels.regression
+        return np.asarray(order.error + (slope**2 - 1) - 2 * (slope - 1) * order.overlap)
 
-    def free_energy(self, alpha: Array, points: FixedPoints) -> Array:
-        r"""Return the minimum of the risk over ``d``, :math:`\alpha E\,\ell + \lambda E\,r`."""
-        moments = self.penalty.moments(self.model.prior, points.strength, points.conjugate)
-        return np.asarray(alpha * points.averages.training_loss + points.strength * moments.penalty)
+    def columns(self, order: OrderParameters) -> dict[str, Array]:
+        """Return order parameters, and how well the estimate predicts, as columns of a table.
+
+        Overlap and power are matrices of shape (1, 1), cosines have shape (1,).
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cosine = order.overlap / np.sqrt(order.power)
+        columns = {
+            "overlap": order.overlap[:, None, None],
+            "power": order.power[:, None, None],
+            "cosine": cosine[:, None],
+            "error": order.error,
+        }
+        if self.labels.binary:
+            return {**columns, "label_error": self.labels.label_error(order)}
+        return {**columns, "prediction_error": self.labels.prediction_error(order)}
+
+    def fits(self, alpha: Array) -> Flags:
+        """Return where some weights of finite norm fit all labels, or separate them, in the limit of no penalty."""
+        if self.loss.quadratic or self.loss.exact_fit.quadratic:
+            return np.asarray((alpha < 1) | (self.labels.exact_components > 0))
+        return np.asarray(alpha < self.labels.separability)
+
+    @property
+    def at_exact_fit(self) -> OneRowProblem:
+        """The problem of the least penalty among weights that fit all labels."""
+        labels = self.labels.at_exact_fit
+        return replace(self, loss=labels.loss, given_averages=labels)
 
 
 class OneRowPoints(NamedTuple):
@@ -82,7 +114,8 @@ class OneRowPoints(NamedTuple):
         intercept: added to the field.
         stability: the replicon's radius.
         free_energy: minimum of the risk over ``d``.
-        predictions: ``label_error`` of labels +1 and -1, ``prediction_error`` of others.
+        unbounded: where the weights grow without end as the strength vanishes, and only their direction has a limit:
+            ``points`` are those of weights with margin one.
     """
 
     problem: OneRowProblem
@@ -90,37 +123,44 @@ class OneRowPoints(NamedTuple):
     intercept: Array
     stability: Array
     free_energy: Array
-    predictions: dict[str, Array]
+    unbounded: Flags
 
     def statuses(self) -> list[Status]:
         """Return the status of every row."""
         return self.points.statuses()
 
     def columns(self) -> dict[str, Array]:
-        """Return the columns of a table; overlap and power are matrices of shape (1, 1)."""
-        order, points = self.points.order, self.points
-        with np.errstate(divide="ignore", invalid="ignore"):
-            cosine = order.overlap / np.sqrt(order.power)
-        found = {
-            "overlap": order.overlap[:, None, None],
-            "power": order.power[:, None, None],
-            "cosine": cosine[:, None],
-            "error": order.error,
-            **self.predictions,
-            "training_loss": points.averages.training_loss,
-            "test_loss": points.averages.test_loss,
-            "stability": self.stability,
-            "free_energy": self.free_energy,
-            "strength": points.strength,
-        }
+        """Return the columns of a table."""
+        points, infinite = self.points, np.where(self.unbounded, np.inf, 1.0)
+        found = self.problem.columns(points.order)
+        for name in ("overlap", "power"):
+            found[name] = found[name] * infinite[:, None, None]
+        found["error"] = found["error"] * infinite
+        found["training_loss"] = points.averages.training_loss
+        found["test_loss"] = points.averages.test_loss * infinite
+        found |= {"stability": self.stability, "free_energy": self.free_energy, "strength": points.strength}
         if self.problem.has_intercept:
-            found["intercept"] = self.intercept
+            found["intercept"] = self.intercept * infinite
         return {
             **found,
             "error_estimate": points.error_estimate,
             "residual": points.residual,
             "iterations": points.iterations.astype(float),
         }
+
+    def at(self, rows: Any) -> OneRowPoints:
+        """Return some of the fixed points."""
+        return OneRowPoints(self.problem, self.points.at(rows), *(part[rows] for part in self[2:]))
+
+    @classmethod
+    def merge(cls, chosen: Flags, first: OneRowPoints, second: OneRowPoints) -> OneRowPoints:
+        """Return the rows of ``first`` where ``chosen``, and the rows of ``second`` elsewhere."""
+        arrays: list[Any] = []
+        for one, other in zip(first[2:], second[2:], strict=True):
+            both = np.empty(len(chosen), dtype=one.dtype)
+            both[chosen], both[~chosen] = one, other
+            arrays.append(both)
+        return cls(second.problem, FixedPoints.merge(chosen, first.points, second.points), *arrays)
 
 
 def one_row_problem(
@@ -134,9 +174,15 @@ def one_row_problem(
     channel = model.channel
     if (channel.rows, channel.columns) != (1, 1):
         raise IncompatibleError(f"model {model.name}: this theory is for one index and one token")
-    if loss.binary and set(channel.values) != {-1.0, 1.0}:
+    if loss.binary and not OneRowAverages.of(model, loss).binary:
         reason = f"loss {loss.name} is for labels +1 and -1, not for labels of channel {channel.label}"
         raise IncompatibleError(f"{reason}: use square or huber")
+    if strength == 0 and loss.exact_fit is None:
+        raise IncompatibleError(f"strength = 0 of loss {loss.name} has no known limit: give one > 0")
+    if strength == 0 and loss.unbounded and penalty.spectral > 0 and penalty.square > 0:
+        raise IncompatibleError(
+            "strength = 0 of penalty elastic with an unbounded estimate: use ridge, or give one > 0"
+        )
     return OneRowProblem(model, loss.adapted(channel), penalty, has_intercept=intercept)
 
 
@@ -169,32 +215,90 @@ def one_row_points(
         >>> from glassformer.risk.rows.one_row_penalties import weight_penalty
         >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
         >>> found = one_row_points(model, np.array([1.0]), Logistic(), weight_penalty("ridge"), 0.1)
-        >>> found.points.order.power.round(6), found.predictions["label_error"].round(7)
+        >>> found.columns()["power"].round(6).ravel(), found.columns()["label_error"].round(7)
         (array([2.317383]), array([0.2558643]))
     """
     problem = one_row_problem(model, loss, penalty, strength, intercept)
     if strength is None:
         points = best_strength(problem, alpha)
-    else:
+    elif strength > 0 or problem.loss.quadratic:
         points = fixed_points(problem, alpha, np.full_like(alpha, strength))
-    points = refine_averages(problem, alpha, points)
-    return _completed(problem, alpha, points)
+    else:
+        return _limit_of_no_penalty(problem, alpha)
+    return _completed(problem, alpha, refine_averages(problem, alpha, points))
+
+
+def _limit_of_no_penalty(problem: OneRowProblem, alpha: Array) -> OneRowPoints:
+    """Return the limit of small strength: the least penalty where labels can be fitted, else the best fit."""
+    fits = problem.fits(alpha)
+    if not fits.any():
+        return _best_fit(problem, alpha)
+    if not fits.all():
+        return OneRowPoints.merge(
+            fits, _limit_of_no_penalty(problem, alpha[fits]), _limit_of_no_penalty(problem, alpha[~fits])
+        )
+    exact = problem.at_exact_fit
+    if exact.loss.quadratic:
+        points = fixed_points(replace(problem, loss=exact.loss), alpha, np.zeros_like(alpha))
+        found = _completed(replace(problem, loss=exact.loss), alpha, points)
+    else:
+        found = _completed(exact, alpha, _largest_margin(exact, alpha))
+    points = found.points
+    some = points.order._replace(susceptibility=np.ones_like(alpha))
+    averages = points.averages._replace(
+        training_loss=np.zeros_like(alpha), test_loss=problem.labels.averages(some).test_loss
+    )
+    zero = np.zeros_like(alpha)
+    return found._replace(
+        problem=problem,
+        points=points._replace(averages=averages, strength=zero),
+        free_energy=zero,
+        unbounded=np.full(alpha.shape, problem.loss.unbounded),
+    )
+
+
+def _largest_margin(exact: OneRowProblem, alpha: Array) -> FixedPoints:
+    """Return the weights of least penalty whose margins are one, which those of a weakly penalised hinge approach."""
+    hinge = replace(exact, loss=Hinge(), given_averages=replace(exact.labels, loss=Hinge()))
+    near = fixed_points(hinge, alpha, np.full_like(alpha, _WEAK), estimated=False)
+    start = near.conjugate.logarithms - np.log([1.0, _WEAK, _WEAK])
+    return refine_averages(exact, alpha, fixed_points_near(exact, alpha, np.ones_like(alpha), start))
+
+
+def _best_fit(problem: OneRowProblem, alpha: Array) -> OneRowPoints:
+    """Return the minimiser without a penalty, where no weights fit all labels."""
+    weak, weaker = (fixed_points(problem, alpha, np.full_like(alpha, strength)) for strength in (4 * _TINY, _TINY))
+    points = refine_averages(problem, alpha, weaker)
+    change = np.abs(weak.order.error - weaker.order.error)
+    points = points._replace(error_estimate=points.error_estimate + 2 * change)
+    found = _completed(problem, alpha, points)
+    return found._replace(points=points._replace(strength=np.zeros_like(alpha)))
 
 
 def _completed(problem: OneRowProblem, alpha: Array, points: FixedPoints) -> OneRowPoints:
+    """Return fixed points with what follows from them.
+
+    At strength zero conjugate parameters are in units of a small strength.
+    """
     labels = problem.labels
-    predictions = {}
-    if labels.binary:
-        predictions["label_error"] = labels.label_error(points.order)
-    else:
-        predictions["prediction_error"] = labels.prediction_error(points.order)
+    strength = np.where(points.strength == 0, SMALL_STRENGTH, points.strength)
+    moments = problem.penalty.moments(problem.model.prior, strength, points.conjugate)
+    order = points.order._replace(susceptibility=moments.order.susceptibility)
+    slopes = replace(labels, interpolating=False).slope_square(order)
+    if labels.interpolating:
+        slopes = 1 / order.susceptibility**2
+    stability = alpha * slopes * moments.response_square
+    recovered = (points.strength == 0) & problem.recovers(alpha)
+    if recovered.any():
+        # Noise shrinks by this factor in every step of message passing with the best threshold.
+        stability[recovered] = problem.statistical_dimension[0] / alpha[recovered]
     return OneRowPoints(
         problem=problem,
         points=points,
         intercept=labels.intercept(points.order),
-        stability=problem.stability(alpha, points),
-        free_energy=problem.free_energy(alpha, points),
-        predictions=predictions,
+        stability=np.asarray(stability),
+        free_energy=np.asarray(alpha * points.averages.training_loss + points.strength * moments.penalty),
+        unbounded=np.zeros(alpha.shape, dtype=bool),
     )
 
 

@@ -1,92 +1,44 @@
 r"""Averages of a loss over the labels of one row, by quadrature.
 
 The label averages of matrices (:mod:`glassformer.risk.label_averages`) hold for one row of power one: true and fitted
-field have the same joint law. Two things are added. Labels +1 and -1 have a probability that is a function of the true
-field, constant between steps or smooth, from which :math:`Z_0` follows without the posterior of the channel. And an
-intercept ``b``, a number added to the fitted field, is the one with :math:`E\,g = 0`.
+field have the same joint law. Labels +1 and -1 have a probability that is a function of the true field, from which
+:math:`Z_0` follows without the posterior of the channel; other labels are nodes of a joint quadrature with the true
+field. An intercept ``b``, a number added to the fitted field, is the one with :math:`E\,g = 0`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from glassformer.core.cache import memoize
-from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.risk.label_averages import _AROUND_STEP, EMPTY, LabelAverages, SampleAverages, _column, _normal_panels
+from glassformer.risk.label_averages import (
+    _AROUND_STEP,
+    _BATCH_NUMBERS,
+    _PANELS,
+    EMPTY,
+    LabelAverages,
+    SampleAverages,
+    _column,
+    _normal_panels,
+)
+from glassformer.risk.loss_base import ResidualAverages
 from glassformer.risk.penalties import OrderParameters
+from glassformer.risk.rows.one_row_labels import BinaryLaw, JointNodes
 
-# Fields at which the probability of a label is tabulated, and the largest difference that is rounding between steps.
-_REACH, _TABULATED, _CONSTANT = 9.0, 4001, 1e-12
-# Trapezoid rule over the true field given the fitted one: standard deviations, and nodes per Gauss node of a panel.
-_DEVIATIONS, _PER_NODE = 8.5, 3
 # Newton steps for the intercept, the step that ends them, and the longest step.
 _STEPS, _LAST_STEP, _LONGEST = 60, 1e-11, 2.0
-
-
-class BinaryLaw(NamedTuple):
-    r"""Probability of the label +1 as a function of the true field.
-
-    Attributes:
-        steps: fields at which it jumps.
-        levels: its values between them, one more than steps; empty where it is no step function.
-        smooth: spline of it otherwise.
-    """
-
-    steps: Array
-    levels: Array
-    smooth: Any
-
-    @classmethod
-    def of(cls, channel: Any) -> BinaryLaw:
-        """Return the law of a channel of labels +1 and -1."""
-        steps = np.array(sorted(channel.steps))
-        edges = np.concatenate([[-_REACH], steps, [_REACH]])
-        inner = edges[:-1, None] + np.diff(edges)[:, None] * np.array([0.02, 0.3, 0.5, 0.7, 0.98])
-        levels = _chance(channel, inner.ravel()).reshape(inner.shape)
-        if np.all(np.ptp(levels, axis=1) < _CONSTANT):
-            return cls(steps, levels[:, 2], None)
-        if steps.size:
-            raise IncompatibleError(f"channel {channel.label} has no quadrature over labels with steps and slopes")
-        h = np.linspace(-_REACH, _REACH, _TABULATED)
-        return cls(steps, np.zeros(0), CubicSpline(h, _chance(channel, h)))
-
-    @property
-    def odd(self) -> bool:
-        """Whether labels of opposite fields are opposite."""
-        if not self.levels.size:
-            h = np.linspace(0.0, _REACH, 97)
-            return bool(np.max(np.abs(self.smooth(h) + self.smooth(-h) - 1)) < _CONSTANT)
-        mirrored = np.allclose(self.steps, -self.steps[::-1], atol=_CONSTANT)
-        return bool(mirrored and np.allclose(self.levels, 1 - self.levels[::-1], atol=_CONSTANT))
-
-    def chance(self, field: Array, variance: Array, nodes: int) -> tuple[Array, Array]:
-        """Return the probability of +1 for a true field of this mean and variance, and its slope in the mean."""
-        root = np.sqrt(variance)
-        if self.levels.size:
-            chance, slope = np.full(field.shape, self.levels[0]), np.zeros(field.shape)
-            for step, height in zip(self.steps, np.diff(self.levels), strict=True):
-                x = (field - step) / root
-                chance += height * ndtr(x)
-                slope += height / np.sqrt(2 * np.pi) * np.exp(-0.5 * x**2) / root
-            return chance, slope
-        u, width = np.linspace(-_DEVIATIONS, _DEVIATIONS, _PER_NODE * nodes, retstep=True)
-        chance, slope = np.zeros(field.shape), np.zeros(field.shape)
-        for deviation, weight in zip(u, width * np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi), strict=True):
-            value = weight * self.smooth(np.clip(field + root * deviation, -_REACH, _REACH))
-            chance += value
-            slope += deviation / root * value
-        return chance, slope
-
-
-def _chance(channel: Any, field: Array) -> Array:
-    return np.asarray(np.exp(channel.log_partition(np.ones_like(field), field, np.full_like(field, EMPTY))))
+# Weight of a margin from which on labels count as separable at any number.
+_LARGEST_WEIGHT = 60.0
+# Gauss nodes per panel of noise on labels, for losses that are not of the residual (chosen by trial).
+_NOISE_NODES = 6
 
 
 @dataclass(frozen=True)
@@ -94,10 +46,33 @@ class OneRowAverages(LabelAverages):
     """Averages over the labels of a channel of one field, for a linear student of one row.
 
     Attributes:
-        intercept: whether a number is fitted that is added to the field.
+        model: of the teacher, of one index and one token.
+        has_intercept: whether a number is fitted that is added to the field.
     """
 
+    model: Any = field(kw_only=True)
     has_intercept: bool = field(default=False, kw_only=True)
+
+    @classmethod
+    def of(cls, model: Any, loss: Any, has_intercept: bool = False) -> OneRowAverages:
+        """Return the averages over the labels of a model."""
+        return cls(model.channel, 1.0, loss, model=model, has_intercept=has_intercept)
+
+    @property
+    def components(self) -> float:
+        return 1.0
+
+    @cached_property
+    def binary(self) -> bool:
+        return self.joint.noise == 0 and set(np.unique(self.joint.y)) == {-1.0, 1.0}
+
+    @property
+    def finer(self) -> OneRowAverages | None:
+        # Closed averages over residuals depend on the nodes of the labels alone.
+        if not self.binary and self.loss.residual_averages(np.zeros(1), np.ones(1), np.ones(1)) is not None:
+            return None
+        found: Any = super().finer
+        return found
 
     @property
     def exact_components(self) -> float:
@@ -105,18 +80,15 @@ class OneRowAverages(LabelAverages):
         return 1.0 if rest <= EMPTY * slope**2 else 0.0
 
     @cached_property
-    def mean_label(self) -> float:
-        """Mean of the label."""
-        if self.channel.values:
-            y, nothing = np.array(self.channel.values), np.zeros(len(self.channel.values))
-            return float(np.exp(self.channel.log_partition(y, nothing, 1.0)) @ y)
-        nodes = self.channel.label_nodes()
-        return float(nodes.weight @ nodes.y)
+    def joint(self) -> JointNodes:
+        """Labels and true fields."""
+        joint: JointNodes = memoize(lambda: JointNodes.of(self.model), "labels of one row", self.model)
+        return joint
 
     @cached_property
     def regression(self) -> tuple[float, float]:
-        slope, rest = super().regression
-        return slope, rest - (self.mean_label**2 if self.has_intercept else 0.0)
+        slope, rest = self.joint.regression
+        return slope, rest - (self.joint.mean**2 if self.has_intercept else 0.0)
 
     @cached_property
     def law(self) -> BinaryLaw:
@@ -133,42 +105,79 @@ class OneRowAverages(LabelAverages):
         """Return the averages at these order parameters."""
         if self.loss.quadratic:
             return self._square(order)
-        return self._at_intercept(order, self.intercept(order))
+        return SampleAverages(*self._all_averages(order)[:-1])
 
     def intercept(self, order: OrderParameters) -> Array:
         r"""Return the intercept, with :math:`E\,g = 0`, at these order parameters; zero without one."""
-        shift = np.zeros_like(order.power)
-        if not self.has_intercept:
-            return shift
-        if self.loss.quadratic:
-            return np.full_like(shift, self.mean_label)
-        for _ in range(_STEPS):
-            weight, score, curvature = self._scores(order, shift)
-            slope = np.maximum(_total(weight * curvature), EMPTY)
-            step = np.clip(_total(weight * score) / slope, -_LONGEST, _LONGEST)
-            shift = shift + step
-            if np.all(np.abs(step) <= _LAST_STEP * (1 + np.abs(shift))):
-                break
-        return shift
+        if not self.has_intercept or self.loss.quadratic:
+            return np.full_like(order.power, self.joint.mean if self.has_intercept else 0.0)
+        return np.concatenate([self._balanced(part) for part in self._batches(order)])
 
     def slope_square(self, order: OrderParameters) -> Array:
         r"""Return :math:`E(\partial_\omega g)^2`."""
         if self.loss.quadratic:
             return self._square(order).v_hat ** 2
-        weight, _, curvature = self._scores(order, self.intercept(order))
-        return _total(weight * curvature**2)
+        return self._all_averages(order)[-1]
 
-    def _scores(self, order: OrderParameters, shift: Array) -> tuple[Array, Array, Array]:
+    def _all_averages(self, order: OrderParameters) -> tuple[Array, ...]:
+        """Return the averages, and that of the squared slope of the score."""
+        parts = [self._at_intercept(part, self._balanced(part)) for part in self._batches(order)]
+        return tuple(np.concatenate(every) for every in zip(*parts, strict=True))
+
+    def _batches(self, order: OrderParameters) -> Iterator[OrderParameters]:
+        """Split order parameters such that arrays over all nodes stay small."""
+        labels = 2 if self.binary else len(self._joint_of_loss.y)
+        rows = max(1, _BATCH_NUMBERS // (labels * _PANELS * self.nodes))
+        for begin in range(0, len(order.power), rows):
+            yield OrderParameters(*(part[begin : begin + rows] for part in order))
+
+    def _balanced(self, order: OrderParameters) -> Array:
+        """Return the intercept at which the mean score vanishes, by Newton's method; zero without an intercept."""
+        shift = np.zeros_like(order.power)
+        if not self.has_intercept:
+            return shift
+        for _ in range(_STEPS):
+            score, curvature = self._mean_score(order, shift)
+            step = np.clip(score / np.maximum(curvature, EMPTY), -_LONGEST, _LONGEST)
+            shift = shift + step
+            if np.all(np.abs(step) <= _LAST_STEP * (1 + np.abs(shift))):
+                break
+        return shift
+
+    def _mean_score(self, order: OrderParameters, shift: Array) -> tuple[Array, Array]:
+        """Return the mean score, and that of its slope."""
+        residual = None if self.binary else self._residual_averages(order, shift)
+        if residual is not None:
+            return self.joint.weight @ residual.score, self.joint.weight @ residual.curvature
         nodes = self._label_nodes(order, shift)
-        return nodes.weight, *self.loss.score(nodes.y, nodes.omega, _column(order.susceptibility))
+        score, curvature = self.loss.score(nodes.y, nodes.omega, _column(order.susceptibility))
+        return _total(nodes.weight * score), _total(nodes.weight * curvature)
 
-    def _at_intercept(self, order: OrderParameters, shift: Array) -> SampleAverages:
+    def _at_intercept(self, order: OrderParameters, shift: Array) -> tuple[Array, ...]:
+        residual = None if self.binary else self._residual_averages(order, shift)
+        if residual is not None:
+            score, *rest = (self.joint.weight @ part for part in residual)
+            square, curvature, curvature_square, training, test = rest
+            # By parts, the average with the true field given the fitted one is that of field and score.
+            m_hat = (self.joint.weight * self.joint.field) @ residual.score + order.overlap * curvature
+            return m_hat, square, curvature, training, test, curvature_square
         y, omega, weight, truth = self._label_nodes(order, shift)
         v = _column(order.susceptibility)
         score, curvature = self.loss.score(y, omega, v)
         losses = (self.loss.value(y, fitted) for fitted in (omega + v * score, omega))
-        values = (truth * score, *(weight * part for part in (score**2, curvature, *losses)))
-        return SampleAverages(*(_total(part) for part in values))
+        # Losses of new labels may be infinite.
+        with np.errstate(invalid="ignore"):
+            values = (truth * score, *(weight * part for part in (score**2, curvature, *losses, curvature**2)))
+            m_hat, *rest = (_total(part) for part in values)
+        # By parts, the average with the true field given the fitted one is that of field and score.
+        return m_hat if self.binary else m_hat + order.overlap * rest[1], *rest
+
+    def _residual_averages(self, order: OrderParameters, shift: Array) -> ResidualAverages | None:
+        """Return closed averages over the fitted field at every label, shape (nodes, batch), where they are known."""
+        joint = self.joint
+        mean = joint.y[:, None] - shift - joint.field[:, None] * order.overlap
+        variance = np.maximum(order.power - order.overlap**2, EMPTY) + joint.noise
+        return self.loss.residual_averages(mean, np.broadcast_to(variance, mean.shape), order.susceptibility)
 
     def _label_nodes(self, order: OrderParameters, shift: Array) -> _Nodes:
         return self._binary_nodes(order, shift) if self.binary else self._continuous_nodes(order, shift)
@@ -188,49 +197,86 @@ class OneRowAverages(LabelAverages):
         return _Nodes(y, root * t + b, factor * chance, factor * truth)
 
     def _continuous_nodes(self, order: OrderParameters, shift: Array) -> _Nodes:
-        q, m, b = _column(order.power), _column(order.overlap), shift[:, None, None]
-        y, probability, mean, spread = (part[:, None] for part in self._nodes)
-        slope, variance = m / self.power, np.maximum(self.power - m**2 / q, EMPTY)
-        centre, width = slope * mean + b, np.sqrt(np.maximum(q - m * slope + slope**2 * spread, EMPTY**2))
+        """Return nodes of labels, and of the fitted field given the true one.
+
+        Noise on the label counts as noise on the field, for losses of their difference.
+        """
+        m, b, joint = _column(order.overlap), shift[:, None, None], self._joint_of_loss
+        y, field, probability = (part[:, None] for part in (joint.y, joint.field, joint.weight))
+        spread = np.maximum(order.power - order.overlap**2, EMPTY) + joint.noise
+        centre, width = m * field + b, np.sqrt(spread)[:, None, None]
         cuts = [(place - centre) / width for place in self.loss.breakpoints(y, _column(order.susceptibility))]
-        edges = [np.broadcast_to(part, (len(q), len(y), part.shape[-1])) for part in cuts]
+        edges = [np.broadcast_to(part, (len(m), len(y), part.shape[-1])) for part in (np.zeros((1, 1, 1)), *cuts)]
         t, weight = _normal_panels(edges, self.nodes)
-        omega, true = centre + width * t, mean + slope * spread / width * t
         weight = weight * probability
-        return _Nodes(y, omega, weight, weight * (true - m / q * (omega - b)) / variance)
+        return _Nodes(y, centre + width * t, weight, weight * field)
+
+    @cached_property
+    def _joint_of_loss(self) -> JointNodes:
+        return self.joint if self.loss.of_residual else self.joint.with_noise(_NOISE_NODES)
 
     def label_error(self, order: OrderParameters) -> Array:
         """Return the share of new labels +1 and -1 that the sign of the fitted field misses; shape (batch,).
 
         Labels are without their own noise where they have any without it.
         """
-        channel = self.channel.without_noise
-        clean = replace(self, channel=channel, has_intercept=False, loss=self.loss)
+        law = BinaryLaw.of(self.channel.without_noise)
         shift = self.intercept(order)
         root, m = np.sqrt(np.minimum(_column(order.power), 1 / EMPTY)), _column(order.overlap)
         m = np.minimum(m, root)
         variance = np.maximum(self.power - (m / root) ** 2, EMPTY)
         cuts = [-shift[:, None, None] / root]
-        cuts += [(step + _AROUND_STEP * np.sqrt(variance)) * root / np.maximum(m, EMPTY) for step in clean.law.steps]
+        cuts += [(step + _AROUND_STEP * np.sqrt(variance)) * root / np.maximum(m, EMPTY) for step in law.steps]
         t, weight = _normal_panels([np.broadcast_to(part, (len(root), 1, part.shape[-1])) for part in cuts], self.nodes)
-        chance, _ = clean.law.chance(m / root * t, variance, self.nodes)
+        chance, _ = law.chance(m / root * t, variance, self.nodes)
         positive = root * t + shift[:, None, None] > 0
         return _total(weight * np.where(positive, 1 - chance, chance))
 
     def prediction_error(self, order: OrderParameters) -> Array:
         """Return the mean squared difference of new labels, without their noise, from the fitted field."""
         slope, rest = self.regression
-        noise = float(self.channel.label_noise)
-        square = rest - noise + slope**2 * self.power - 2 * slope * order.overlap + order.power
-        mean = self.mean_label if self.has_intercept else 0.0
+        square = rest - self.joint.own_noise + slope**2 * self.power - 2 * slope * order.overlap + order.power
+        mean = self.joint.mean if self.has_intercept else 0.0
         return np.asarray(square + (self.intercept(order) - mean) ** 2) / float(self.channel.error_unit)
 
+    @property
+    def at_exact_fit(self) -> OneRowAverages:
+        """The averages of an estimate that fits all labels."""
+        loss = self.loss.exact_fit
+        return replace(self, loss=loss, interpolating=loss.quadratic)
+
+    @cached_property
+    def separability(self) -> float:
+        r"""Sample ratio below which some weights separate the labels +1 and -1.
+
+        :math:`1/\alpha = \min_{c,b}E(Z + c\,yh + b\,y)_+^2`, without an intercept :math:`b = 0`.
+        """
+        margin, label, probability = self.margins_and_labels()
+
+        def mean_square(weights: Array) -> tuple[float, Array]:
+            t = weights[0] * margin + (weights[1] * label if self.has_intercept else 0.0)
+            chance, density = ndtr(t), np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
+            square, first = (1 + t**2) * chance + t * density, 2 * (t * chance + density)
+            slopes = np.array([probability @ (first * margin), probability @ (first * label)])
+            return float(probability @ square), slopes * [1.0, float(self.has_intercept)]
+
+        bounds = [(-_LARGEST_WEIGHT, 0.0), (-_LARGEST_WEIGHT, _LARGEST_WEIGHT)]
+        options = {"ftol": 1e-15, "gtol": 1e-11, "maxiter": 1000}
+        found = minimize(mean_square, [-0.5, 0.0], jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+        return np.inf if np.max(np.abs(found.x)) > 0.9 * _LARGEST_WEIGHT else float(1 / found.fun)
+
     def margins(self) -> tuple[Array, Array]:
+        margin, _, probability = self.margins_and_labels()
+        return margin, probability
+
+    def margins_and_labels(self) -> tuple[Array, Array, Array]:
+        """Return products of labels +1 and -1 with their fields, the labels, and the probability of each."""
         y = np.array([[1.0], [-1.0]])
         steps = [np.broadcast_to(step, (2, 1)) for step in [*self.law.steps, -1.0, 1.0]]
         t, weight = _normal_panels(steps, self.nodes)
         chance, _ = self.law.chance(t, np.full_like(t, EMPTY), self.nodes)
-        return (y * t).ravel(), (weight * np.where(y > 0, chance, 1 - chance)).ravel()
+        probability = weight * np.where(y > 0, chance, 1 - chance)
+        return (y * t).ravel(), np.broadcast_to(y, t.shape).ravel(), probability.ravel()
 
 
 class _Nodes(NamedTuple):
@@ -240,7 +286,8 @@ class _Nodes(NamedTuple):
         y: labels.
         omega: fitted fields, intercept included.
         weight: probabilities.
-        truth: probabilities times :math:`\partial_{\omega_0}\log Z_0`.
+        truth: probabilities times :math:`\partial_{\omega_0}\log Z_0` for labels +1 and -1, times the true field for
+            others.
     """
 
     y: Array

@@ -55,6 +55,9 @@ class WeightPenalty(Penalty):
     spectral: float
     square: float
 
+    # Some of infinitely many weights exceed any threshold.
+    reaches_zero = False
+
     def order_parameters(self, prior: Any, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
         return self.moments(prior, strength, conjugate).order
 
