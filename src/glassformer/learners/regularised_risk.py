@@ -180,12 +180,12 @@ class RegularisedRisk(Learner):
         return loss_of(self.loss), penalty_of(self.penalty_name), self.strength
 
     @property
-    def minimised_over_row(self) -> tuple[Loss, WeightPenalty, float | None]:
-        """Loss, penalty and strength of one row of weights."""
+    def minimised_over_row(self) -> tuple[Loss, WeightPenalty, float | None, bool]:
+        """Loss, penalty and strength of one row of weights, and whether an intercept is fitted."""
         from glassformer.risk.losses import loss_of
         from glassformer.risk.rows.one_row_penalties import weight_penalty
 
-        return loss_of(self.loss), weight_penalty(self.penalty or "ridge"), self.strength
+        return loss_of(self.loss), weight_penalty(self.penalty or "ridge"), self.strength, self.intercept
 
     def incompatibility(self, model: Any) -> str | None:
         from glassformer.risk.problem import risk_problem
@@ -230,8 +230,10 @@ class RegularisedRisk(Learner):
             return False
         if self.student == "linear":
             return self.student_rows in (None, 1)
+        from glassformer.risk.rows.one_row_labels import has_identity_link
+
         signs = set(getattr(model.channel, "values", None) or ()) == {-1.0, 1.0}
-        return (signs or bool(model.channel.linear)) and self.student_rows in (None, 1)
+        return (signs or has_identity_link(model)) and self.student_rows in (None, 1)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.proximal_gradient import least_risk
@@ -394,7 +396,7 @@ class OneRowEquations(RowEquations):
     def limits(self, alpha: Any, throw: bool = True) -> Table:
         from glassformer.risk.rows.one_row import one_row_limits
 
-        return self._labelled(one_row_limits(self.model, alpha, *self.risk.minimised_over_row, throw))
+        return self._labelled(one_row_limits(self.model, alpha, *self.risk.minimised_over_row, throw=throw))
 
     def branches(self, alpha: Any) -> Table:
         return RiskLimits.branches(self, alpha)
@@ -415,6 +417,9 @@ class OneRowEquations(RowEquations):
             return f"overlap = {overlap:g} is for message passing and online-sgd: its steps begin at zero weights"
         problem = one_row_problem(self.model, *self.risk.minimised_over_row)
         return self._labelled(steps_of(problem, alpha, self.risk.strength, steps))
+
+    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+        raise IncompatibleError("steps of proximal message passing on one row have a theory alone: leave d out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -303,7 +303,13 @@ def _completed(problem: OneRowProblem, alpha: Array, points: FixedPoints) -> One
 
 
 def one_row_limits(
-    model: Model, alpha: ArrayLike, loss: Loss, penalty: WeightPenalty, strength: float | None, throw: bool = True
+    model: Model,
+    alpha: ArrayLike,
+    loss: Loss,
+    penalty: WeightPenalty,
+    strength: float | None,
+    intercept: bool = False,
+    throw: bool = True,
 ) -> Table:
     r"""Return overlap, errors and free energy of the minimiser of a risk of one row at each sample ratio.
 
@@ -313,6 +319,7 @@ def one_row_limits(
         loss: as for :func:`one_row_points`.
         penalty: as there.
         strength: as there.
+        intercept: as there.
         throw: raise when a row did not converge.
 
     Returns:
@@ -320,8 +327,10 @@ def one_row_limits(
         ``cosine`` (shape (1,)), ``error`` (:math:`E = 1 - 2m + q`), ``label_error`` (share of new labels +1 and -1,
         without their own noise where they have any without it, that the sign of the field misses) or
         ``prediction_error`` (squared difference of new labels, without noise, from the field), ``training_loss``,
-        ``test_loss``, ``stability`` (the replicon's radius, below one), ``free_energy`` (minimum of the risk over
-        ``d``), ``strength``, ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``.
+        ``test_loss``, ``stability`` (the replicon's radius, at most one), ``free_energy`` (minimum of the risk over
+        ``d``), ``strength``, ``intercept`` where one is fitted, ``error_estimate`` (absolute, of ``error``),
+        ``residual`` and ``iterations``. Where weights grow without end as the strength vanishes, their power is
+        infinite and their direction has a limit.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -340,7 +349,7 @@ def one_row_limits(
     if np.any(alpha <= 0):
         raise ParameterError("alpha", float(alpha.min()), "> 0: regularised risk learns from samples")
     require_theory(model)
-    found = one_row_points(model, alpha, loss, penalty, strength)
+    found = one_row_points(model, alpha, loss, penalty, strength, intercept)
     table = Table(
         model=model.name,
         parameters=model.parameters,

@@ -30,6 +30,12 @@ _LAW_NODES = 12
 _FIELD_NODES, _PANELS, _NEGLIGIBLE = 16, np.arange(-8.0, 8.1, 2.0), 1e-18
 
 
+def has_identity_link(model: Any) -> bool:
+    """Return whether the link of a model of one index and one token is the field itself, noise apart."""
+    h = np.linspace(-4.0, 4.0, 33)
+    return bool(np.allclose(Link(model.link, (1, 1))(h[:, None, None]), h, rtol=1e-14, atol=0))
+
+
 class BinaryLaw(NamedTuple):
     r"""Probability of the label +1 as a function of the true field.
 
