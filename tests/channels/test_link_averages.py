@@ -342,3 +342,26 @@ def test_limits_of_classes_count_wrong_labels():
     )
     assert not {"prediction_error", "plugin_error", "label_noise"} & set(table.columns)
     assert 0.3 < table["label_error"][0] < 0.5 and table["label_standard_error"][0] > 0
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("link", [np.floor, relu, square, lambda h: 2 * h])
+def test_averages_follow_their_asymptotic_laws_at_tiny_variances(link, noise):
+    """A binary signal is known up to variances near the smallest double: grids around the breaks end long before."""
+    channel = LinkChannel(link, noise)
+    start = 1e-8
+    v = np.array([start, 1e-18, 1e-200])
+    # Steps have information in proportion to 1/sqrt(V), other links to 1/V without noise and to a constant with noise.
+    power = 0.5 if link is np.floor else float(noise == 0)
+    information = channel.information(v).value * (v / start) ** power
+    # The laws hold up to corrections of the order of sqrt(start).
+    assert information == pytest.approx(information[0], rel=5e-4)
+    expected = channel.expected_log_partition(v).value + 0.5 * channel.rank * np.log(v)
+    assert expected == pytest.approx(expected[0], abs=5e-4)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_binary_signal_of_width_one_is_found_through_any_link(noise):
+    model = BilinearSequenceRegression(width=1, prior="rademacher", link=np.floor, noise=noise)
+    table = limits(model, [1.5])
+    assert table.converged and table["error"][0] < 1e-9

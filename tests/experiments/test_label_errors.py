@@ -36,6 +36,15 @@ def test_an_estimate_as_good_as_the_posterior_mean_errs_as_often_as_theory_says(
     assert found == pytest.approx(expected[0], abs=0.012)
 
 
+def test_sampled_wrong_labels_of_fields_of_any_power():
+    """Attention indices have the variance 1 + rho: sampled wrong labels agree with the closed form of two tokens."""
+    channel = MODELS["hardmax of two"].channel
+    variance = np.array([[[0.4]], [[1.3]]])
+    found, expected = wrong_labels(channel, variance), channel.label_errors(variance)["label_error"]
+    assert channel.self_overlap[0, 0] == 1.5
+    assert found.value == pytest.approx(expected, abs=4 * np.max(found.error) + 0.005)  # sampling error of 8 replicas
+
+
 @pytest.mark.statistics
 def test_several_indices():
     """The sign of a product of two: wrong where an odd number of the two signs is."""
