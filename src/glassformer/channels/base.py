@@ -1,4 +1,4 @@
-r"""The interface of a channel: what state evolution, message passing, thresholds and tests ask of it.
+r"""The interface of a channel, which state evolution, message passing, thresholds and tests use.
 
 A data point has fields :math:`z_{kl}`, ``k`` over the ``P`` rows whose overlaps are learned and ``l`` over the ``K``
 columns that share them: :math:`z = \omega + V^{1/2}u` with :math:`\omega` of covariance ``Q`` over the rows. Scores are
@@ -28,9 +28,10 @@ class Exponents(NamedTuple):
     r"""Exponents of a link of one index, in terms of normalised Hermite polynomials :math:`h_k` of the field.
 
     Attributes:
-        information: smallest :math:`k \ge 1` with :math:`E[y\,h_k(z)] \ne 0`, infinite where there is none.
-        generative: smallest :math:`k \ge 1` with :math:`E[E[h_k(z) \mid y]^2] > 0`: 1 where any data help, 2 where
-            there is a weak-recovery threshold, above where there is none at a finite sample ratio.
+        information: smallest :math:`k \ge 1` with :math:`E[y\,h_k(z)] \ne 0`. Infinite if there is none.
+        generative: smallest :math:`k \ge 1` with :math:`E[E[h_k(z) \mid y]^2] > 0`. At 1 weak recovery is possible at
+            any sample ratio, at 2 there is a weak-recovery threshold, above 2 weak recovery is impossible at any finite
+            sample ratio.
     """
 
     information: float
@@ -56,16 +57,16 @@ class Channel(ABC):
     @property
     @abstractmethod
     def rows(self) -> int:
-        """``P``, the rows of fields, whose overlaps are learned."""
+        """``P``, the number of rows of fields, whose overlaps are learned."""
 
     @property
     @abstractmethod
     def columns(self) -> int:
-        """``K``, the independent fields of each row."""
+        """``K``, the number of independent fields of each row."""
 
     @property
     def field_components(self) -> tuple[int, ...]:
-        """Shape of the fields of one data point as designs give them: ``(P, K)``, for one row ``(K,)`` or empty."""
+        """Shape of the fields of one data point in designs: ``(P, K)``, and ``(K,)`` or empty for one row."""
         return self.rows, self.columns
 
     @property
@@ -73,55 +74,55 @@ class Channel(ABC):
     def label_shape(self) -> tuple[int, ...]:
         """Shape of the label of one sample."""
 
-    # What labels say of fields.
+    # Information of labels on fields.
 
     @property
     @abstractmethod
     def rank(self) -> float:
-        """Fields of a data point that a noiseless label fixes; zero with noise."""
+        """Number of fields of a data point that a noiseless label determines. Zero with noise."""
 
     @property
     def noiseless(self) -> bool:
-        """True when labels fix some of the fields."""
+        """True when labels determine some of the fields."""
         return self.rank > 0
 
     @property
     def even(self) -> bool:
-        """True when symmetries move every row: no row is known at zero overlap, which then is a fixed point."""
+        """True when zero overlap is a fixed point: every row changes its sign under a symmetry of the labels."""
         return bool(np.all(np.any(self.symmetries < 0, axis=0)))
 
     @property
     def symmetries(self) -> Array:
-        """Signs of the rows that leave labels as they are, shape (count, P); the identity comes first."""
+        """Sign changes of the rows that leave labels unchanged, shape (count, P). The identity comes first."""
         return np.ones((1, self.rows))
 
     @property
     def row_symmetries(self) -> RowSymmetries:
-        """All symmetries of the labels that averages respect."""
+        """All symmetries of the labels that averages satisfy."""
         return RowSymmetries.of_signs(self.symmetries)
 
     @property
     def exponents(self) -> Exponents | None:
-        """Information and generative exponent of a single index; None where they are not known."""
+        """Information and generative exponent of a link of one index. None if they are unknown."""
         return None
 
     @property
     def self_overlap(self) -> Array:
-        """Overlap of a signal known exactly, shape (P, P): covariance of the fields over the rows."""
+        """Overlap of an exactly known signal, shape (P, P): the covariance of the fields over the rows."""
         return np.eye(self.rows)
 
-    linear = default_property(False, "True when the label is one field itself, with Gaussian noise or none.")
-    discrete = default_property(
-        False, "True when labels without their own noise take few values, or are positions of maxima."
-    )
+    linear = default_property(False, "True when the label is one field itself, with or without Gaussian noise.")
+    discrete = default_property(False, "True when labels without noise take few values or are positions of maxima.")
     classes = default_property(
-        False, "True when numbers of discrete labels are names, whose squared differences mean nothing."
+        False, "True when discrete labels are names of classes, so that squared differences have no meaning."
     )
-    predictable = default_property(True, "True when labels without their own noise are numbers that fields determine.")
-    label_noise = default_property(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
-    error_unit = default_property(1.0, "What squared errors on a label, summed over its entries, are divided by.")
+    predictable = default_property(
+        True, "True when labels without noise are numbers that are determined by the fields."
+    )
+    label_noise = default_property(0.0, "Mean square of the label noise, in the units of ``prediction_error``.")
+    error_unit = default_property(1.0, "Divisor of squared errors on a label, which are sums over its entries.")
     law_gap = default_property(
-        0.0, "By how much drawn labels and a given density disagree, a share of the probability."
+        0.0, "Difference between the distribution of drawn labels and the given density, as a probability."
     )
 
     # Labels.
@@ -134,30 +135,37 @@ class Channel(ABC):
     def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
         """Draw one label per data point, from fields of shape (n, P, K)."""
 
-    sources = default_property(0, "Normal numbers of :meth:`label_from`; zero where labels are drawn otherwise.")
+    sources = default_property(
+        0, "Number of normal variables of :meth:`label_from`. Zero if labels are drawn in another way."
+    )
 
     def label_from(self, fields: Array, source: Array) -> Array:
-        """Labels of fields and of standard normal numbers, shape (n, sources): without noise where these are zero."""
-        raise IncompatibleError(f"channel {self.label} draws its labels, not from normal numbers")
+        """Return labels of fields and of standard normal numbers, shape (n, sources).
+
+        Zeros give labels without noise.
+        """
+        raise IncompatibleError(f"channel {self.label} does not draw its labels from normal numbers")
 
     @abstractmethod
     def clean_labels(self, fields: Array) -> Array:
-        """Labels without their own noise.
+        """Return labels without noise.
 
         Raises:
-            IncompatibleError: there are none.
+            IncompatibleError: labels without noise do not exist.
         """
 
     def true_labels(self, fields: Array) -> Array:
-        """Discrete labels without their own noise, shape (n, ...).
+        """Return discrete labels without noise, shape (n, ...).
 
         Raises:
             IncompatibleError: labels are not discrete.
         """
-        raise IncompatibleError(f"labels of channel {self.label} are not discrete: no label is right or wrong")
+        raise IncompatibleError(
+            f"labels of channel {self.label} are not discrete, so the share of wrong labels is not defined"
+        )
 
     def likeliest_labels(self, mean: Array, variance: Array) -> Array:
-        """The most probable discrete label, entry by entry, of fields with these means and one covariance.
+        """Return the most probable discrete label, entry by entry, of fields with these means and one covariance.
 
         Raises:
             IncompatibleError: labels are not discrete.
@@ -167,10 +175,10 @@ class Channel(ABC):
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
-        """The label as a traceable and smooth function of the fields of one sample, without noise.
+        """The noiseless label as a smooth function of the fields of one sample, which JAX can trace.
 
         Raises:
-            IncompatibleError: it is none; the text completes the sentence "algorithm NAME".
+            IncompatibleError: there is no such function. The text completes the sentence "algorithm NAME ...".
         """
         raise IncompatibleError("needs labels of several projections, not of a single one")
 
@@ -178,79 +186,79 @@ class Channel(ABC):
 
     @abstractmethod
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
-        """Scores and their slopes, of data points that share one posterior covariance."""
+        """Return scores and their slopes for data points that share one posterior covariance."""
 
     @abstractmethod
     def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
-        """Log partitions, shape (n,), of data points that share one posterior covariance."""
+        """Return log partitions, shape (n,), for data points that share one posterior covariance."""
 
     # Averages over data points.
 
     @abstractmethod
     def averages(self, variance: Array) -> Averages:
-        """Information and expected log partition at a batch of posterior covariances."""
+        """Return information and expected log partition at a batch of posterior covariances."""
 
     @abstractmethod
     def information_matrix(self, variance: Array) -> Estimate:
-        r""":math:`E\sum_l g_l g_l^T` at a batch of posterior covariances, and its standard error."""
+        r"""Return :math:`E\sum_l g_l g_l^T` at a batch of posterior covariances, and its standard error."""
 
     @abstractmethod
     def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
-        r"""Averages at one covariance, and the growth of the information with flattened overlaps, shape (P^2, P^2)."""
+        r"""Return averages at one covariance, and the derivative of the information, shape (P^2, P^2)."""
 
     @abstractmethod
     def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
-        """Slopes of the score on sampled data points at one covariance.
+        """Return slopes of the score on sampled data points at one covariance.
 
         Args:
             variance: posterior covariance.
-            known: the first data points of each replica, which are left out.
-            wider: projector on the directions in which deviations are drawn from a wider normal law, and weighted.
+            known: number of the first data points of each replica that are left out.
+            wider: projector on the directions in which deviations are drawn from a wider normal law with weights.
         """
 
     def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
-        """Averages and slopes of the score at one covariance, from the same posteriors where those are sampled."""
+        """Return averages and slopes of the score at one covariance, from the same posteriors if these are sampled."""
         return self.averages(variance[None]), self.response(variance)
 
     @abstractmethod
     def label_errors(
         self, variance: Array, last_layer: Array | None = None, decisions: bool = True
     ) -> dict[str, Array]:
-        """Errors on new labels at a batch of posterior covariances, by name, with standard errors.
+        """Return errors on new labels at a batch of posterior covariances, by name, with standard errors.
 
         Args:
             variance: posterior covariances.
-            last_layer: one for the rows of the last layer, where there are others, for the error of a predictor that
-                has learned nothing else.
-            decisions: whether to count wrong labels as well, where labels are discrete, which needs posteriors.
+            last_layer: one for the rows of the last layer and zero for the others, to add the error of a predictor that
+                has learned the last layer only. None if there is one layer.
+            decisions: whether to count wrong labels as well if labels are discrete, which needs posteriors.
         """
 
     # Work and accuracy.
 
     sampled = default_property(
-        True, "True when averages are sampled anew at every state, and scores carry a sampling error."
+        True, "True when averages are sampled again at every state, so that scores have a sampling error."
     )
     smallest = default_property(1e-12, "Smallest variance at which averages are computed.")
     refinement_factor = default_property(
-        4, "Ratio of the work behind successive estimates of one posterior, where there are several."
+        4, "Ratio of the work of successive estimates of one posterior, if there are several."
     )
     with_more_noise: Any = default_property(
-        None, "A copy with four times the regularising noise, to extrapolate to zero; None without such noise."
+        None, "A copy with four times the regularising noise, to extrapolate to zero. None without such noise."
     )
 
     @property
     def work(self) -> float:
-        """Evaluations that one average over the data takes, from which the remaining time is estimated."""
+        """Number of evaluations for one average over the data, from which the remaining time is estimated."""
         return float(self.points)
 
     @abstractmethod
     def with_points(self, points: int) -> Self:
-        """The same channel with another number of sampled data points per replica, a power of two."""
+        """Return the same channel with another number of sampled data points per replica, a power of two."""
 
     def high_accuracy(self) -> Self:
-        """The same channel with several times the work per data point, where posteriors are sampled."""
+        """Return the same channel with several times the work per data point, if posteriors are sampled."""
         return self
 
     def low_accuracy(self) -> Self:
-        """The same channel with a fraction of the work per data point, for a first, rough answer."""
+        """Return the same channel with a fraction of the work per data point, for a first rough result."""
         return self

@@ -1,7 +1,7 @@
 r"""Label noise of discrete labels: laws by which labels are replaced, and their confusion matrices.
 
-The posterior of a noisy label is a mixture of those of the labels that it may have been,
-:math:`Z_{out}(y) = \sum_k C_{ky}Z_k`, so that every average is a finite sum over them.
+The posterior of a noisy label is a mixture of the posteriors of all possible true labels,
+:math:`Z_{out}(y) = \sum_k C_{ky}Z_k`, so every average is a finite sum over them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ConfusionLaw(ABC):
 
 @dataclass(frozen=True)
 class _ReplacementLaw(ConfusionLaw):
-    """A law that replaces a label with one probability, in [0, 1)."""
+    """Base of the laws that replace a label with one probability, in [0, 1)."""
 
     probability: float
     word: ClassVar[str]
@@ -62,7 +62,7 @@ class _ReplacementLaw(ConfusionLaw):
 
 @dataclass(frozen=True)
 class Flip(_ReplacementLaw):
-    """With some probability a label is replaced by one of the others, each equally likely.
+    """Uniform label noise: with some probability a label is replaced by one of the others, each equally likely.
 
     Args:
         probability: in [0, 1).
@@ -85,7 +85,7 @@ class Flip(_ReplacementLaw):
 
 @dataclass(frozen=True)
 class Neighbour(_ReplacementLaw):
-    """With some probability an ordinal label is replaced by a neighbouring one; the first and last have one neighbour.
+    """Ordinal label noise: with some probability a label is replaced by a neighbour. The first and last have one.
 
     Args:
         probability: in [0, 1).
@@ -147,7 +147,7 @@ CONFUSIONS = {"flip:PROBABILITY": "confusion:Flip", "neighbour:PROBABILITY": "co
 
 
 def confusion_law(given: object) -> ConfusionLaw | None:
-    """Return the confusion law that ``noise_law=`` is or names; None for anything else.
+    """Return the confusion law given by ``noise_law=``, an object or a name. Return None for any other law.
 
     Example:
         >>> confusion_law("flip:0.1"), confusion_law("logistic")
@@ -179,7 +179,7 @@ class NoisyAlphabet:
         """Apply a law to these labels.
 
         Raises:
-            ParameterError: it does not apply to so many labels, or all of them give the same observed labels.
+            ParameterError: the law does not apply to this number of labels, or observed labels carry no information.
         """
         confusion = law.matrix(len(values))
         if np.max(np.ptp(confusion, axis=0)) <= _ROUNDING:
@@ -191,7 +191,7 @@ class NoisyAlphabet:
         """Return the index of each label, shape (n,).
 
         Raises:
-            DataError: one is no label of the link.
+            DataError: a label is not among the labels of the link.
         """
         flat, known = np.asarray(y, dtype=float), self.values.reshape(len(self.values), -1)
         flat = flat.reshape(-1, known.shape[1])
@@ -210,12 +210,12 @@ class NoisyAlphabet:
 
     @property
     def means(self) -> Array:
-        """Mean observed label of each label, shape (K, ...)."""
+        """Mean observed label for each label of the link, shape (K, ...)."""
         return np.asarray(np.tensordot(self.confusion, self.values, axes=1))
 
     @property
     def variances(self) -> Array:
-        """Variance of the observed label of each label, entries summed, shape (K,)."""
+        """Variance of the observed label for each label of the link, summed over entries, shape (K,)."""
         squares = np.sum(self.values.reshape(len(self.values), -1) ** 2, axis=1)
         return np.asarray(self.confusion @ squares - np.sum(self.means.reshape(len(squares), -1) ** 2, axis=1))
 

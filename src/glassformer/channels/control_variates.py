@@ -1,4 +1,4 @@
-"""Information from scores of sampled data points, with control variates that reduce its sampling noise."""
+"""Information from the scores of sampled data points, with control variates that reduce its variance."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from glassformer.core.estimate import Array
 from glassformer.numerics.sequences import remaining_change
 
-_ROUNDING = 1e-10  # standard deviation of a control, relative to its target's, that is rounding
+_ROUNDING = 1e-10  # standard deviation of a control, relative to its target, that counts as rounding
 
-# Two estimates of one mean from eight replicas and many entries differ significantly beyond so many standard errors.
-# The error then is this multiple of the difference. Chosen by trial.
+# Number of standard errors beyond which two estimates of one mean, from eight replicas and many entries, differ
+# significantly. The error estimate is then this multiple of the difference. Chosen by trial.
 _SIGNIFICANT, _SAFETY = 5.0, 1.5
 
 # Places of the controls that vanish if posteriors are right: square minus slope, square minus score times deviation.
@@ -34,12 +34,12 @@ def information(
     deviation, whose mean is known, and the scores of the same sample under its prior, that is for labels without
     information: where labels carry little information these are most of the noise.
 
-    If sampled posteriors are wrong (a mode was missed, or few points cover a surface badly), all replicas are wrong
-    alike. Then the score times the true deviation disagrees with the square of the score, and the disagreement is
-    returned as the bias.
+    If sampled posteriors are wrong (a mode was missed, or few points cover a surface badly), all replicas have the same
+    error. Then the score times the true deviation differs from the square of the score, and the difference is returned
+    as the bias.
 
-    Entries are taken between the eigenvectors of the covariance: a small entry in that basis is a difference of large
-    ones in another, with the noise of weights fitted to each of them.
+    Weights are fitted to entries in the eigenbasis of the covariance. In another basis a small eigenvalue is a
+    difference of large entries, with the noise of the weights of each.
 
     Args:
         levels: two independent scores and minus their slopes, shape (replicas, points, ...), with most work first.
@@ -97,7 +97,7 @@ def _entrywise(
 
 
 def _contradiction(square: Array, controls: Array, weights: Array) -> Array:
-    """Return the difference of the information from the score times true deviations, shape (P, P); zero if chance."""
+    """Return the information minus the mean of score times true deviation, or zero if it is insignificant."""
     gaps = np.einsum("rpabc,abc->rpab", controls, weights) - controls[..., _DEVIATION]
     # The other controls have mean zero even if posteriors are wrong.
     unbiased = np.delete(controls, [_SLOPE, _DEVIATION], axis=-1)
@@ -110,7 +110,7 @@ def _contradiction(square: Array, controls: Array, weights: Array) -> Array:
 
 
 def significant_gap(gap: Array, error: Array) -> Array:
-    """Return bounds on differences of two estimates of the same mean; zero if all may be by chance.
+    """Return bounds on differences of two estimates of the same mean; zero if no difference is significant.
 
     Args:
         gap: differences, of any shape.
@@ -123,13 +123,13 @@ def significant_gap(gap: Array, error: Array) -> Array:
         ... )
         ([3.1500000000000004, 12.0], [0.0])
     """
-    # One significant difference makes all of them suspect.
+    # One significant difference shows that all estimates are unreliable.
     significant = np.any(np.abs(gap) > _SIGNIFICANT * error)
     return np.asarray(_SAFETY * (gap + 2 * np.copysign(error, gap)) if significant else np.zeros_like(gap))
 
 
 def _estimators(level: Sequence[Array], u: Array, v: Array, prior_scores: Sequence[Array]) -> tuple[Array, Array]:
-    """Return squares of scores, shape (replicas, points, P, P), and controls of mean zero, one axis more."""
+    """Return the squares of scores, shape (replicas, points, P, P), and controls of mean zero, one axis more."""
     g, h, c = level
     # In the order of _SLOPE and _DEVIATION.
     square = _product(g, h)
@@ -137,7 +137,7 @@ def _estimators(level: Sequence[Array], u: Array, v: Array, prior_scores: Sequen
     controls = [square - c, square - _product(0.5 * (g + h), u), known]
     if prior_scores:
         one, two, slope = prior_scores
-        # Products of different halves: the product of a half with itself has no mean zero.
+        # Products of different halves have mean zero; the product of a half with itself does not.
         controls += [_product(one, h) + _product(g, two), _product(one, two), slope, _product(0.5 * (one + two), u)]
     return square, np.stack(controls, axis=-1)
 
@@ -151,8 +151,8 @@ def _product(a: Array, b: Array) -> Array:
 def controlled_mean(target: Array, controls: Array) -> Array:
     """Return the mean of each replica over its points, with control variates.
 
-    The weights of a replica are fitted to the other replicas. Fitted to all, they would cancel rare data points fewer
-    than the controls, and the spread of replicas would not show the error.
+    The weights of a replica are fitted to the other replicas. If they were fitted to all replicas, they could cancel a
+    few rare data points, and the spread of replicas would underestimate the error.
 
     Args:
         target: shape (replicas, points).
@@ -167,7 +167,7 @@ def _regress(target: Array, controls: Array) -> tuple[Array, Array]:
     used = scale > _ROUNDING * np.std(target)
     scaled = controls[..., used] / scale[used]
     columns = np.concatenate([np.ones_like(target)[..., None], scaled, target[..., None]], axis=-1)
-    # Triangular factors hold all products of the columns, and lose no digits to squaring.
+    # Triangular factors contain all products of the columns without loss of digits by squaring.
     factors = np.linalg.qr(columns, mode="r")
     others = np.stack([np.delete(factors, k, axis=0).reshape(-1, columns.shape[-1]) for k in range(len(factors))])
     solution = (np.linalg.pinv(others[..., :-1], rcond=1e-10) @ others[..., -1:])[:, 1:]

@@ -1,4 +1,4 @@
-"""Results of a channel of several rows: posteriors of the fields of data points, and averages over data."""
+"""Result classes of channels: posteriors of the fields of data points, and averages over data."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class FieldPosterior(NamedTuple):
             without the bias of sampling noise.
         curvature: minus the derivative of the score, summed over columns, shape (n, P, P).
         log_partition: shape (n,), up to a function of the label alone.
-        prior_scores: two scores and slopes of the same sample under the prior, that is for labels without information;
-            their means vanish. None if unknown.
+        prior_scores: two scores and slopes of the same sample under the prior, as if labels carried no information.
+            Their means vanish. None if unknown.
     """
 
     first: Array
@@ -32,7 +32,7 @@ class FieldPosterior(NamedTuple):
 
     @property
     def score(self) -> Array:
-        """Mean of the two estimates of the score."""
+        """The score: the mean of the two estimates."""
         return 0.5 * (self.first + self.second)
 
 
@@ -53,10 +53,10 @@ class Response(NamedTuple):
 
     Attributes:
         first, second: two estimates whose product has no bias from their noise.
-        truth: the same from the true deviations.
-        weight: of each data point, shape (n,); one on average.
+        truth: the slopes computed from the true deviations.
+        weight: weight of each data point, shape (n,), one on average.
         replicas: number of replicas of the data, one after the other.
-        fewer: the same with ever less work on each data point; empty if slopes are exact.
+        fewer: estimates with less and less work on each data point. Empty if slopes are exact.
     """
 
     first: Array
@@ -71,13 +71,13 @@ class Averages(NamedTuple):
     """Averages over data at posterior covariances of shape (batch, P, P).
 
     Attributes:
-        information: of each entry; its error counts what is systematic as the share of its confidence.
-        log_partition: its expectation.
+        information: the information matrix. Its error includes the systematic error, scaled to standard errors.
+        log_partition: the expected log partition.
         replicas: information of each replica of the data, (batch, replicas, P, P); one if nothing is sampled.
-        unseen: standard error relative to the information that replicas do not show: of rare data points of which the
-            sample has none. Zero if nothing is sampled.
-        missing: estimated bias of the information, shape (batch, P, P), which sampled posteriors have at all data
-            points alike, so that replicas do not show it. Zero if posteriors are not sampled.
+        unseen: relative standard error of the information from rare data points that the sample does not contain, which
+            replicas do not show. Zero if nothing is sampled.
+        missing: estimated bias of the information, shape (batch, P, P), from sampled posteriors. It is the same in all
+            replicas, so that they do not show it. Zero if posteriors are not sampled.
     """
 
     information: Estimate

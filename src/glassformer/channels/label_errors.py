@@ -1,4 +1,4 @@
-r"""Errors of predictions of the labels of new samples.
+r"""Prediction errors on the labels of new samples.
 
 A new sample has mean fields :math:`\omega`, and true fields that differ from them by a normal deviation with the
 covariance of the posterior. Averages are over quasi-random points.
@@ -16,16 +16,16 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points
 
-_SAMPLES = 512  # new samples on which the error of one estimate is measured; chosen by trial
+_SAMPLES = 512  # number of new samples on which the error of one estimate is measured; chosen by trial
 _DECISIONS = 512  # points per replica on which wrong labels are counted, each of which needs a posterior; by trial
 
 
 class PredictionErrors(NamedTuple):
-    r"""Squared errors on the label of a new sample at posterior covariances of shape (batch, P, P), each (batch,).
+    r"""Squared prediction errors at posterior covariances of shape (batch, P, P), each of shape (batch,).
 
     Attributes:
-        bayes: of the posterior mean, :math:`E\|y - E[y\mid\omega]\|^2`, without the label's own noise.
-        plugin: of the label of the mean fields, :math:`E\|y - g(\omega)\|^2`.
+        bayes: error of the posterior mean, :math:`E\|y - E[y\mid\omega]\|^2`, without label noise.
+        plugin: error of the label of the mean fields, :math:`E\|y - g(\omega)\|^2`.
     """
 
     bayes: Estimate
@@ -33,12 +33,12 @@ class PredictionErrors(NamedTuple):
 
 
 class NewSamples(NamedTuple):
-    """New samples: the fields of one or several estimates and the true fields.
+    """New samples: fields of one or several estimates, and true fields.
 
     Attributes:
         estimated: fields of the estimate, shape (n, P, K), or (..., n, P, K) for several estimates.
         fields: true fields.
-        deviations: two standard normal deviations of each, shape (n, 2, P, K), to draw fields from a posterior.
+        deviations: two standard normal deviations for each sample, shape (n, 2, P, K), to draw fields from a posterior.
     """
 
     estimated: Array
@@ -53,7 +53,7 @@ def prediction_errors(channel: Channel, variance: Array, learned: Array | None =
     This difference is estimated directly: in the mean of a pair, odd terms in the deviation cancel.
 
     Args:
-        channel: of the labels.
+        channel: channel of the labels.
         variance: posterior covariances, shape (batch, P, P).
         learned: 1 for the rows that the plug-in predictor uses, 0 for the others, shape (P,); all rows by default.
     """
@@ -79,7 +79,7 @@ def prediction_errors(channel: Channel, variance: Array, learned: Array | None =
 def sampled_label_errors(
     channel: Channel, variance: Array, last_layer: Array | None = None, decisions: bool = True
 ) -> dict[str, Array]:
-    """Return errors on new labels as :meth:`~glassformer.channels.base.Channel.label_errors`, by sampling."""
+    """Return the errors of :meth:`~glassformer.channels.base.Channel.label_errors` by sampling."""
     squared = prediction_errors(channel, variance)
     errors = {
         "prediction_error": squared.bayes.value,
@@ -111,10 +111,10 @@ def new_samples(channel: Channel, own: Array, cross: Array, true: Array, points:
     """Draw new samples for a measured estimate: fields are normal with these inner products as covariances.
 
     Args:
-        channel: of the labels.
-        own: inner products of the estimated rows, shape (..., P, P), leading axes for several estimates.
-        cross: of estimated with true rows.
-        true: of true rows.
+        channel: channel of the labels.
+        own: inner products of the estimated rows, shape (..., P, P), with leading axes for several estimates.
+        cross: inner products of estimated with true rows.
+        true: inner products of true rows.
         points: number of samples, a power of two.
     """
     joint = np.concatenate(
@@ -137,12 +137,12 @@ def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) ->
     """Return squared errors on the labels of samples, in the units of :func:`prediction_errors`.
 
     Args:
-        channel: of the labels.
-        samples: of one estimate, or of several with leading axes.
+        channel: channel of the labels.
+        samples: new samples of one estimate, or of several with leading axes.
         variance: posterior covariance that each estimate claims, shape (..., P, P).
 
     Returns:
-        Error of the mean label over the claimed posterior, and of the label of the estimated fields.
+        Error of the mean label over the claimed posterior, and error of the label of the estimated fields.
     """
 
     def labels(fields: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Laws of a label given the value of the link: label noise other than Gaussian, given by its likelihood."""
+"""Non-Gaussian label noise: laws of a label given the value of the link, by their likelihood."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from glassformer.core.estimate import Array
 from glassformer.core.registry import create_by_name
 from glassformer.numerics.jax_settings import jax_settings
 
-_LOG_LARGEST_RATE = 20.0  # of counts: keeps exponentials of links finite
-# Comparison of samples and density of a law: number of quantiles, cells of equally many of them in which a density is
-# integrated, and share of distinct labels among them below which the law is discrete.
+_LOG_LARGEST_RATE = 20.0  # largest rate of counts, so that exponentials of links stay finite
+# Comparison of samples and density of a law: number of quantiles, number of cells with equally many quantiles in which
+# the density is integrated, and share of distinct labels below which the law is discrete.
 _QUANTILES, _CELLS, _DISCRETE = 20_000, 50, 0.25
 
 
@@ -40,7 +40,7 @@ class LabelLaw(ABC):
 
     @abstractmethod
     def quantile(self, link: Array, uniform: Array) -> Array:
-        """Return labels from uniform numbers in (0, 1), elementwise; data are drawn so."""
+        """Return labels from uniform numbers in (0, 1), elementwise. Data are drawn with it."""
 
     @abstractmethod
     def mean(self, link: Array) -> Array:
@@ -56,7 +56,7 @@ class Laplace(LabelLaw):
     """Two-sided exponential noise.
 
     Args:
-        scale: mean of its absolute value.
+        scale: mean absolute value of the noise.
 
     Raises:
         ParameterError: the scale is out of range.
@@ -145,10 +145,10 @@ NAMES = (*LAWS, *CONFUSIONS)
 
 
 def label_law(given: object) -> LabelLaw:
-    """Return the law that ``noise_law=`` is or names.
+    """Return the law given by ``noise_law=``, an object or a name.
 
     Raises:
-        ParameterError: there is no law of that name, or its number is out of range.
+        ParameterError: there is no law of that name, or its parameter is out of range.
 
     Example:
         >>> label_law("laplace:0.5")
@@ -164,7 +164,7 @@ def label_law(given: object) -> LabelLaw:
 
 
 def noise_label(given: object) -> str:
-    """Return the name in tables of the label law or confusion law that ``noise_law=`` is or names.
+    """Return the name in tables of the law given by ``noise_law=``, an object or a name.
 
     Example:
         >>> noise_label("flip:0.1"), noise_label(Logistic())
@@ -177,9 +177,9 @@ def noise_label(given: object) -> str:
 def law_gap(law: LabelLaw, link: float) -> float:
     r"""Return the disagreement of samples, density and moments of a law at one value of the link.
 
-    The largest of three numbers: the probability mass that the density puts elsewhere than the samples,
-    :math:`\frac12\sum_k|p_k - n_k/n|`; the distance of their mean from the law's in standard deviations; and the
-    relative difference of variances. The samples are quantiles, so none of these has sampling noise.
+    It is the largest of three numbers: the total variation distance between density and samples,
+    :math:`\frac12\sum_k|p_k - n_k/n|`; the difference of means in standard deviations; and the relative difference of
+    variances. The samples are quantiles, so none of these has sampling noise.
 
     Example:
         >>> law_gap(Laplace(0.5), 1.0) < 1e-3

@@ -1,8 +1,8 @@
 r"""Symmetries of a label over the rows of its fields, and their exact consequences for sampled averages.
 
-An orthogonal matrix ``O`` over the rows that leaves every label unchanged (:math:`g(OZ) = g(Z)`) cannot be told from
-the identity: while overlaps obey :math:`OQ = Q`, so does the information. One that relabels (:math:`g(OZ) = b(g(Z))`,
-``b`` one to one) maps the information at ``Q`` to that at :math:`OQO^T`. A direction on which no label depends has no
+Let ``O`` be an orthogonal matrix over the rows that leaves every label unchanged, :math:`g(OZ) = g(Z)`. If overlaps
+satisfy :math:`OQ = Q`, so does the information. If ``O`` relabels, :math:`g(OZ) = b(g(Z))` with ``b`` one to one, it
+maps the information at ``Q`` to the information at :math:`OQO^T`. A direction on which no label depends has no
 information.
 """
 
@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.estimate import Array
 
-_ROUNDING = 1e-9  # deviation of an overlap from a symmetry that is rounding
-# Rows up to which all permutations are listed; of more rows, the cyclic ones, which fix the same covariances.
+_ROUNDING = 1e-9  # a smaller deviation of an overlap from a symmetry counts as rounding
+# Largest number of rows for which all permutations are listed. For more rows cyclic ones fix the same covariances.
 _MOST_PERMUTED = 4
 
 
@@ -28,10 +28,10 @@ class RowSymmetries(NamedTuple):
         invariances: matrices that leave every label unchanged, the identity included, shape (count, P, P).
         relabellings: matrices that map labels one to one, the invariances included, shape (count, P, P).
         visible: projector on the directions on which labels depend, shape (P, P).
-        rotation_groups: groups of families of rows, families of a group equally large. Labels are invariant under
-            every rotation or reflection that acts on all families of a group alike. Some of these are among
+        rotation_groups: groups of families of rows. The families of a group have equal size. Labels are invariant under
+            every rotation or reflection that acts in the same way on all families of a group. Some of these are among
             ``invariances`` and fix the same covariances as all of them.
-        permutation_groups: rows that may be permuted, each alone in its rotation group.
+        permutation_groups: rows that may be permuted. Each is the only row of its rotation group.
     """
 
     invariances: Array
@@ -44,11 +44,11 @@ class RowSymmetries(NamedTuple):
     def of_rotations(
         cls, groups: tuple[tuple[tuple[int, ...], ...], ...], permuted: tuple[tuple[int, ...], ...] = ()
     ) -> Self:
-        """Return the rotations of the rows of each group; a row alone changes its sign.
+        """Return the rotations of the rows of each group. A single row changes its sign.
 
         Args:
             groups: groups of families of rows.
-            permuted: rows, each a group alone above, that may be permuted as well.
+            permuted: rows that may be permuted as well. Each must be a group of its own.
 
         Example:
             >>> pair = RowSymmetries.of_rotations((((0, 1),),))
@@ -69,7 +69,7 @@ class RowSymmetries(NamedTuple):
 
     @classmethod
     def of_signs(cls, signs: ArrayLike) -> Self:
-        """Return the symmetries that flip signs of rows, shape (count, P), and no other.
+        """Return the symmetries that only flip signs of rows, given by signs of shape (count, P).
 
         Example:
             >>> RowSymmetries.of_signs([[1, 1], [1, -1]]).symmetrise(np.ones((2, 2)), np.zeros((2, 2))).tolist()
@@ -133,7 +133,7 @@ class RowSymmetries(NamedTuple):
         return part
 
     def hidden(self, overlap: Array) -> Array:
-        """Return the projector on the directions without information at an overlap: labels are even in them."""
+        """Return the projector on directions without information at an overlap, in which labels are even."""
         own = self.invariances[_is_fixed(self.invariances @ overlap, overlap)]
         return np.asarray(np.eye(len(overlap)) - np.mean(own, axis=0) @ self.visible)
 
@@ -147,7 +147,7 @@ class RowSymmetries(NamedTuple):
 
 
 def _embed(rotation: Array, group: tuple[tuple[int, ...], ...], size: int) -> Array:
-    """Return a rotation of the rows of every family of a group as a matrix over all rows, zero for others."""
+    """Return a rotation of the rows of every family of a group as a matrix over all rows, zero for other rows."""
     matrix = np.zeros((size, size))
     for family in group:
         matrix[np.ix_(family, family)] = rotation
@@ -165,7 +165,7 @@ def _permutations(rows: tuple[int, ...], size: int) -> Array:
 
 
 def _signed_cycles(rank: int) -> Array:
-    """Return signed cyclic permutations: the only symmetric matrices that commute with all are multiples of one."""
+    """Return signed cyclic permutations. Only multiples of the identity are symmetric and commute with all of them."""
     signs = [np.diag(flips) for flips in itertools.product([1.0, -1.0], repeat=rank)]
     cycles = [np.roll(np.eye(rank), k, axis=0) for k in range(rank)]
     return np.array([cycle @ sign for cycle in cycles for sign in signs])

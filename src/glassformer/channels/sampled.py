@@ -1,4 +1,4 @@
-"""Scalar channels whose posteriors are sampled: averages are tabulated once, with error estimates, and interpolated."""
+"""Scalar channels with sampled posteriors. Averages are tabulated once, with error estimates, and interpolated."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def require_average_resources(tokens: int, work: float) -> None:
     """Raise if the table of averages would take too much memory or time.
 
     Args:
-        tokens: the parameter named in the error.
-        work: operations of one posterior.
+        tokens: value of the parameter that is named in the error.
+        work: number of operations of one posterior.
 
     Example:
         >>> require_average_resources(4, 1e6)
@@ -45,9 +45,9 @@ class SampledPosterior(NamedTuple):
     Attributes:
         first, second: two independent estimates of the score, shape (n, K): their product estimates its square
             without the bias of sampling noise.
-        curvature: minus its divergence, shape (n,).
+        curvature: minus the divergence of the score, shape (n,).
         log_partition: shape (n,).
-        fewer: means of the same over parts of the sampled fields: first fourths, then sixteenths.
+        fewer: estimates from parts of the sampled fields, averaged over parts: first fourths, then sixteenths.
     """
 
     first: Array
@@ -78,8 +78,8 @@ def weighted_posterior(
     Args:
         log_weight: log of likelihood times prior over sampling density, shape (n, 2 fields).
         scores: score of each field, shape (n, K, 2 fields).
-        bend: minus the slope of that score less its square, shape (n, 2 fields).
-        blind: unit vector in the direction of which labels carry no information, so that any score there is noise.
+        bend: minus the slope of the score minus its square, shape (n, 2 fields).
+        blind: unit vector along which labels carry no information, so that scores in its direction are noise.
         shares: numbers of parts into which the fields are divided, the whole sample first.
     """
     top = np.max(log_weight, axis=1, keepdims=True)
@@ -98,12 +98,12 @@ def _mean_over_parts(sums: Array, blind: Array | None) -> SampledPosterior:
     whole, parts = sums.sum(axis=-1), sums.shape[3]
     ratio, half_ratio = _ratio(whole), _ratio(sums).mean(axis=-1)
     mean = np.where(np.isfinite(half_ratio), 2 * ratio - half_ratio, ratio)
-    # A half without any weight is replaced by the other.
+    # A half with zero total weight is replaced by the other half.
     mean = np.nan_to_num(np.where(np.isfinite(mean), mean, mean[:, :, ::-1])).mean(axis=-1)
     first, second = mean[:, 1:, 0], mean[:, 1:, 1]
     if blind is not None:
         first, second = (part - (part @ blind)[:, None] * blind for part in (first, second))
-    # The product of means over independent halves: their squares would carry the sampling noise of each.
+    # The product of means over independent halves has no bias; the squares would contain sampling noise.
     curvature = np.sum(first * second, axis=1) + mean[:, 0].mean(axis=-1)
     mass, half = whole[:, 0].sum(axis=1) * parts, 2 * sums[:, 0].sum(axis=1) * parts
     log_half = np.log(np.maximum(half, 1e-300)).mean(axis=-1)
@@ -113,7 +113,7 @@ def _mean_over_parts(sums: Array, blind: Array | None) -> SampledPosterior:
 
 
 def _ratio(sums: Array) -> Array:
-    """Divide sums by those of the weights, which come first; NaN where these vanish."""
+    """Divide sums by the sums of weights, which come first. NaN if these vanish."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(sums[:, :1] > 0, sums[:, 1:] / sums[:, :1], np.nan))
 
@@ -130,16 +130,16 @@ def batched_posterior(
         fields: number of points of each half.
         block: posteriors of a batch, from uniform points of shape (data, 2 fields, dimensions).
     """
-    # Every data point and half shifts the points by a vector of its own, the same in every call.
+    # Points are shifted by a vector of every data point and half, the same in every call.
     shifts = np.random.default_rng(0).random((count, 2, dimensions))
     return _concatenate([block(part, _uniform(k, shifts[part], fields)) for k, part in _batches(count, most)])
 
 
 def _batches(count: int, most: int) -> Iterator[tuple[int, slice]]:
-    """Yield batches of data points with the number of the replica that each belongs to.
+    """Yield batches of data points with the number of their replica.
 
-    Each replica samples its posteriors with points of its own: with the same points for all data, the spread of
-    replicas would not show their error.
+    Each replica samples its posteriors with its own points. With common points, the spread of replicas would not show
+    their error.
 
     Example:
         >>> [(replica, part.start, part.stop) for replica, part in _batches(20, 2)][:3]
@@ -177,12 +177,12 @@ class SampledChannel(ScalarChannel):
     @property
     @abstractmethod
     def components(self) -> int:
-        """Components of the field of one data point."""
+        """Number of components of the field of one data point."""
 
     @property
     @abstractmethod
     def source_dimensions(self) -> int:
-        """Standard normal numbers from which the noise of a label is made."""
+        """Number of standard normal variables in the noise of a label."""
 
     @abstractmethod
     def label_from(self, field: Array, source: Array) -> Array:
@@ -190,7 +190,7 @@ class SampledChannel(ScalarChannel):
 
     @abstractmethod
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
-        """SampledPosterior of the field of each of n data points."""
+        """Return the posteriors of the fields of n data points."""
 
     @property
     def field_components(self) -> tuple[int, ...]:
@@ -222,7 +222,7 @@ class SampledChannel(ScalarChannel):
 
     @property
     def smallest_tabulated(self) -> float:
-        """Variance below which the information is extrapolated by its asymptotic law."""
+        """Smallest variance of the table. Below it the information follows its asymptotic law."""
         return _SMALLEST
 
     def information(self, variance: Array) -> Estimate:

@@ -7,9 +7,9 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.resources import require_resources
 
-# Below the least noise posteriors are shells too thin to sample; above the most noise scores are below rounding.
+# Below the least noise posteriors are too thin to sample. Above the largest noise scores are below rounding.
 LEAST_NOISE, MOST_NOISE = 1e-8, 1e9
-# Estimated cost: averages in a fixed point, sampled latents of a data point, and of all data points treated at once.
+# Estimated cost: number of averages in a fixed point, sampled latents per data point, and per block of data points.
 _AVERAGES, _LATENTS, _LATENTS_AT_ONCE = 50, 512, 64 * 512
 
 
@@ -29,10 +29,10 @@ def require_sampling(name: str, value: object, fields: int, images: float, point
     Args:
         name: the parameter named in the error.
         value: its value.
-        fields: ``P K``.
-        images: of a latent under symmetries.
+        fields: number of fields, ``P K``.
+        images: number of images of a latent under symmetries.
         points: data points per replica.
-        effort: steps of the search for modes of one data point.
+        effort: number of steps of the search for modes of one data point.
 
     Example:
         >>> require_sampling("tokens", 4, fields=8, images=2, points=2048)

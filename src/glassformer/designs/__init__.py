@@ -1,1 +1,1 @@
-"""What is seen: inputs and the fields they make of a signal."""
+"""Designs: random or observed inputs, and the linear maps from signals to fields."""

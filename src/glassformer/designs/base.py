@@ -24,11 +24,11 @@ class Design(ABC):
     @classmethod
     @abstractmethod
     def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
-        """One instance of random inputs of the given shape. A longer draw from the same state begins alike."""
+        """Return one instance of random inputs of the given shape. A longer draw from the same state begins alike."""
 
     @abstractmethod
     def first(self, samples: int) -> Self:
-        """The design of the first samples alone, sharing memory with this one."""
+        """Return the design of the first samples alone, sharing memory with this one."""
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class Design(ABC):
 
     @abstractmethod
     def parts(self) -> Iterator[Array]:
-        """Inputs of the first instance, in order, each of shape (samples, tokens, d)."""
+        """Return inputs of the first instance, in order, each of shape (samples, tokens, d)."""
 
     @property
     @abstractmethod
@@ -64,9 +64,7 @@ class Design(ABC):
         """Shape of the fields of one instance: ``(samples,)``, or ``(samples, components)``."""
         return (self.samples,)
 
-    several_rows = default_property(
-        False, "True when signals have an axis of rows, and fields one beside their columns."
-    )
+    several_rows = default_property(False, "True when signals and fields have an axis of rows.")
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -74,20 +72,23 @@ class Design(ABC):
         return self.signal_shape
 
     def fields(self, signal: Array, instance: int) -> Array:
-        """Fields of shape (samples, P, K) from a signal of shape ``(P, *row_shape)``, with ``P = 1`` for one row."""
+        """Return fields of shape (samples, P, K) from a signal of shape ``(P, *row_shape)``.
+
+        One row has ``P = 1``.
+        """
         if self.several_rows:
             return self.forward(signal, instance)
         return self.forward(signal[0], instance).reshape(self.samples, 1, -1)
 
     def correlation(self, score: Array, instance: int) -> Array:
-        """Transpose of :meth:`fields`: shape ``(P, *row_shape)`` from (samples, P, K)."""
+        """Return the transpose of :meth:`fields`: shape ``(P, *row_shape)`` from (samples, P, K)."""
         if self.several_rows:
             return self.adjoint(score, instance)
         return self.adjoint(score.reshape(self.field_shape), instance)[None]
 
     @classmethod
     def new_fields(cls, signals: Array, shape: tuple[int, int], samples: int, rng: np.random.Generator) -> Array:
-        """Fields of signals on the same new samples, shape (signals, samples, P, K).
+        """Return the fields of signals on the same new samples, shape (signals, samples, P, K).
 
         From new inputs, drawn a part at a time; designs that know the law of their fields draw from it.
 
@@ -106,8 +107,8 @@ class Design(ABC):
 
     @abstractmethod
     def forward(self, signal: Array, instance: int) -> Array:
-        """Fields of one instance, shape ``field_shape``, from a signal of ``signal_shape``."""
+        """Return the fields of one instance, shape ``field_shape``, from a signal of ``signal_shape``."""
 
     @abstractmethod
     def adjoint(self, score: Array, instance: int) -> Array:
-        """Transpose of ``forward`` in the signal's own inner product: ``signal_shape`` from ``field_shape``."""
+        """Return transpose of ``forward`` in the signal's own inner product: ``signal_shape`` from ``field_shape``."""

@@ -1,4 +1,4 @@
-"""Sequences of tokens with independent entries, seen through one linear functional each."""
+"""Sequences of tokens with independent entries and one linear field for each sequence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.designs.stored import StoredDesign, normal_fields
 
-# Samples whose tokens are mixed at a time: what there is twice in memory.
+# Number of samples whose tokens are mixed at once. Their numbers are in memory twice.
 _BLOCK = 1024
 
 
@@ -21,9 +21,8 @@ _BLOCK = 1024
 class DenseDesign(StoredDesign):
     r"""Inputs :math:`X_\mu \in \mathbb R^{L\times d}` with :math:`h_\mu = \mathrm{Tr}(X_\mu S^T)/\sqrt{dL}`.
 
-    The array is kept as it comes, never copied. Stored in single precision it takes half the memory and half the
-    time of a matrix product; scores and estimates stay in double precision, and fields carry a relative error of
-    about 1e-7.
+    The array is not copied. In single precision it takes half the memory and half the time of a matrix product. Scores
+    and estimates stay in double precision, and fields have a relative error of about 1e-7.
 
     Args:
         inputs: shape ``(instances, samples, L, d)`` or, for one instance, ``(samples, L, d)``; float64 or float32.
@@ -54,7 +53,7 @@ class DenseDesign(StoredDesign):
         return self.signal_shape[0] * self.signal_shape[1]
 
     def checked_labels(self, labels: ArrayLike) -> Array:
-        """Labels as an array, one number per sample.
+        """Return the labels as an array, one number per sample.
 
         Raises:
             DataError: they do not match the inputs, or are not finite.
@@ -83,12 +82,15 @@ class DenseDesign(StoredDesign):
         return normal_fields(signals, 1, samples, rng)
 
     def variances(self) -> Array:
-        """Of the fields of a signal of independent entries of unit variance, shape (samples,)."""
+        """Return the variances of the fields of a signal of independent entries of unit variance, shape (samples,)."""
         inputs = self.inputs[0]
         return np.einsum("nld,nld->n", inputs, inputs) / self._size
 
     def rotated(self, left: Array, right: Array) -> Array:
-        """Fields of all products of a column of ``left``, shape (L, i), and one of ``right``: shape (samples, i, j)."""
+        """Return fields of all products of a column of ``left``, shape (L, i), and one of ``right``.
+
+        Shape (samples, i, j).
+        """
         inputs = self.inputs[0].astype(np.float64, copy=False)
         if left.shape[1] > right.shape[1]:
             return left.T @ (inputs @ right) / np.sqrt(self._size)
@@ -122,7 +124,7 @@ class CorrelatedDesign:
     def sample(
         self, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64"
     ) -> DenseDesign:
-        """One instance of random inputs. A longer draw from the same generator state begins alike."""
+        """Return one instance of random inputs. A longer draw from the same generator state begins alike."""
         design = DenseDesign.sample(samples, shape, rng, storage)
         inputs = design.inputs[0]
         for begin in range(0, samples, _BLOCK):
@@ -131,5 +133,5 @@ class CorrelatedDesign:
         return design
 
     def _mixed(self, independent: NDArray[Any]) -> NDArray[Any]:
-        """Every input times the root, in its own precision."""
+        """Return every input times the root, in its own precision."""
         return np.asarray(np.array(self.root, dtype=independent.dtype) @ independent)

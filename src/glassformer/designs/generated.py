@@ -1,4 +1,4 @@
-"""Inputs drawn from their seed whenever they are needed, block by block: any size, at the price of drawing again."""
+"""Inputs that are not stored but drawn again from their seed whenever they are needed, block by block."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GeneratedDesign(WrappedDesign):
         return replace(self, number=samples)
 
     def stored(self) -> Any:
-        """The same inputs in memory."""
+        """Return the same inputs in memory."""
         parts = [part for _, part in self._blocks(range(self._count))]
         return replace(parts[0], inputs=np.concatenate([part.inputs[0] for part in parts]))
 
@@ -97,7 +97,7 @@ class GeneratedDesign(WrappedDesign):
             yield where, self.kind(rng.standard_normal((where.stop - where.start, *self.shape), dtype=np.float32))
 
     def _over_blocks(self, function: Callable[[slice, Any], Array]) -> list[Array]:
-        """The function of every block, in order; drawing keeps one thread busy per core."""
+        """Return the function of every block, in order; drawing keeps one thread busy per core."""
 
         def one(k: int) -> Array:
             (where, part) = next(self._blocks([k]))

@@ -1,4 +1,4 @@
-"""Two sequences seen through all pairs of their tokens: attention with different keys and queries."""
+"""Bilinear fields of all pairs of tokens of two sequences: attention with untied keys and queries."""
 
 from __future__ import annotations
 

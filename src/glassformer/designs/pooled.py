@@ -1,4 +1,4 @@
-"""Sequences seen by one quadratic form of their tokens each: attention pooled over a sequence."""
+"""One quadratic field for each sequence: attention pooled over the tokens."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PooledDesign(StoredDesign):
         return 2 * self.samples / self.signal_shape[0] ** 2
 
     def first(self, samples: int) -> Self:
-        """The design of the first samples alone, sharing memory with this one."""
+        """Return the design of the first samples alone, sharing memory with this one."""
         return replace(self, inputs=self.inputs[:, :samples])
 
     def forward(self, signal: Array, instance: int) -> Array:
@@ -99,14 +99,17 @@ class PooledDesign(StoredDesign):
         return Moments((rows, columns), whole[:, :, rows, columns])
 
     def variances(self) -> Array:
-        """Of the fields of a Gaussian symmetric signal of unit power, shape (samples,)."""
+        """Return the variances of the fields of a Gaussian symmetric signal of unit power, shape (samples,)."""
         tokens, d = self.inputs[0].astype(np.float64, copy=False), self.signal_shape[0]
         gram = np.einsum("ntd,nsd->nts", tokens, tokens, optimize=True)
         mean = np.einsum("ntd,ntd->n", tokens @ self.centre, tokens)
         return 2 / d**3 * (np.einsum("nts,nts->n", gram, gram) - 2 * mean + np.sum(self.centre**2))
 
     def rotated(self, left: Array, right: Array) -> Array:
-        """Fields of all products of a column of ``left``, shape (d, i), and one of ``right``: shape (samples, i, j)."""
+        """Return fields of all products of a column of ``left``, shape (d, i), and one of ``right``.
+
+        Shape (samples, i, j).
+        """
         tokens = self.inputs[0].astype(np.float64, copy=False)
         seen = np.swapaxes(tokens @ left, 1, 2) @ (tokens @ right)
         return (seen - left.T @ self.centre @ right) / self.signal_shape[0]
@@ -139,7 +142,7 @@ class UnitPooledDesign(PooledDesign):
 
     @classmethod
     def of(cls, design: PooledDesign) -> UnitPooledDesign:
-        """That of other inputs, in units of the variance off the diagonal that they have."""
+        """Return the design of the same inputs in units of their variance off the diagonal."""
         tokens, d = design.inputs[0].astype(np.float64, copy=False), design.signal_shape[0]
         gram = np.einsum("ntd,nsd->nts", tokens, tokens, optimize=True)
         own = np.einsum("ntd,ntd->nd", tokens, tokens, optimize=True)

@@ -1,4 +1,4 @@
-"""Tokens seen through their projections on a few directions."""
+"""Projections of tokens on a few directions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ProjectionDesign(StoredDesign):
 
 
 def projection_design(heads: int) -> type[ProjectionDesign]:
-    """The class of designs with that many heads.
+    """Return the class of designs with that many heads.
 
     Example:
         >>> projection_design(2)(np.ones((3, 2, 4))).signal_shape

@@ -1,4 +1,4 @@
-"""Sequences of tokens seen through all pairs of them: the quadratic form of an attention layer."""
+"""Quadratic fields of all pairs of tokens of a sequence: the indices of an attention layer."""
 
 from __future__ import annotations
 

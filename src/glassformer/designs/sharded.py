@@ -1,4 +1,4 @@
-"""Inputs shared out over JAX's devices, which multiply their parts at the same time."""
+"""Inputs divided among the devices of JAX, which multiply their parts in parallel."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ShardedDesign(WrappedDesign):
 
     def __post_init__(self) -> None:
         if self.stored.instances != 1:
-            raise IncompatibleError(f"{type(self.stored).__name__} cannot be shared out: use one instance")
+            raise IncompatibleError(f"{type(self.stored).__name__} cannot be divided among devices: use one instance")
         _maps_of(self.stored)
 
     def first(self, samples: int) -> Self:
@@ -136,14 +136,17 @@ def _projection_adjoint(x: Any, score: Any, heads: int) -> Any:
 
 
 def _by_head(values: Any, axis: int, heads: int) -> Any:
-    """One axis as two: parts of the tokens come head after head, rows of the weights in turns."""
+    """Return one axis as two: parts of the tokens come head after head, rows of the weights in turns."""
     shape = values.shape
     split = (heads, -1) if axis else (-1, heads)
     return values.reshape(*shape[:axis], *split, *shape[axis + 1 :])
 
 
 def _pair_maps(tokens: int, kind: Any) -> tuple[Array, Array]:
-    """Which entries of a pair matrix make each component, shape (components, T, T), and what the diagonal does."""
+    """Return which entries of a pair matrix make each component.
+
+    The second array is the factor of the diagonal.
+    """
     rows, columns = pair_indices(tokens)
     maps = np.zeros((len(rows), tokens, tokens), kind)
     maps[np.arange(len(rows)), rows, columns] += 0.5
@@ -171,7 +174,7 @@ def _quadratic_adjoint(x: Any, score: Any) -> Any:
 
 
 def _layers(function: Callable[[Any, Any], Any], which: int, x: Any, values: Any) -> Any:
-    """The map of each layer: layers come first in signals and second in fields."""
+    """Return the map of each layer: layers come first in signals and second in fields."""
     return jnp.stack([function(x, part) for part in (values if which == 0 else jnp.moveaxis(values, 1, 0))], 1 - which)
 
 
@@ -184,9 +187,9 @@ _MAPS: dict[type, _Maps] = {
 
 
 def _maps_of(stored: StoredDesign) -> _Maps:
-    """Forward and adjoint map of the inputs of a design, whose kind has to be one of those known."""
+    """Return forward and adjoint map of the inputs of a design, whose kind has to be one of those known."""
     if isinstance(stored, ProjectionDesign):
         return partial(_projection_forward, heads=stored.heads), partial(_projection_adjoint, heads=stored.heads)
     if type(stored) not in _MAPS:
-        raise IncompatibleError(f"{type(stored).__name__} cannot be shared out: there are no maps for it")
+        raise IncompatibleError(f"{type(stored).__name__} cannot be divided among devices: use the stored design")
     return _MAPS[type(stored)]

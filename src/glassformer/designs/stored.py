@@ -1,4 +1,4 @@
-"""Inputs kept in memory as one array: what every design on stored data shares."""
+"""Base of designs whose inputs are one array in memory."""
 
 from __future__ import annotations
 
@@ -49,17 +49,20 @@ class StoredDesign(Design):
 
     @classmethod
     def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
-        """One instance with standard normal entries. A longer draw from the same generator state begins alike."""
+        """Return one instance with standard normal entries.
+
+        A longer draw from the same generator state begins alike.
+        """
         if storage not in _STORAGE:
             raise ParameterError("storage", storage, " or ".join(_STORAGE))
         return cls(rng.standard_normal((samples, *shape), dtype=_STORAGE[storage])[None])
 
     def first(self, samples: int) -> Self:
-        """The design of the first samples alone, sharing memory with this one."""
+        """Return the design of the first samples alone, sharing memory with this one."""
         return type(self)(self.inputs[:, :samples])
 
     def rows(self, where: Any) -> Self:
-        """The design of some samples of the first instance, by their indices or flags."""
+        """Return the design of some samples of the first instance, by their indices or flags."""
         return replace(self, inputs=self.inputs[0][where])
 
     @property
@@ -83,7 +86,7 @@ class StoredDesign(Design):
         return int(np.prod(self.inputs.shape[2:]))
 
     def _blocks(self, tokens: int) -> list[slice]:
-        """Blocks of samples of ``tokens`` rows each: they stay in the cache, or have as many rows as columns.
+        """Return blocks of samples of ``tokens`` rows each: they stay in the cache, or have as many rows as columns.
 
         With fewer rows, the matrix that they are multiplied with would be read too often.
         """
@@ -93,7 +96,9 @@ class StoredDesign(Design):
 
 
 def normal_fields(signals: Array, columns: int, samples: int, rng: np.random.Generator) -> Array:
-    """Fields that are sums over independent inputs, which are normal with the signals' inner products as covariance.
+    """Return fields that are sums over independent inputs.
+
+    They are normal, with the inner products of the signals as covariance.
 
     Args:
         signals: shape ``(signals, P, *row_shape)``.

@@ -1,7 +1,7 @@
 r"""Symmetric matrices of attention indices, and their independent components of equal variance.
 
 With :math:`E h_{ab}^2 = V (1 + \delta_{ab})` the components :math:`h_{aa}/\sqrt 2` and :math:`h_{ab}`, ``a < b``, are
-independent with variance ``V``: there every channel sees an isotropic Gaussian, and :math:`\sum_k \phi_k^2 =
+independent with variance ``V``. In these components fields are isotropic Gaussian, and :math:`\sum_k \phi_k^2 =
 \|h\|_F^2/2`.
 """
 
@@ -17,7 +17,7 @@ from glassformer.core.estimate import Array
 
 @lru_cache(maxsize=16)
 def pair_indices(tokens: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Row and column of each component, row by row: (1, 1), (1, 2), ..., (2, 2), ...
+    """Return row and column of each component, row by row: (1, 1), (1, 2), ..., (2, 2), ...
 
     Example:
         >>> pair_indices(2)
@@ -28,7 +28,7 @@ def pair_indices(tokens: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def to_matrices(components: Array, tokens: int) -> Array:
-    """Symmetric matrices, shape (..., T, T), from components, shape (..., T (T + 1)/2).
+    """Return symmetric matrices, shape (..., T, T), from components, shape (..., T (T + 1)/2).
 
     Example:
         >>> to_matrices(np.array([1.0, 2.0, 3.0]), 2) / np.array([[np.sqrt(2), 1], [1, np.sqrt(2)]])
@@ -43,6 +43,9 @@ def to_matrices(components: Array, tokens: int) -> Array:
 
 
 def to_components(matrices: Array) -> Array:
-    """Components, shape (..., T (T + 1)/2), of symmetric matrices, shape (..., T, T); the inverse of `to_matrices`."""
+    """Return components, shape (..., T (T + 1)/2), of symmetric matrices, shape (..., T, T).
+
+    The inverse of `to_matrices`.
+    """
     rows, columns = pair_indices(matrices.shape[-1])
     return np.asarray(matrices[..., rows, columns] / np.where(rows == columns, np.sqrt(2), 1.0))

@@ -1,4 +1,4 @@
-"""Inputs of one instance that are those of another design, kept or multiplied in another way."""
+"""Base of designs that store or multiply the inputs of another design in another way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.designs.base import Design
 
 
 class WrappedDesign(Design):
-    """A design that asks another one for all that does not depend on the number of samples."""
+    """A design that takes all properties that do not depend on the number of samples from another design."""
 
     instances = 1
 

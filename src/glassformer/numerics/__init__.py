@@ -1,1 +1,1 @@
-"""Quadrature, roots, quasi-random points, small matrices, compiled functions; nothing of the theory."""
+"""Numerical methods: quadrature, roots, quasi-random points, small matrices, compiled functions."""

@@ -35,7 +35,7 @@ def array_library(accelerated: bool | None = None) -> Iterator[ArrayLibrary]:
     """Yield the library to use, in double precision. On a processor JAX only adds compilation.
 
     Args:
-        accelerated: whether to take JAX; by default where its devices are no processors.
+        accelerated: whether to use JAX. By default if it has accelerators.
 
     Example:
         >>> with array_library(accelerated=True) as (xp, linalg):

@@ -11,7 +11,7 @@ import jax
 
 from glassformer.core.errors import BackendError
 
-# Environment variables that can keep JAX from starting, the likeliest first.
+# Environment variables that can prevent JAX from starting, the likeliest first.
 _VARIABLES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES", "XLA_FLAGS")
 
 
@@ -50,7 +50,7 @@ def require_backend() -> None:
     """Raise unless JAX has a device to compute on.
 
     Raises:
-        BackendError: there is none; the message names the environment variable that JAX reads.
+        BackendError: there is no device. The message names the environment variable that JAX reads.
     """
     try:
         jax.default_backend()

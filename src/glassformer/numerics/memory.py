@@ -1,4 +1,4 @@
-"""A bound on the memory of long processes: JAX keeps all that it has ever compiled."""
+"""A bound on the memory of long processes, because JAX keeps every compiled program."""
 
 from __future__ import annotations
 

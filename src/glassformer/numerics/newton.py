@@ -1,4 +1,4 @@
-r"""Newton's method for fixed points of maps of a few numbers, where iterating the map would oscillate or crawl.
+r"""Newton's method for fixed points of maps of a few numbers whose iteration oscillates or converges slowly.
 
 Newton's method is applied to the residual :math:`F(x) - x`, with slopes from differences that Broyden's update carries
 from step to step; they are measured anew after a step with little progress. A step that does not reduce the residual is

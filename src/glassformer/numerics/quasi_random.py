@@ -70,7 +70,7 @@ def pool_indices(
 
 @lru_cache(maxsize=8)
 def confidence_factor(replicas: int, confidence: float = 0.95) -> float:
-    """Return the factor from standard errors to 95 % intervals: the quantile of Student's t for so many replicas.
+    """Return the factor from standard errors to 95 % intervals: the quantile of Student's t distribution.
 
     Example:
         >>> round(confidence_factor(8), 4)

@@ -216,7 +216,7 @@ def _call(equation: Any, values: Sequence[Entries]) -> list[Entries]:
 
 
 def _cond(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    """One of several functions: all of them are computed if data points differ in the choice."""
+    """Apply one of several functions. All are computed if the choice differs between data points."""
     index, *operands = values
     which = index.item()
     branches = [_evaluate(branch, operands) for branch in equation.params["branches"]]
@@ -231,7 +231,7 @@ def _cond(equation: Any, values: Sequence[Entries]) -> list[Entries]:
 
 
 def _scan(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    """A loop that collects nothing; others are not rewritten."""
+    """Rewrite a loop that stacks no outputs. Other loops are not rewritten."""
     params = equation.params
     body = params["jaxpr"]
     # Arrays that are read or collected step by step have one axis more outside the loop than within.
@@ -282,7 +282,7 @@ def _reduce(combine: Callable[[Any, Any], Any], empty: Any, equation: Any, value
 
 def _dot_general(equation: Any, values: Sequence[Entries]) -> list[Entries]:
     def matrices(value: Entries, along: Sequence[int], shared: Sequence[int]) -> Entries:
-        """Axes shared by both factors first, those summed over last, each kind as one."""
+        """Return a factor with three axes: axes shared by both factors, other axes, and axes that are summed over."""
         free = [axis for axis in range(value.ndim) if axis not in (*along, *shared)]
         sizes = [int(np.prod([value.shape[axis] for axis in kind], dtype=int)) for kind in (shared, free, along)]
         return value.transpose(*shared, *free, *along).reshape(sizes)
@@ -314,7 +314,7 @@ def _slice(equation: Any, values: Sequence[Entries]) -> list[Entries]:
 
 
 def _gather(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    """Entries at known places: the same operation on their numbers."""
+    """Gather entries at known places, by the same operation on their numbers."""
     (x, index), params = values, equation.params
     places, at = np.arange(x.size).reshape(x.shape), _constant_array(index, equation.invars[1])
     with jax.ensure_compile_time_eval():

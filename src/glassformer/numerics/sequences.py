@@ -21,7 +21,7 @@ _LARGE, _DOUBLED = 10.0, 2.0
 
 
 def remaining_change(levels: Sequence[Array], share: float = 4) -> Array:
-    r"""Return the change that is missing from the first of three results, each of ``share`` times less work.
+    r"""Return the estimated difference between the limit and the first of up to three results.
 
     Changes fall geometrically: with the last change :math:`\delta` and the one before, :math:`\delta'`,
 
@@ -32,7 +32,7 @@ def remaining_change(levels: Sequence[Array], share: float = 4) -> Array:
     if errors fall as the square root of the work.
 
     Args:
-        levels: the results, that of most work first, numbers or arrays of one shape; of one result nothing is missing.
+        levels: the results, from most to least work, numbers or arrays of one shape. For one result the change is zero.
         share: ratio of the work of a result to that of the next one.
 
     Example:
@@ -51,10 +51,10 @@ def remaining_change(levels: Sequence[Array], share: float = 4) -> Array:
 
 @dataclass(frozen=True)
 class AitkenExtrapolation:
-    """Steps of an iteration in one direction, each a little shorter than the last: a geometric series has a known sum.
+    """Aitken extrapolation of slowly converging iterations: the remaining steps form a geometric series.
 
-    Iterations converge so slowly along what labels hardly determine, such as the scale of a signal of which only
-    comparisons are observed: the prior alone determines it.
+    Iterations converge slowly in directions that labels hardly determine, such as the scale of a signal if only
+    comparisons are observed.
 
     Attributes:
         step: the last step.
@@ -69,7 +69,7 @@ class AitkenExtrapolation:
     count: int = 0
 
     def append(self, step: Array, size: float) -> AitkenExtrapolation:
-        """Return the steps with one more, or a new beginning if it has another direction."""
+        """Return the extrapolation with one more step, or a new one if the direction changes."""
         lengths = float(np.linalg.norm(step)) * float(np.linalg.norm(self.step))
         cosine = float(np.vdot(step, self.step)) / max(lengths, 1e-300)
         if cosine < _COSINE:

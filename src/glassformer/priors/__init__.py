@@ -1,1 +1,1 @@
-"""What is learned: priors and their denoising problems."""
+"""Priors of the signal and their denoising problems."""

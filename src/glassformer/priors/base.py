@@ -1,4 +1,4 @@
-"""The interface of a prior: what is learned, as state evolution, message passing and thresholds see it.
+"""The interface of a prior, which state evolution, message passing and thresholds use.
 
 :class:`Prior` is the interface for ``P`` rows, :class:`ScalarPrior` the case of one row (a matrix whose overlap is a
 number), which is given by functions of numbers and of one matrix.
@@ -33,8 +33,8 @@ class SignalEstimate:
     Attributes:
         signal: posterior mean, shape ``(L, d)``; of several rows (P, ...).
         variance: posterior variance of the field ``h`` of a new input; of several rows their covariance, shape (P, P).
-        onsager: coefficient of the previous score in the next field; equal to ``variance`` for priors that see the
-            observation only.
+        onsager: coefficient of the previous score in the next field. Equal to ``variance`` for priors whose denoiser
+            depends on the observation only.
         memory: passed to the next call of the denoiser, or None.
     """
 
@@ -58,7 +58,7 @@ class Side:
 
 
 class Prior(ABC):
-    r"""A prior of ``P`` rows, seen through its denoising problem at the precision matrix :math:`\hat Q`, shape (P, P).
+    r"""A prior of ``P`` rows, given by its denoising problem at the precision matrix :math:`\hat Q`, shape (P, P).
 
     Around its mean every row has unit power: the posterior covariance is the identity before any data, and
     :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l g_l g_l^T`. Sample sizes count in units that hold ``degrees``
@@ -80,25 +80,25 @@ class Prior(ABC):
     def mmse_dimension(self) -> float:
         r"""Degrees of freedom per natural sample size, :math:`\lim_{\hat q\to\infty} \hat q\,\mathrm{MMSE}(\hat q)`."""
 
-    degrees = default_property(1.0, "Free entries of a row per unit in which sample sizes are counted.")
+    degrees = default_property(1.0, "Free entries of a row per unit of the sample size.")
     symmetric = default_property(False, "True when rows are symmetric matrices.")
-    diagonal = default_property(False, "True when every row has a prior of its own, and none is a weight vector.")
+    diagonal = default_property(False, "True when every row has its own prior and no row is a weight vector.")
     second_order = default_property(
         False, r"True when the off-diagonal part of :math:`\hat Q` counts to second order alone."
     )
     rotational = default_property(
         False,
-        "True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others.",
+        "True when the law of the rows is invariant under rotations, so that a mixture of rows can be learned alone.",
     )
     weak_recovery_onset = default_property(
         0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it."
     )
     growth = default_property(1.0, r"Overlap of an unknown row per unit of a small :math:`\hat Q`.")
-    side = default_property(0.0, "Precision with which every weight is known beforehand.")
+    side = default_property(0.0, "Precision of the side information on every weight.")
     whitens = default_property(False, "True when inputs are drawn as features divided by the root of their covariance.")
-    stepwise = default_property(False, "True when a denoiser approaches its fixed point in several calls, by a memory.")
+    stepwise = default_property(False, "True when a denoiser has a memory and converges in several calls.")
     random_start = default_property(
-        1e-3, "Size of the random start of message passing on labels that are blind to signs."
+        1e-3, "Size of the random start of message passing, for labels that do not depend on signs."
     )
 
     def feature_variances(self, dimension: int) -> Array:
@@ -106,7 +106,7 @@ class Prior(ABC):
         return np.ones(dimension)
 
     def signal_shape(self, row_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of a signal of rows of this shape, as designs take it: rows first, where there are several."""
+        """Return shape of a signal of rows of this shape, as designs take it: rows first, where there are several."""
         return (*self.overlap_shape[:1], *row_shape)
 
     @property
@@ -115,22 +115,25 @@ class Prior(ABC):
         return np.eye(self.rows)
 
     def allowed(self, matrices: Array) -> Array:
-        """The part of symmetric matrices that overlaps can have: all of it, unless rows never see each other."""
+        """Return the part of symmetric matrices that overlaps can have: all of it, unless rows never see each other."""
         return matrices
 
     # Theory.
 
     @abstractmethod
     def covariance(self, q_hat: Estimate) -> Estimate:
-        r"""Posterior covariance ``V``, shape (batch, P, P), from :math:`\hat Q` and its error, of that shape."""
+        r"""Return posterior covariance ``V``, shape (batch, P, P), from :math:`\hat Q` and its error, of that shape."""
 
     @abstractmethod
     def profile(self, points: int) -> tuple[Array, Array]:
-        """Precisions of a row seen apart from the others, from almost none to almost all, and its variances there."""
+        """Return precisions of a single row, from almost no information to almost complete information.
+
+        The second array has its variances at these precisions.
+        """
 
     @abstractmethod
     def entropy(self, q_hat: Array, variance: Array) -> Estimate:
-        r"""Prior part of the free entropy, :math:`\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,)."""
+        r"""Return the prior part of the free entropy, :math:`\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,)."""
 
     # Signals, in the shape that designs take: (P, ...), or (L, d) for one row.
 
@@ -139,19 +142,19 @@ class Prior(ABC):
         """Draw one signal of the given shape."""
 
     def mean(self, shape: tuple[Any, ...]) -> Array:
-        """The estimate before any data; its error is 1."""
+        """Return the estimate before any data; its error is 1."""
         return np.zeros(shape)
 
     def power_deviation(self, shape: tuple[Any, ...]) -> float:
-        """Standard deviation of the power of a row of finite size around its limit 1."""
+        """Return the standard deviation of the power of a row of finite size around its limit 1."""
         return float(np.sqrt(2 / np.prod(shape[bool(self.overlap_shape) :])))
 
     @abstractmethod
     def denoise(self, field: Array, precision: Any, memory: Any = None) -> SignalEstimate:
-        r"""Posterior mean from ``field`` :math:`A Y`, :math:`Y = S + A^{-1/2}Z`, and ``precision`` ``A``."""
+        r"""Return the posterior mean from ``field`` :math:`A Y`, :math:`Y = S + A^{-1/2}Z`, and ``precision`` ``A``."""
 
     def side_observation(self, signal: Array, rng: np.random.Generator) -> Side | None:
-        """Side information on a signal; None where there is none."""
+        """Return side information on a signal; None if there is none."""
         if self.side == 0:
             return None
         return Side(self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape))
@@ -160,26 +163,26 @@ class Prior(ABC):
 
     @abstractmethod
     def gram(self, first: Array, second: Array) -> Array:
-        """Inner products of rows, shape (P, P), in the unit in which errors and overlaps are counted."""
+        """Return the inner products of rows, shape (P, P), in the unit in which errors and overlaps are counted."""
 
     def mean_rows(self, row_shape: tuple[int, ...]) -> Array:
-        """As :meth:`mean`, for rows of this shape."""
+        """Return the :meth:`mean` for rows of this shape."""
         return self.mean(self.signal_shape(row_shape)).reshape(self.rows, *row_shape)
 
     def denoise_rows(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
-        """As :meth:`denoise`, for signals of shape (P, ...) and a precision of shape (P, P)."""
+        """Denoise as :meth:`denoise` does, for signals of shape (P, ...) and a precision of shape (P, P)."""
         return self.denoise(field, precision, memory)
 
     def mix(self, old: SignalEstimate, new: SignalEstimate, weight: float) -> SignalEstimate:
-        """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
+        """Return the estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
         return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
 
 
 class ScalarPrior(Prior):
-    r"""A prior of one row seen through its scalar denoising problem at signal-to-noise ratio :math:`\hat q`.
+    r"""A prior of one row, given by its scalar denoising problem at signal-to-noise ratio :math:`\hat q`.
 
-    :math:`\mathrm{MMSE}(0) = 1` and :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`. One that neither draws nor
-    denoises is a limit without data.
+    :math:`\mathrm{MMSE}(0) = 1` and :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`. A prior of an infinite or
+    vanishing ratio has no ``sample`` and no ``denoise``, because no finite data exist.
     """
 
     rows = 1
@@ -188,30 +191,30 @@ class ScalarPrior(Prior):
     random_start = 0.1
 
     extensive = default_property(
-        True, "True when sample sizes count per entry of the signal; False where its width is negligible."
+        True, "True when sample sizes are per entry of the signal. False if its width is negligible."
     )
     instead: ClassVar[str] = "give finite rho > 0"
-    """What to do where matrices of other widths, or their singular values, are asked for."""
+    """Remedy if another width or the singular values are required."""
     second_moment = default_property(
         1.0, "Power of the signal, mean included; the overlap at variance ``V`` is this minus V."
     )
 
     @abstractmethod
     def mmse(self, q_hat: Array) -> Estimate:
-        r""":math:`\mathrm{MMSE}(\hat q)` in [0, 1] for ``q_hat`` of shape (batch,) in :math:`[0, \infty]`."""
+        r"""Return :math:`\mathrm{MMSE}(\hat q)` in [0, 1] for ``q_hat`` of shape (batch,) in :math:`[0, \infty]`."""
 
     def mutual_information(self, q_hat: Array) -> Estimate:
-        r""":math:`I(\hat q) = \frac12\int_0^{\hat q}\mathrm{MMSE}(t)\,dt`, shape (batch,), for finite ``q_hat``.
+        r"""Return :math:`I(\hat q) = \frac12\int_0^{\hat q}\mathrm{MMSE}(t)\,dt`, shape (batch,), for finite ``q_hat``.
 
         The prior part of the free entropy is :math:`\Psi(\hat q) = \hat q/2 - I(\hat q)`.
         """
         q_hat = np.asarray(q_hat, dtype=float)
-        # One pass for the whole batch: panels between consecutive values, none too long in log(1 + t),
+        # One pass for the whole batch: panels between consecutive values, with a bounded length in log(1 + t),
         # where (1 + t) MMSE(t) is smooth and of order one however large q_hat is.
         ends = np.unique(np.concatenate([[0.0], np.log1p(q_hat)]))
         cuts = ((a, b, int(np.ceil((b - a) / _LONGEST_PANEL))) for a, b in itertools.pairwise(ends))
         pieces = [np.linspace(a, b, count + 1)[1:] for a, b, count in cuts]
-        # A small width makes the MMSE vary towards zero: the first panel is halved again and again.
+        # For small widths the MMSE varies near zero, so the first panel is halved repeatedly.
         start = pieces[0][0] * 0.5 ** np.arange(_HALVINGS, 0, -1.0) if pieces else np.zeros(0)
         edges = np.concatenate([[0.0], start, *pieces])
         fine, coarse = (self._panel_integrals(edges, nodes) for nodes in _NODES)
@@ -220,7 +223,7 @@ class ScalarPrior(Prior):
         return Estimate(np.append(0.0, total)[index], np.append(0.0, error)[index])
 
     def _panel_integrals(self, edges: Array, nodes: int) -> Array:
-        """Half the integral of the MMSE over each panel between consecutive values of log(1 + t)."""
+        """Return half the integral of the MMSE over each panel between consecutive values of log(1 + t)."""
         x, weight = np.polynomial.legendre.leggauss(nodes)
         width = np.diff(edges)[:, None]
         t = np.expm1(edges[:-1, None] + width * (x + 1) / 2)
@@ -234,22 +237,22 @@ class ScalarPrior(Prior):
         """:math:`L/d` and :math:`r/d` of a product of factors of extensive width.
 
         Raises:
-            IncompatibleError: the signal is none.
+            IncompatibleError: the signal is not such a product.
         """
-        raise IncompatibleError(f"{type(self).__name__} is no product of factors of extensive width")
+        raise IncompatibleError(f"{type(self).__name__} is not a product of factors of extensive width")
 
     @property
     def convex_dimension(self) -> float:
-        """Labels per unknown from which on the interpolator of least norm, or trace, is the signal; NaN if unknown."""
+        """Labels per unknown above which the interpolator of least norm, or trace, is the signal. NaN if unknown."""
         return np.nan
 
     @property
     def rank(self) -> float:
-        """Singular values that are not zero, as a share of the entries of the smaller side; NaN if unknown."""
+        """Number of nonzero singular values divided by the length of the smaller side. NaN if unknown."""
         return np.nan
 
     def noisy_law(self, noise: Array) -> SpectralLaw:
-        r"""Law of the singular values, or eigenvalues, of the signal seen through noise of variance 1/q_hat.
+        r"""Return the law of the singular values, or eigenvalues, of the signal seen through noise of variance 1/q_hat.
 
         Args:
             noise: variances, shape (batch,).
@@ -260,15 +263,15 @@ class ScalarPrior(Prior):
         raise IncompatibleError(f"{type(self).__name__} has no known law of singular values: {self.instead}")
 
     def of_width(self, rho: float) -> ScalarPrior:
-        """The prior of a product of Gaussian factors of width ``rho d`` whose shape is that of this signal.
+        """Return the prior of a product of Gaussian factors of width ``rho d`` whose shape is that of this signal.
 
         Raises:
             IncompatibleError: the signal is no matrix with both sides extensive.
         """
-        raise IncompatibleError(f"{type(self).__name__} has no relatives of other widths: {self.instead}")
+        raise IncompatibleError(f"{type(self).__name__} has no counterpart of another width: {self.instead}")
 
     def factor_width(self, columns: int) -> int:
-        """Width of the factors of a signal of so many columns.
+        """Return the width of the factors of a signal of so many columns.
 
         Raises:
             IncompatibleError: the prior is a limit of infinite or vanishing width.
@@ -276,7 +279,7 @@ class ScalarPrior(Prior):
         raise self._no_data()
 
     def power(self, signal: Array) -> float:
-        """Squared norm in the unit in which errors are counted."""
+        """Return the squared norm in the unit in which errors are counted."""
         return float(np.mean(signal**2))
 
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
@@ -320,11 +323,11 @@ class ScalarPrior(Prior):
 
 
 def carried_error(prior: ScalarPrior, precision: Array, precision_error: Array) -> Estimate:
-    """The MMSE at precisions of shape (n,) that are known up to an error."""
+    """Return the MMSE at precisions of shape (n,) that are known up to an error."""
     value, error = prior.mmse(precision)
-    # |dV/dq_hat| is at most V/q_hat: a small relative error carries over at most once.
+    # |dV/dq_hat| is at most V/q_hat, so the relative error of V is at most that of q_hat, if this is small.
     carried = value * np.divide(precision_error, precision, out=np.zeros_like(precision_error), where=precision > 0)
-    # Below an onset nothing moves, however large the share of next to nothing that is not known.
+    # Below the onset V does not depend on q_hat, even if the relative error of a tiny q_hat is large.
     vague = precision_error > _SHARP * precision
     if np.any(vague):
         there, wide, old = precision[vague], precision_error[vague], value[vague]

@@ -1,4 +1,4 @@
-r"""The bilinear prior :math:`S = U V^T/\sqrt r`, and its limits, whose denoising problem is elementary.
+r"""The bilinear prior :math:`S = U V^T/\sqrt r` with its Bayes-optimal denoiser, and limits with closed forms.
 
 Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858.
 """
@@ -22,9 +22,19 @@ from glassformer.random_matrices.rectangular import RectangularLaw
 class BilinearPrior(SpectralPrior):
     r""":math:`S = U V^T/\sqrt r`, ``U`` of shape (L, r), ``V`` of shape (d, r), independent standard normal entries.
 
-    The denoising problem is :math:`S + \hat q^{-1/2} Z`; its Bayes-optimal estimator keeps the singular vectors and
-    shrinks the singular values (:class:`~glassformer.random_matrices.rectangular.RectangularLaw`, at
-    :math:`R = 1/\hat q`).
+    The denoising problem is to estimate ``S`` from :math:`Y = S + \sqrt R\,Z` with :math:`R = 1/\hat q` and standard
+    normal ``Z``. The Bayes-optimal denoiser of bilinear sequence regression is rotationally invariant: it keeps the
+    singular vectors of ``Y`` and shrinks each singular value ``s`` of :math:`Y/(dL)^{1/4}` to
+
+    .. math:: \hat s = s - \frac{2R}{\sqrt\beta}\Bigl[\frac{\beta-1}{2s} + h(s)\Bigr], \qquad
+        h(s) = \mathrm{P}\!\!\int\frac{\mu(x)}{s - x}\,dx , \qquad \beta \ge 1
+
+    (for :math:`\beta<1` transpose). :math:`\mu` is the symmetrised asymptotic density of the singular values of
+    :math:`Y/(dL)^{1/4}`, and ``h`` its Hilbert transform. The denoiser needs the spectrum of the noisy matrix only. For
+    Gaussian factors its Stieltjes transform solves a quartic equation, which
+    :class:`~glassformer.random_matrices.rectangular.RectangularLaw` solves: :meth:`noisy_law` returns this law, its
+    ``denoise`` the formula above and its ``mmse`` the error.
+    :meth:`~glassformer.priors.spectral.SpectralPrior.denoise` applies the formula to a matrix.
 
     Args:
         beta: :math:`L/d`, finite and positive.
@@ -42,6 +52,10 @@ class BilinearPrior(SpectralPrior):
         True
         >>> round(prior.mmse_dimension, 3)  # rho (1 + beta - rho) / beta
         0.625
+        >>> law, s = prior.noisy_law(np.array([0.1])), np.array([1.0])
+        >>> shrunk = s - 2 * 0.1 / np.sqrt(2.0) * ((2.0 - 1) / (2 * s) + law.hilbert(s))
+        >>> bool(np.isclose(law.denoise(s)[0], shrunk[0]))
+        True
     """
 
     beta: float
@@ -90,7 +104,7 @@ class BilinearPrior(SpectralPrior):
 
 
 def exact(value: Array) -> Estimate:
-    """A closed form, with its rounding error."""
+    """Return a closed form, with its rounding error."""
     return Estimate(value, 4e-16 * np.abs(value))
 
 
@@ -168,9 +182,9 @@ class LongSequencePrior(ScalarPrior):
 
 @dataclass(frozen=True)
 class LowWidthPrior(ScalarPrior):
-    r"""Width small against the dimensions: :math:`\rho\to 0`, or any finite width.
+    r"""Low width: :math:`\rho\to 0`, or any finite width.
 
-    Sample sizes are counted by :math:`\alpha_{LR} = n/(r(L+d))`. The two factors have overlaps
+    The sample ratio is :math:`\alpha_{LR} = n/(r(L+d))`. The two factors have overlaps
 
     .. math:: q_U = \frac{x^2-\beta}{x\,(x+\beta)}, \quad q_V = \frac{x^2-\beta}{x\,(x+1)}, \quad x = (1+\beta)\,\hat q,
 
@@ -207,7 +221,7 @@ class LowWidthPrior(ScalarPrior):
         return 1.0
 
     def factor_overlaps(self, q_hat: Array) -> tuple[Array, Array]:
-        """``q_U`` and ``q_V`` for finite ``beta``, same shape as ``q_hat``."""
+        """Return ``q_U`` and ``q_V`` for finite ``beta``, same shape as ``q_hat``."""
         x = np.maximum((1 + self.beta) * np.asarray(q_hat, dtype=float), np.sqrt(self.beta))
         # Divided through by x^2: finite at x = infinity.
         gain = 1 - self.beta / x**2
@@ -237,7 +251,7 @@ class LowWidthPrior(ScalarPrior):
 
 
 def bilinear_prior(beta: float, rho: float) -> ScalarPrior:
-    """The prior of a product of factors at these ratios, limits included.
+    """Return the prior of a product of factors at these ratios, limits included.
 
     Example:
         >>> bilinear_prior(1.0, 0.5), bilinear_prior(1.0, np.inf)

@@ -1,4 +1,4 @@
-"""A law given by its denoiser."""
+"""Laws of a weight that are given by their denoiser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from glassformer.priors.law import Law
 
 # Derivatives in the field are differences of fourth order: offsets in steps of this size, and their coefficients.
 _STEP, _OFFSETS, _COEFFICIENTS = 2e-3, (-2, -1, 1, 2), (1 / 12, -2 / 3, 2 / 3, -1 / 12)
-# Averages are over so many drawn weights in each of so many replicas (chosen by trial).
+# Number of drawn weights in each replica, and number of replicas (chosen by trial).
 _DRAWS, _REPLICAS = 4096, 8
 # Nodes of the integral of the mean along the path from no information (chosen by trial).
 _PATH_NODES = 32
@@ -72,7 +72,7 @@ class Denoised(Law):
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         drawn = np.asarray(self.draw(shape, rng), dtype=float)
         if drawn.shape != shape or not np.all(np.isfinite(drawn)):
-            raise ParameterError("draw", drawn.shape, f"finite weights of the shape asked for, {shape}")
+            raise ParameterError("draw", drawn.shape, f"finite weights of the requested shape {shape}")
         return drawn
 
     def posterior(self, field: Array, precision: Array) -> tuple[Array, Array]:
@@ -85,7 +85,7 @@ class Denoised(Law):
         return self._mean(field, precision), 0.5 * (covariance + np.swapaxes(covariance, 1, 2))
 
     def log_partition(self, field: Array, precision: Array) -> Array:
-        r"""By integrating :math:`\langle w\rangle\cdot db - \frac12\langle w^T dA\,w\rangle` from :math:`b, A = 0`."""
+        r"""Integrate :math:`\langle w\rangle\cdot db - \frac12\langle w^T dA\,w\rangle` from :math:`b, A = 0`."""
         x, weight = leggauss(_PATH_NODES)
         # The integrand changes most at the beginning of the path: nodes are denser there.
         s = 0.5 * (1 + x)
@@ -134,10 +134,10 @@ class Denoised(Law):
         expected = np.stack([self._square_slope(field, precision, column) for column in range(rows)], axis=1)
         if np.max(np.abs(slope + 0.5 * expected)) > _MISSED * max(1.0, float(np.max(np.abs(slope)))):
             rule = "posterior means of weights from the field b = A w + noise and the precision A, all rows together"
-            raise ParameterError("denoiser", self.name, rule, "a formula in b/A, or row by row, is not one")
+            raise ParameterError("denoiser", self.name, rule, "a function of b/A, or row by row, is no posterior mean")
 
     def _square_slope(self, field: Array, precision: Array, column: int) -> Array:
-        """Derivative of the mean square of the sum of the rows in one field."""
+        """Return the derivative of the mean square of the sum of the rows in one field."""
         step = np.zeros(field.shape[1])
         step[column] = _CHANGE
         squares = []

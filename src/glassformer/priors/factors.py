@@ -1,4 +1,4 @@
-"""The bilinear prior at fixed width, its two factors estimated separately: Gaussian ones, and those of any law."""
+"""The bilinear prior at fixed width, whose two factors are estimated separately: Gaussian factors and any law."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from glassformer.priors.laws import Gaussian
 
 # Size of the spectral start relative to a factor of unit variance (chosen by trial).
 _SPECTRAL_SIZE = 0.3
-# A single weight is tabulated at so many precisions between these, which leaves a relative error of _INTERPOLATION,
-# until its variance is below _NOTHING.
+# Range and number of the precisions at which a single weight is tabulated. Interpolation has a relative error of
+# _INTERPOLATION. The table ends where the variance is below _NOTHING.
 _PRECISIONS, _POINTS = (1e-4, 1e10), 320
 _NOTHING, _INTERPOLATION = 1e-30, 1e-9
 # Relative decrease of the sample ratio along the curve that is more than rounding: a fold (a convention).
 _FOLD = 1e-9
-# Factors whose overlaps were checked to be alike, at most.
+# Largest number of factors for which equal overlaps were checked.
 _WIDEST = 2
 
 
@@ -84,11 +84,11 @@ class FactorPrior(LowWidthPrior):
         return np.asarray(left @ right.T / np.sqrt(self.width))
 
     def power_deviation(self, shape: tuple[int, int]) -> float:
-        r"""Standard deviation of :math:`\|S\|_F^2/(dL)` around 1 at finite size."""
+        r"""Return the standard deviation of :math:`\|S\|_F^2/(dL)` around 1 at finite size."""
         return float(np.sqrt(2 * (1 / shape[0] + 1 / shape[1]) / self.width))
 
     def mix(self, old: SignalEstimate, new: SignalEstimate, weight: float) -> SignalEstimate:
-        """Damp the factors, so that signal and memory stay one."""
+        """Damp the factors, so that signal and memory remain consistent."""
         if old.memory is None:
             return new
         mixed = Factors(*(weight * a + (1 - weight) * b for a, b in zip(old.memory, new.memory, strict=True)))
@@ -98,7 +98,7 @@ class FactorPrior(LowWidthPrior):
         return factors.left @ factors.right.T / np.sqrt(self.width)
 
     def denoise(self, field: Array, precision: float, memory: Factors | None = None) -> SignalEstimate:
-        r"""One update of both factors from the natural parameters ``field`` :math:`= A Y` and ``precision`` ``A``.
+        r"""Update both factors once from the natural parameters ``field`` :math:`= A Y` and ``precision`` ``A``.
 
         .. math:: U' = [Y V/\sqrt r - (\kappa d/r)\,U C_V]\,C_U', \quad C_U' = (I + \kappa V^TV/r)^{-1}, \quad
            V' = [Y^T U'/\sqrt r - (\kappa L/r)\,V C_U']\,C_V', \quad C_V' = (I + \kappa U'^TU'/r)^{-1},
@@ -127,7 +127,7 @@ class FactorPrior(LowWidthPrior):
         return SignalEstimate(self._product(factors), float(variance / r), float(onsager / r), factors)
 
     def _rows(self, field: Array, precision: Array) -> tuple[Array, Array]:
-        """Posterior means of the rows of a factor, shape (n, r), and their mean covariance, shape (r, r)."""
+        """Return the posterior means of the rows of a factor, shape (n, r), and their mean covariance, shape (r, r)."""
         covariance = np.asarray(np.linalg.inv(np.eye(self.width) + precision), dtype=float)
         return field @ covariance, covariance
 
@@ -162,8 +162,8 @@ class SeparableFactorPrior(FactorPrior):
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: a law whose factors are known to two degrees at one :math:`\hat q`: a hard phase inside the
-            prior, for which no single MMSE stands.
+        IncompatibleError: the factors have two solutions at one :math:`\hat q` (a hard phase inside the prior), so that
+            the MMSE is not a function of :math:`\hat q`.
 
     Source: derived here; checked against message passing in ``benchmarks/check_priors.py``.
 
@@ -184,7 +184,7 @@ class SeparableFactorPrior(FactorPrior):
                 f"{_WIDEST} factors that are not Gaussian have not been checked; use Gaussian factors"
             )
         self.law.validate(self.width)
-        # A law with a hard phase is refused when the prior is made.
+        # A law with a hard phase is refused when the prior is created.
         _ = self._curve
 
     @property
@@ -208,7 +208,7 @@ class SeparableFactorPrior(FactorPrior):
     def mutual_information(self, q_hat: Array) -> Estimate:
         curve, u, half = self._curve, self._position(q_hat), 0.5 * np.asarray(q_hat, dtype=float)
         if self.mmse_dimension == 0:
-            # The table of discrete weights ends where they are known.
+            # The table of discrete weights ends at precisions at which they are known.
             u = np.minimum(u, curve.position[-1])
         start = curve.position[0]
         # Beyond the onset I falls behind q_hat/2 with the third power of the distance.
@@ -218,7 +218,7 @@ class SeparableFactorPrior(FactorPrior):
         return Estimate(value, np.interp(u, curve.position, curve.information_error) + _INTERPOLATION * value)
 
     def _position(self, q_hat: Array) -> Array:
-        r""":math:`\log(x/\sqrt\beta - 1)`, which runs from minus to plus infinity beyond the onset."""
+        r"""Return :math:`\log(x/\sqrt\beta - 1)`, which runs from minus to plus infinity beyond the onset."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.maximum(np.asarray(q_hat, dtype=float) / self.weak_recovery_onset - 1, 0.0)))
 
@@ -322,7 +322,7 @@ def _weight_table(law: Law) -> _WeightTable:
 
 
 def _averaged(law: Law, precision: float, function: Callable[[Array, Array], Array]) -> tuple[float, float]:
-    """Average of a function of field and precision of a single weight, and its error."""
+    """Return the average of a function of field and precision of a single weight, and its error."""
     matrix = np.array([[precision]])
     value, error = mean_and_error(law.estimates(matrix, lambda field: function(field, matrix)))
     return float(value), float(error)

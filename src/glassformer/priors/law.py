@@ -26,8 +26,8 @@ from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quadrature import gauss_panels
 from glassformer.numerics.quasi_random import normal_points
 
-# Averages over one row: two Gauss rules of so many nodes, whose difference is the error, on so many panels per standard
-# deviation, out to so many deviations (beyond, the normal law is rounding).
+# Averages over one row: nodes of two Gauss rules, whose difference is the error, panels per standard deviation, and
+# range in standard deviations (beyond it the normal law is below rounding).
 _NODES, _PANELS, _REACH = (10, 9), 2, 8.5
 # Over two rows: so many randomly shifted lattices of this spacing and radius, in standard deviations (chosen by trial).
 _LATTICES, _SPACING, _RADIUS = 4, 0.35, 6.5
@@ -52,7 +52,7 @@ class Law(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """Short name, as messages and tables spell it."""
+        """Short name in messages and tables."""
 
     @property
     @abstractmethod
@@ -83,7 +83,7 @@ class Law(ABC):
         """Check that so many rows can be averaged over, and that the law is consistent.
 
         Raises:
-            ParameterError: it is not; the message has the remedy.
+            ParameterError: there are too many rows, or the law is inconsistent. The message names the remedy.
         """
         del rows
 
@@ -97,7 +97,7 @@ class Law(ABC):
 
     @abstractmethod
     def log_partition(self, field: Array, precision: Array) -> Array:
-        r""":math:`\log Z(b, A)`, shape (n,)."""
+        r"""Return :math:`\log Z(b, A)`, shape (n,)."""
 
     @abstractmethod
     def estimates(self, precision: Array, function: Callable[[Array], Array]) -> Array:
@@ -170,7 +170,7 @@ class MixtureLaw(Law):
         return np.stack([np.tensordot(weight, function(fields), axes=1) for fields, weight in nodes])
 
     def _on_panels(self, precision: float) -> list[tuple[Array, Array]]:
-        r"""Fields of one row: two Gauss rules on panels as fine as the finest component of :math:`b/\sqrt a`."""
+        r"""Return fields of one row: two Gauss rules on panels as fine as the finest component of :math:`b/\sqrt a`."""
         weights, means, variances = self.components
         centre, spread = np.sqrt(precision) * means[:, None], np.sqrt(1 + precision * variances)[:, None]
         edges = np.unique(centre + spread * np.linspace(-_REACH, _REACH, round(2 * _REACH * _PANELS) + 1))
@@ -182,7 +182,7 @@ class MixtureLaw(Law):
         return nodes
 
     def _on_lattices(self, precision: Array) -> list[tuple[Array, Array]]:
-        """Fields of two rows: the trapezoid rule for every pair of components, on randomly shifted lattices."""
+        """Return fields of two rows: the trapezoid rule for every pair of components, on randomly shifted lattices."""
         choices = [np.array(choice).T for choice in itertools.product(zip(*self.components, strict=True), repeat=2)]
         spreads = [square_root(precision + precision @ (own[2][:, None] * precision)) for own in choices]
         nodes = []
@@ -192,13 +192,13 @@ class MixtureLaw(Law):
         return nodes
 
     def _quasi_random(self, precision: Array) -> Array:
-        """Fields of several rows, shape (replicas, points, P): weights by their quantiles, and noise."""
+        """Return the fields of several rows, shape (replicas, points, P): weights by their quantiles, and noise."""
         size = len(precision)
         kind, noise = np.split(normal_points(2 * size, _POINTS, _REPLICAS), 2, axis=-1)
         return self._quantile(scipy.special.ndtr(kind)) @ precision + noise @ square_root(precision)
 
     def _quantile(self, uniform: Array) -> Array:
-        """Weights from uniform numbers: the component, and the quantile within it."""
+        """Return the weights from uniform numbers: the component, and the quantile within it."""
         weights, means, variances = self.components
         ends = np.cumsum(weights)
         kind = np.minimum(np.searchsorted(ends, uniform, side="right"), len(weights) - 1)
@@ -208,7 +208,7 @@ class MixtureLaw(Law):
 
 @lru_cache(maxsize=1)
 def _lattices() -> list[tuple[Array, Array]]:
-    """Points of the plane with their weights under two standard normal numbers.
+    """Return points of the plane with their weights under two standard normal numbers.
 
     Functions that vary faster than a lattice are missed by any fixed part of it alike; the results of randomly shifted
     lattices differ by their error.
@@ -252,7 +252,7 @@ class _State(NamedTuple):
 
 
 def _moments(states: list[_State], field: Array) -> tuple[Array, Array]:
-    """Mean and covariance of the posterior."""
+    """Return the mean and covariance of the posterior."""
     log_weights = np.stack([state.log_weight(field) for state in states])
     shares = np.exp(log_weights - np.max(log_weights, axis=0))
     shares /= np.sum(shares, axis=0)
@@ -260,7 +260,7 @@ def _moments(states: list[_State], field: Array) -> tuple[Array, Array]:
     mean = np.asarray(sum(share[:, None] * own for share, own in zip(shares, means, strict=True)))
     covariance = np.zeros((*field.shape, field.shape[1]))
     for share, own, state in zip(shares, means, states, strict=True):
-        # Around the mean: a difference of squares would lose the digits of a small covariance.
+        # Computed around the mean, because a difference of squares would lose the digits of a small covariance.
         gap = own - mean
         covariance += share[:, None, None] * (state.covariance + gap[:, :, None] * gap[:, None, :])
     return mean, covariance

@@ -13,9 +13,9 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.registry import create_by_name
 from glassformer.priors.law import Components, Law, MixtureLaw
 
-# Deviation from unit variance that is taken for rounding (a convention).
+# A smaller deviation from unit variance counts as rounding (a convention).
 _ROUNDING = 1e-9
-# Least probability of a weight: averages over rarer ones are rounding.
+# Smallest probability of a weight. Averages over rarer weights are below rounding.
 _RAREST = 1e-12
 _PROBABILITIES = f"probabilities, at least {_RAREST:g} and of sum one"
 
@@ -93,8 +93,8 @@ class Discrete(MixtureLaw):
     """Weights that take a finite number of values.
 
     Args:
-        values: of unit variance; models refuse a mean.
-        weights: their probabilities, at least 1e-12 and of sum one; equal by default.
+        values: the values, of unit variance. Models require mean zero.
+        weights: their probabilities, at least 1e-12 and of sum one. Equal by default.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -128,13 +128,13 @@ variance (theirs is 0.25); Discrete.standardised shifts and scales
 
     @classmethod
     def standardised(cls, values: Sequence[float], weights: Sequence[float] | None = None) -> Self:
-        """The law of these values less their mean, over their standard deviation."""
+        """Return the law of these values less their mean, over their standard deviation."""
         shares = np.full(len(values), 1 / max(len(values), 1)) if weights is None else np.asarray(weights, dtype=float)
         if shares.shape != np.shape(values):
             raise ParameterError("weights", weights, f"{len(values)} {_PROBABILITIES}")
         mean, variance = _mean_and_variance(values, shares)
         if not (np.isfinite(variance) and variance > 0):
-            raise ParameterError("values", tuple(values), "finite numbers that differ")
+            raise ParameterError("values", tuple(values), "finite numbers that are not all equal")
         return cls(tuple(((np.asarray(values) - mean) / np.sqrt(variance)).tolist()), tuple(shares.tolist()))
 
     @property
@@ -162,7 +162,7 @@ NAMES = tuple(LAWS)
 
 
 def law_of(prior: object) -> Law:
-    """The law that the argument ``prior=`` is, or names.
+    """Return the law that the argument ``prior=`` is, or names.
 
     Args:
         prior: a law, or the name of one, such as ``"rademacher"`` and ``"gauss-bernoulli:0.1"``.

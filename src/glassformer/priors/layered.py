@@ -34,7 +34,7 @@ class LayeredPrior(Prior):
 
     Args:
         layer: prior of one layer.
-        layers: how many, at least 1.
+        layers: number of layers, at least 1.
 
     Raises:
         ParameterError: ``layers`` is out of range.
@@ -86,11 +86,11 @@ class LayeredPrior(Prior):
 
     @property
     def self_overlap(self) -> Array:
-        # The means of the layers are one matrix: their inner product is what each knows before any data.
+        # All layers have the same prior mean, so their overlap before any data is the power of this mean.
         return np.asarray(np.eye(self.layers) + (self.layer.second_moment - 1))
 
     def factor_width(self, columns: int) -> int:
-        """Width of the factors of every layer."""
+        """Return the width of the factors of every layer."""
         return self.layer.factor_width(columns)
 
     def covariance(self, q_hat: Estimate) -> Estimate:
@@ -170,7 +170,7 @@ class LayeredPrior(Prior):
 
 
 def _stacked(found: list[SignalEstimate]) -> SignalEstimate:
-    """The estimates of all layers as one."""
+    """Return the estimates of all layers as one."""
     return SignalEstimate(
         np.stack([estimate.signal for estimate in found]),
         np.diag([estimate.variance for estimate in found]),

@@ -1,4 +1,4 @@
-"""Denoisers other than that of the signal's prior: their error is measured on the observation."""
+"""Denoisers that differ from the Bayes-optimal one. Their error is estimated from the observation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MeasuredPrior(SpectralPrior):
         raise self._unmeasured()
 
     def _unmeasured(self) -> IncompatibleError:
-        return IncompatibleError(f"{type(self).__name__} has no error before it is applied: use the model's own prior")
+        return IncompatibleError(f"{type(self).__name__} has no error without data: use the model's own prior")
 
     @abstractmethod
     def estimate(self, field: Array, precision: float) -> SignalEstimate:
@@ -49,7 +49,7 @@ class MeasuredPrior(SpectralPrior):
 
 @dataclass(frozen=True)
 class AssumedPrior(MeasuredPrior):
-    r"""The denoiser of another prior, with the error that it makes of this signal.
+    r"""The denoiser of an assumed prior, with its true error on this signal.
 
     Args:
         assumed: the other prior, of rectangular matrices.
@@ -75,7 +75,7 @@ class AssumedPrior(MeasuredPrior):
 
 @dataclass(frozen=True)
 class UnknownLawPrior(MeasuredPrior):
-    r"""The denoiser that takes the law of the singular values from the observation itself.
+    r"""The denoiser that estimates the law of the singular values from the observation itself.
 
     Args:
         smoothing: see :class:`~glassformer.random_matrices.estimated.SignalEstimatedLaw`.

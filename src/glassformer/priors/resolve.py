@@ -1,4 +1,4 @@
-"""The argument ``prior=`` of models: from what a user gives to the prior of the model."""
+"""Conversion of the argument ``prior=`` of models to the prior of the model."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def resolve_prior(prior: _AnyPrior, law: Law | None = None) -> _AnyPrior:
 
 
 def requested_prior(given: object) -> object:
-    """The argument that the user gave: for a model's own choice, the law from which it was made."""
+    """Return the argument that the user gave: for a model's own choice, the law from which it was made."""
     return getattr(given, "_selected_from", given)
 
 
 def named(prior: Prior) -> dict[str, str]:
-    """The parameter ``prior`` of tables; none where the model chose standard normal weights.
+    """Return the parameter ``prior`` of tables; none where the model chose standard normal weights.
 
     Example:
         >>> named(rows_prior(None, 2, 1, 0.0)), named(rows_prior("rademacher", 2, 1, 0.0))
@@ -52,7 +52,7 @@ def named(prior: Prior) -> dict[str, str]:
 def rows_prior(
     given: object, rows: int, heads: int, side_information: float, spectrum: Sequence[float] | None = None
 ) -> Prior:
-    """The prior of the rows of a multi-index model.
+    """Return the prior of the rows of a multi-index model.
 
     Args:
         given: None for standard normal weights; the name of a law or a :class:`~glassformer.priors.law.Law`, of
@@ -91,7 +91,7 @@ def rows_prior(
 
 
 def lone_spectrum(given: object, **others: object) -> Spectrum:
-    """The spectrum that a user gave.
+    """Return the spectrum that a user gave.
 
     Args:
         given: see :func:`~glassformer.random_matrices.given.spectrum_of`.
@@ -112,7 +112,7 @@ def lone_spectrum(given: object, **others: object) -> Spectrum:
 
 
 def centred(given: object) -> Law:
-    """The law that ``prior=`` is or names, if it has no mean.
+    """Return the law that ``prior=`` is or names, if it has no mean.
 
     Raises:
         ParameterError: no such law.
@@ -129,7 +129,7 @@ do not see: centre the weights, for instance by Discrete.standardised, and add t
     law = law_of(given)
     if abs(law.mean) > _ROUNDING:
         raise IncompatibleError(
-            f"prior = {law.label} has the mean {law.mean:g}, which channels do not see: centre the weights, for "
+            f"prior = {law.label} has the mean {law.mean:g}, which channels do not include: centre the weights, for "
             "instance by Discrete.standardised, and add the mean in the link"
         )
     return law

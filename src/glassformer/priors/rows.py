@@ -201,7 +201,7 @@ class SpectrumRowsPrior(WeightRowsPrior):
         return float(np.mean(np.square(self.spectrum)))
 
     def _posteriors(self, precision: Array) -> Array:
-        """Posterior covariances at every eigenvalue, shape (eigenvalues, ..., P, P)."""
+        """Return the posterior covariances at every eigenvalue, shape (eigenvalues, ..., P, P)."""
         own = np.array(self.spectrum).reshape(-1, *np.ones(precision.ndim, dtype=int))
         return np.asarray(np.linalg.inv(np.eye(self.count) / own + precision))
 
@@ -223,7 +223,7 @@ class SpectrumRowsPrior(WeightRowsPrior):
         return Estimate(value, np.zeros(len(variance)))
 
     def _places(self, dimension: int) -> NDArray[np.intp]:
-        """The number of the eigenvalue of every feature."""
+        """Return the number of the eigenvalue of every feature."""
         return np.arange(dimension) * len(self.spectrum) // dimension
 
     def feature_variances(self, dimension: int) -> Array:

@@ -94,12 +94,12 @@ class SeparablePrior(WeightRowsPrior):
                 found = self._averaged(precision[inner], moments, join)
                 value[k][inner] = 0.5 * (found.value[0] + found.value[0].T)
                 error[k][inner] = found.error[0] + np.abs(found.value[1])
-        # Discrete weights are known exactly from some precision on, and channels divide by the variance.
+        # Discrete weights are known exactly at large precisions, but channels divide by the variance.
         missing = np.maximum(_KNOWN - np.diagonal(value, axis1=1, axis2=2), 0.0)[:, :, None] * np.eye(self.count)
         return Estimate(value + missing, error + missing)
 
     def _moments(self, precision_error: Array, field: Array, precision: Array) -> Array:
-        """Posterior covariances, and their change by an error of the precision, shape (n, 2, P, P)."""
+        """Return the posterior covariances, and their change by an error of the precision, shape (n, 2, P, P)."""
         # The derivative of V along dA is -E[C dA C]; |C| |dA| |C| bounds it entry by entry.
         covariance = self.law.posterior(field, precision)[1]
         size, change = np.abs(covariance), precision_error if len(precision) > 1 else np.ones((1, 1))
@@ -116,7 +116,7 @@ class SeparablePrior(WeightRowsPrior):
         return Estimate(self.degrees * value, self.degrees * error)
 
     def _averaged(self, precision: Array, function: _Function, join: Callable[[list[Array]], Array]) -> Estimate:
-        """Average of ``function(b, A)``: that of uncoupled rows, joined, and the change by their coupling."""
+        """Return average of ``function(b, A)``: that of uncoupled rows, joined, and the change by their coupling."""
         alone = [np.array([[own]]) for own in np.diag(precision)]
         singles = [mean_and_error(self._estimates(own, function)) for own in alone]
         value, error = (join([single[part] for single in singles]) for part in (0, 1))
@@ -139,7 +139,7 @@ class SeparablePrior(WeightRowsPrior):
         return precision - self.side, self.scalar_variance(precision).value
 
     def scalar_variance(self, precision: Array) -> Estimate:
-        """Posterior variance of a single weight at precisions of shape (n,)."""
+        """Return the posterior variance of a single weight at precisions of shape (n,)."""
         single = SeparablePrior(self.law, 1)
         found = single.covariance(Estimate(precision[:, None, None], np.zeros((len(precision), 1, 1))))
         return Estimate(found.value[:, 0, 0], found.error[:, 0, 0])
@@ -151,7 +151,7 @@ class SeparablePrior(WeightRowsPrior):
         return np.full(shape, self.law.mean)
 
     def denoise(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
-        """Posterior means of all weights, and the average of their posterior covariances at this very field."""
+        """Return posterior means of all weights, and the average of their posterior covariances at this very field."""
         del memory
         signal, variance = np.zeros_like(field), np.zeros((self.count, self.count))
         allowed = self.allowed(precision)
@@ -162,12 +162,12 @@ class SeparablePrior(WeightRowsPrior):
         return SignalEstimate(signal, variance, variance)
 
     def _precisions(self, q_hat: Array) -> Array:
-        """Precisions with those of the side information, shape (batch, P, P)."""
+        """Return precisions with those of the side information, shape (batch, P, P)."""
         return self.allowed(q_hat) + self.side * np.eye(self.count)
 
 
 def _groups(precision: Array) -> list[NDArray[np.intp]]:
-    """Rows that a precision couples, directly or through others, group by group."""
+    """Return rows that a precision couples, directly or through others, group by group."""
     scale = np.sqrt(np.abs(np.diag(precision)))
     reach = np.abs(precision) > _COUPLED * np.outer(scale, scale)
     np.fill_diagonal(reach, True)
@@ -181,7 +181,7 @@ def _sum(singles: list[Array]) -> Array:
 
 
 def _independent_moments(precision_error: Array, singles: list[Array]) -> Array:
-    """:meth:`SeparablePrior._moments` of independent rows, from those of each."""
+    """Return :meth:`SeparablePrior._moments` of independent rows, from those of each."""
     variance, change = (np.array([single[part, 0, 0] for single in singles]) for part in (0, 1))
     spread = np.outer(variance, variance) * precision_error
     np.fill_diagonal(spread, change * np.diag(precision_error))

@@ -1,4 +1,4 @@
-"""Priors of matrices whose denoiser keeps singular vectors, or eigenvectors, and shrinks the values."""
+"""Rotationally invariant denoisers: they keep singular vectors, or eigenvectors, and shrink the values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from glassformer.priors.base import ScalarPrior, SignalEstimate
 
 
 class SpectralPrior(ScalarPrior):
-    """A prior that gives the law of its values seen through noise, :meth:`noisy_law`."""
+    """Base of priors that are given by the law of their noisy values, :meth:`noisy_law`."""
 
-    least_precision = default_property(1e-15, "Precision at which nothing is learned, to rounding.")
-    known_precision = default_property(1e15, "Precision at which the observation is the signal, to rounding.")
-    resolved_precision = default_property(1e15, "Precision from which on the MMSE is taken to fall as its inverse.")
+    least_precision = default_property(1e-15, "Precision below which the overlap is below rounding.")
+    known_precision = default_property(1e15, "Precision above which the observation equals the signal up to rounding.")
+    resolved_precision = default_property(
+        1e15, "Precision above which the MMSE is taken as proportional to 1/precision."
+    )
     beyond = default_property(0.0, "Relative error of the MMSE from there on.")
 
     def mmse(self, q_hat: Array) -> Estimate:
@@ -35,7 +37,7 @@ class SpectralPrior(ScalarPrior):
         return self.noisy_law(noise).mmse()
 
     def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
-        r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
+        r"""Return the posterior mean of ``S`` from ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
 
         Args:
             field: shape (L, d), or symmetric of shape (d, d).
@@ -50,7 +52,7 @@ class SpectralPrior(ScalarPrior):
         return self.shrink(field, precision)
 
     def shrink(self, field: Array, precision: float) -> SignalEstimate:
-        """As :meth:`denoise`, at precisions between the two extremes."""
+        """Denoise as :meth:`denoise` does, at precisions between the two extremes."""
         law = self.noisy_law(np.array([1 / precision]))
         signal, onsager = (shrink_symmetric if self.symmetric else shrink_rectangular)(law, field, precision)
         return SignalEstimate(signal, float(law.mmse().value[0]), onsager)
@@ -82,7 +84,7 @@ def shrink_symmetric(law: Shrinker, field: Array, precision: float) -> tuple[Arr
 
 
 def rectangular_divergence(s: Array, shrunk: Array, slope: Array, excess: int) -> float:
-    r"""Mean derivative of a matrix shrinkage in its argument, at this very matrix.
+    r"""Return the mean derivative of a matrix shrinkage in its argument, at this very matrix.
 
     For singular values :math:`s_i \to f_i` of a matrix with ``excess`` more columns than rows (or rows than columns),
 
@@ -106,7 +108,7 @@ def rectangular_divergence(s: Array, shrunk: Array, slope: Array, excess: int) -
 
 
 def symmetric_divergence(values: Array, shrunk: Array, slope: Array) -> float:
-    r"""Mean derivative of a spectral function of a symmetric matrix in its argument, at this very matrix.
+    r"""Return the mean derivative of a spectral function of a symmetric matrix in its argument, at this very matrix.
 
     .. math:: \frac2{d^2}\Bigl[\sum_i f'_i + \sum_{i<j} \frac{f_i - f_j}{\lambda_i - \lambda_j}\Bigr]
 

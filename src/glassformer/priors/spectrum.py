@@ -43,7 +43,7 @@ class SpectrumPrior(SpectralPrior):
 
     @abstractmethod
     def noisy_law(self, noise: Array) -> AtomsLaw:
-        """Law of the values of the signal seen through noise of variances, shape (batch,)."""
+        """Return the law of the values of the signal seen through noise of variances, shape (batch,)."""
 
     @property
     def zeros(self) -> float:
@@ -202,7 +202,7 @@ class RectangularSpectrumPrior(SpectrumPrior):
 
 
 def orthogonal(rows: int, columns: int, rng: np.random.Generator) -> Array:
-    """Orthonormal columns of uniform direction.
+    """Return orthonormal columns of uniform direction.
 
     Example:
         >>> basis = orthogonal(5, 2, np.random.default_rng(0))

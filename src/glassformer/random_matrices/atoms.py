@@ -44,19 +44,19 @@ class SpectralLaw(Protocol):
         """Edges of the bulks, shape (batch, bulks, 2); NaN for a bulk that is not there."""
 
     def mmse(self) -> Estimate:
-        """Least mean squared error of the signal, shape (batch,)."""
+        """Return the least mean squared error of the signal, shape (batch,)."""
 
     def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
-        """Quadrature for functions that bend at ``cut``, shape (batch,)."""
+        """Return a quadrature for functions that bend at ``cut``, shape (batch,)."""
 
     def density(self, s: ArrayLike) -> Array:
-        """Density of a single law at values ``s``."""
+        """Return the density of a single law at values ``s``."""
 
     def shrinkage(self, s: Array) -> tuple[Array, Array]:
         """Return the denoised values of a single law, and their derivative."""
 
     def denoise(self, s: ArrayLike) -> Array:
-        """Bayes-optimal denoiser of a single law at values ``s``."""
+        """Return the Bayes-optimal denoiser of a single law at values ``s``."""
 
 
 # Nodes per panel of the Gauss rule and of the coarser rule that it is compared with: smooth integrands agree to 1e-10
@@ -77,7 +77,7 @@ class BulkPanels(NamedTuple):
     soft: NDArray[np.bool_]
 
     def nodes(self, count: int = NODES) -> tuple[Array, Array]:
-        """Nodes and weights, shape (panels, count) each."""
+        """Return the nodes and weights, shape (panels, count) each."""
         u, weight = gauss_panels(self.ends, count, self.soft[:, None])
         return u, weight
 
@@ -117,7 +117,7 @@ def adaptive_panels(bulks: Array, terms: Callable[[Array], Array]) -> tuple[Bulk
 
 
 def _integrals(panels: BulkPanels, terms: Callable[[Array], Array], count: int) -> Array:
-    """Of each integrand over each panel, shape (integrands, panels)."""
+    """Return the integral of each integrand over each panel, shape (integrands, panels)."""
     u, weight = panels.nodes(count)
     found = terms(u.ravel())
     return np.asarray(np.sum((found * weight.ravel()).reshape(len(found), len(panels.soft), count), axis=2))
@@ -160,7 +160,7 @@ def merge_close_atoms(atoms: Array, weights: Array, noise: float) -> tuple[Array
 
 
 def gauss_rule(atoms: Array, weights: Array, nodes: int = _CLUSTER_NODES) -> tuple[Array, Array]:
-    """Gauss rule of a discrete measure, by Lanczos' method with full orthogonalisation.
+    """Return the Gauss rule of a discrete measure, by Lanczos' method with full orthogonalisation.
 
     Example:
         >>> x, p = gauss_rule(np.linspace(-1, 1, 50), np.full(50, 0.02), nodes=3)
@@ -218,10 +218,10 @@ class AtomsCurve(ABC):
 
     @abstractmethod
     def block(self, u: Array) -> CurvePoints:
-        """The curve at few values of ``u``."""
+        """Return the curve at few values of ``u``."""
 
     def at(self, u: Array) -> CurvePoints:
-        """The curve at any number of values ``u`` inside the bulks, in blocks of bounded memory."""
+        """Return the curve at any number of values ``u`` inside the bulks, in blocks of bounded memory."""
         size = max(1, _BLOCK // len(self.atoms))
         parts = [self.block(u[start : start + size]) for start in range(0, len(u), size)]
         return CurvePoints(*(np.concatenate(part) for part in zip(*parts, strict=True)))
@@ -244,14 +244,14 @@ class AtomsCurve(ABC):
         return points, points.weight * weight.ravel()
 
     def mmse(self) -> tuple[float, float]:
-        """Mean of the loss and its error: the difference of two rules and the missing mass."""
+        """Return the mean of the loss and its error: the difference of two rules and the missing mass."""
         points, weight = self.nodes
         value = float(weight @ points.loss)
         missed = abs(float(np.sum(weight)) - 1) * float(np.max(np.abs(points.loss)))
         return value, float(self.quadrature[1][1]) + missed + 4e-16 * abs(value)
 
     def split_at(self, cut: float) -> tuple[CurvePoints, Array]:
-        """The quadrature of :attr:`nodes`, with the panel that contains the value ``cut`` split there."""
+        """Return the quadrature of :attr:`nodes`, with the panel that contains the value ``cut`` split there."""
         points, weight = self.nodes
         panels, _ = self.quadrature
         size = len(weight) // len(panels.soft)
@@ -273,7 +273,7 @@ class AtomsCurve(ABC):
         return joined, np.concatenate([weight[taken], new.weight * share.ravel()])
 
     def _excess(self, u: Array, cut: float) -> tuple[Array, Array]:
-        """Value minus cut, and its slope in ``u``."""
+        """Return value minus cut, and its slope in ``u``."""
         points = self.block(u)
         with np.errstate(divide="ignore", invalid="ignore"):
             return points.value - cut, points.weight / points.density
@@ -297,7 +297,7 @@ class AtomsCurve(ABC):
         return points.value, points.shrunk
 
     def shrinkage(self, value: Array) -> tuple[Array, Array]:
-        """Denoised values and the slope of the denoiser.
+        """Return denoised values and the slope of the denoiser.
 
         Beyond the outer edges the denoised value at the edge is kept; gaps are crossed by a straight line. Values of a
         finite matrix stray from a bulk by about the width of the bulk of a single atom, and the continued formula would
@@ -318,7 +318,7 @@ class AtomsCurve(ABC):
         return found, slope
 
     def density(self, value: Array) -> Array:
-        """Density at values; zero outside the bulks."""
+        """Return the density at values; zero outside the bulks."""
         at, _ = self._edges
         points, _ = self.nodes
         place = np.searchsorted(at, value)
@@ -370,7 +370,7 @@ class AtomsLaw(ABC):
 
     @abstractmethod
     def curve(self, noise: float) -> AtomsCurve:
-        """The curve at one noise level."""
+        """Return the curve at one noise level."""
 
     @property
     @abstractmethod
@@ -387,12 +387,12 @@ class AtomsLaw(ABC):
         return found
 
     def mmse(self) -> Estimate:
-        """Least mean squared error of the signal and its estimated error, shape (batch,)."""
+        """Return the least mean squared error of the signal and its estimated error, shape (batch,)."""
         value, error = np.array([curve.mmse() for curve in self.curves]).T
         return Estimate(value * self.unit, error * self.unit)
 
     def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
-        """Quadrature over the values of each law, for functions that bend at ``cut``, shape (batch,)."""
+        """Return a quadrature over the values of each law, for functions that bend at ``cut``, shape (batch,)."""
         cuts = np.broadcast_to(np.asarray(cut, dtype=float).ravel(), (len(self.curves),))
         parts = [curve.split_at(float(place)) for curve, place in zip(self.curves, cuts, strict=True)]
         found = np.zeros((3, len(parts), max(len(weight) for _, weight in parts)))
@@ -401,19 +401,19 @@ class AtomsLaw(ABC):
         return LawNodes(*found)
 
     def mass(self) -> Array:
-        """Total mass of each law, one up to integration error, shape (batch,)."""
+        """Return the total mass of each law, one up to integration error, shape (batch,)."""
         return np.array([np.sum(curve.nodes[1]) for curve in self.curves])
 
     def density(self, s: ArrayLike) -> Array:
-        """Density of a single law at values ``s``."""
+        """Return the density of a single law at values ``s``."""
         return self._single.density(np.asarray(s, dtype=float))
 
     def denoise(self, s: ArrayLike) -> Array:
-        """Bayes-optimal denoiser of a single law at noisy values."""
+        """Return the Bayes-optimal denoiser of a single law at noisy values."""
         return self.shrinkage(s)[0]
 
     def shrinkage(self, s: ArrayLike) -> tuple[Array, Array]:
-        """The values of :meth:`denoise`, and their derivatives."""
+        """Return the values of :meth:`denoise`, and their derivatives."""
         return self._single.shrinkage(np.asarray(s, dtype=float))
 
     @property

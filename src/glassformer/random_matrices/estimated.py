@@ -1,4 +1,4 @@
-"""Denoising of singular values by their own empirical law."""
+"""Denoiser of singular values from their empirical law."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class EstimatedLaw:
     .. math:: h(s) = \frac1{2p}\sum_j\bigl[k(s-s_j) + k(s+s_j)\bigr], \qquad
        k(x) = \frac{\sqrt2}w\,D\Bigl(\frac x{\sqrt2\,w}\Bigr), \qquad w = c\,\sqrt{R/(p\sqrt\beta)},
 
-    ``D`` Dawson's function, ``w`` being ``c`` times the standard deviation of one entry of the noise: many singular
-    values, and a vanishing part of the law. An outcome below zero becomes zero, one above ``s`` becomes ``s``.
+    with Dawson's function ``D``. The width ``w`` is ``c`` times the standard deviation of one entry of the noise: it
+    contains many singular values, but a vanishing part of the law. Results are limited to the interval from 0 to ``s``.
 
     Args:
         beta: ratio of the longer side to the shorter one, at least 1.
@@ -78,7 +78,7 @@ class EstimatedLaw:
 
 
 def _kernel(x: Array, width: float) -> tuple[Array, Array]:
-    """Hilbert transform of a normal density of standard deviation ``width``, and its derivative."""
+    """Return the Hilbert transform of a normal density of standard deviation ``width``, and its derivative."""
     t = x / (np.sqrt(2) * width)
     found = dawsn(t)
     return np.sqrt(2) / width * found, (1 - 2 * t * found) / width**2

@@ -30,7 +30,7 @@ class Spectrum:
         name: name in tables; by default a digest of the values.
 
     Raises:
-        ParameterError: there are none, too many, or one is not finite.
+        ParameterError: there are no values, too many, or one is not finite.
 
     Example:
         >>> Spectrum([2, 1, 1])
@@ -54,7 +54,7 @@ class Spectrum:
         return f"Spectrum({self.name!r})"
 
     def atoms(self) -> tuple[Array, Array]:
-        """Distinct values, ascending, and their weights.
+        """Return distinct values, ascending, and their weights.
 
         Example:
             >>> Spectrum([2, 1, 1, 0]).atoms()
@@ -88,7 +88,7 @@ class Spectrum:
 
 
 def power_law(exponent: float, count: int = COUNT) -> Spectrum:
-    r"""The values :math:`k^{-\gamma}`, ``k`` from 1 to ``count``.
+    r"""Return the values :math:`k^{-\gamma}`, ``k`` from 1 to ``count``.
 
     Args:
         exponent: :math:`\gamma`.
@@ -108,7 +108,7 @@ def power_law(exponent: float, count: int = COUNT) -> Spectrum:
 
 
 def spectrum_of(given: object, folder: Path | None = None) -> Spectrum:
-    """Return the spectrum that the parameter ``spectrum`` is or names.
+    """Return the spectrum given by the parameter ``spectrum``.
 
     Args:
         given: a :class:`Spectrum`, numbers, ``"power-law:EXPONENT"`` or ``"power-law:EXPONENT:COUNT"``, or the name of

@@ -14,7 +14,7 @@ _NODES = 161
 
 
 def nuclear_norm_threshold(beta: float, rho: float) -> float:
-    r"""Sample ratio above which minimal nuclear norm recovers the signal perfectly.
+    r"""Return the sample ratio above which minimal nuclear norm recovers the signal perfectly.
 
     Equation :eq:`nuclear-norm-threshold` of the documentation.
 
@@ -73,7 +73,7 @@ def nuclear_norm_threshold(beta: float, rho: float) -> float:
 
 
 def trace_dimension(rho: float) -> float:
-    r"""Labels per unknown above which the positive matrix of least trace that fits the labels is the signal.
+    r"""Return the labels per unknown above which the positive matrix of least trace that fits the labels is the signal.
 
     With the semicircle law of ``x`` on [-2, 2],
 
@@ -103,7 +103,7 @@ def trace_dimension(rho: float) -> float:
 
 
 def nuclear_norm_threshold_low_width(beta: float) -> float:
-    r"""The same threshold for width :math:`\rho\to 0`, per degree of freedom of the factors.
+    r"""Return the nuclear-norm threshold for width :math:`\rho\to 0`, per degree of freedom of the factors.
 
     With :math:`b = \min(\beta, 1/\beta)`,
 
@@ -138,7 +138,7 @@ def _validate_beta(beta: float) -> None:
 
 
 def _excess_moment(level: float, width: float, power: int) -> float:
-    r"""Moment :math:`E(\sqrt t - \ell)_+^k` of the Marchenko-Pastur law of ratio ``width**2 <= 1``.
+    r"""Return the moment :math:`E(\sqrt t - \ell)_+^k` of the Marchenko-Pastur law of ratio ``width**2 <= 1``.
 
     In the angle :math:`\sqrt t = 1 + \sqrt\gamma\cos\varphi` both square-root edges disappear.
     """

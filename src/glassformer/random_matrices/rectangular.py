@@ -7,8 +7,8 @@ and ``Z`` with independent normal entries of variance :math:`1/\sqrt{dL}`; :math
 
 The curve is that of the complex numbers ``m`` of :mod:`~glassformer.random_matrices.rectangular_curve`, and
 :math:`B = |m + \rho|^2`. The Bayes-optimal denoiser multiplies a singular value inside the support by
-:math:`B/(B + R\rho^2)`: a number in (0, 1) that no cancellation can spoil. Both the error and the overlap are integrals
-of positive quantities over the curve; each is used where it is the small one.
+:math:`B/(B + R\rho^2)`, a number in (0, 1) without cancellation. Both the error and the overlap are integrals of
+positive quantities over the curve. The smaller of the two is computed.
 
 Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858 (denoising problem and its quartic).
 """
@@ -71,7 +71,7 @@ class RectangularLaw:
 
     @cached_property
     def _curve(self) -> ProductCurve:
-        """That of the orientation with ``beta >= 1``."""
+        """The curve of the orientation with ``beta >= 1``."""
         beta, rho, noise = (np.asarray(x, dtype=float) for x in (self.beta, self.rho, self.noise))
         beta, rho, noise = np.broadcast_arrays(np.atleast_1d(beta), rho, noise)
         rho = np.where(beta < 1, rho / beta, rho)
@@ -87,7 +87,10 @@ class RectangularLaw:
         return self._curve.support
 
     def _weighted_points(self) -> Iterator[tuple[NDArray[np.intp], ArcPoints, Array]]:
-        r"""For each arc the elements that have it, its points, the weights of :math:`\int df\,\mathrm{Im}\,m/\pi`."""
+        r"""Yield for each arc the elements that have it, its points and weights.
+
+        The weights are those of :math:`\int df\,\mathrm{Im}\,m/\pi`.
+        """
         rule = tanh_sinh(NODES)
         for arc in self._curve.arcs:
             at = np.flatnonzero(arc.exists)
@@ -98,7 +101,7 @@ class RectangularLaw:
                 yield at, points, weight
 
     def _integrals(self) -> Array:
-        """Overlap, its complement relative to the noise, and both by every second node; shape (4, batch)."""
+        """Return overlap, its complement relative to the noise, and both by every second node; shape (4, batch)."""
         rho, noise = self._curve.rho, self._curve.noise
         total = np.zeros((4, len(rho)))
         for at, points, weight in self._weighted_points():
@@ -117,7 +120,9 @@ class RectangularLaw:
         return 1 / np.sqrt(self._curve.beta[:, 0])
 
     def mmse(self) -> Estimate:
-        r"""Minimal mean squared error per entry of ``S`` (prior variance 1) and its estimated error, shape (batch,).
+        r"""Return minimal mean squared error per entry of ``S`` (prior variance 1) and its estimated error.
+
+        Shape (batch,).
 
         .. math:: \mathrm{MMSE}(R) = 1 - \frac1\pi\int \frac{\mathrm{Im}\,m\;B}{B + R\rho^2}\,df
            = R\Bigl[1 - \frac{R\rho^4}\pi\int\frac{\mathrm{Im}\,m}{B\,(B + R\rho^2)}\,df\Bigr],
@@ -134,11 +139,14 @@ class RectangularLaw:
         disagreement = np.abs((1 - overlap) - R * (1 - deficit))
         missed = np.where(disagreement > 1e-13 * np.maximum(R, 1.0), disagreement, 0.0)
         error = np.abs(value - coarse) + missed + 4e-16 * np.where(small, R, 1.0)
-        # Neither the observation itself nor nothing at all has a larger one.
+        # The estimates Y and 0 have the errors R and 1, so the MMSE is at most the smaller of both.
         return Estimate(value, np.minimum(error, np.minimum(R, 1.0)))
 
     def mass(self) -> Array:
-        """Total mass of the law, 1 up to integration error: a check that costs what ``mmse`` costs, shape (batch,)."""
+        """Return total mass of the law, 1 up to integration error.
+
+        The check takes as long as ``mmse``. Shape (batch,).
+        """
         curve = self._curve
         total = np.zeros(len(curve.rho))
         for at, points, weight in self._weighted_points():
@@ -150,7 +158,9 @@ class RectangularLaw:
         return total
 
     def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
-        r"""Quadrature over the singular values of each law, for functions that bend at ``cut``, shape (batch,).
+        r"""Return a quadrature over the singular values of each law, for functions that bend at ``cut``.
+
+        Shape (batch,).
 
         Integrands must be smooth on either side of the cut. The arcs of the law end where it comes close to parting in
         two, so that such places are resolved as well.
@@ -184,27 +194,30 @@ class RectangularLaw:
         return LawNodes(*np.concatenate(found, axis=2))
 
     def moment_function(self, s: ArrayLike) -> NDArray[np.complex128]:
-        """``m`` at singular values ``s > 0`` of a single law: ``Im m > 0`` inside the support, real outside."""
+        """Return ``m`` at singular values ``s > 0`` of a single law: ``Im m > 0`` inside the support, real outside."""
         s = np.asarray(s, dtype=float)
         self._require_single(s)
         return moment_function(self._curve, s.ravel()).reshape(s.shape)
 
     def stieltjes(self, s: ArrayLike) -> NDArray[np.complex128]:
-        r"""Boundary value :math:`h(s) + i\pi\mu(s)` of the Stieltjes transform of the symmetrised law, ``s > 0``."""
+        r"""Return boundary value :math:`h(s) + i\pi\mu(s)` of the Stieltjes transform of the symmetrised law.
+
+        ``s`` is positive.
+        """
         s, curve = np.asarray(s, dtype=float), self._curve
         m = self.moment_function(s)
         return np.asarray((1 + m + curve.noise[0, 0] * m / (1 + m / curve.rho[0, 0])) / s)
 
     def density(self, s: ArrayLike) -> Array:
-        r"""Density :math:`\mu(s)` of the symmetrised law: mass 1/2 on ``s > 0``; zero outside the support."""
+        r"""Return density :math:`\mu(s)` of the symmetrised law: mass 1/2 on ``s > 0``; zero outside the support."""
         return self.stieltjes(s).imag / np.pi
 
     def hilbert(self, s: ArrayLike) -> Array:
-        r"""Hilbert transform :math:`h(s) = \mathrm{Re}\,G(s)`, inside and outside the support."""
+        r"""Return the Hilbert transform :math:`h(s) = \mathrm{Re}\,G(s)`, inside and outside the support."""
         return self.stieltjes(s).real
 
     def denoise(self, s: ArrayLike) -> Array:
-        r"""Optimal shrinkage :math:`\hat s = s - (2R/\sqrt\beta)[(\beta-1)/(2s) + h(s)]` of singular values ``s > 0``.
+        r"""Return the optimal shrinkage :math:`\hat s = s - (2R/\sqrt\beta)[(\beta-1)/(2s) + h(s)]`, ``s > 0``.
 
         Inside the support the equal form :math:`s\,B/(B + R\rho^2)` is used. In the gap, where finite-size singular
         values stray, ``h`` is continued along the real branch of ``m``. Beyond the support on either side the factor
@@ -215,7 +228,7 @@ class RectangularLaw:
         return self.shrinkage(s)[0]
 
     def shrinkage(self, s: ArrayLike) -> tuple[Array, Array]:
-        """The values of :meth:`denoise` and their derivatives in ``s``."""
+        """Return the values of :meth:`denoise` and their derivatives in ``s``."""
         s = np.asarray(s, dtype=float)
         self._require_single(s)
         curve = self._curve
@@ -244,5 +257,5 @@ class RectangularLaw:
 
 
 def _finite(terms: Array) -> Array:
-    """The terms; at the very ends of an arc a vanishing weight can meet an overflow, and adds nothing."""
+    """Return the terms; at the very ends of an arc a vanishing weight can meet an overflow, and adds nothing."""
     return np.where(np.isfinite(terms), terms, 0.0)

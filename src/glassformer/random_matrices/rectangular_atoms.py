@@ -125,7 +125,7 @@ class RectangularCurve(AtomsCurve):
         return _Line(a, slope, bend, third)
 
     def _height_root(self, low: Array, high: Array) -> Array:
-        """Where ``A``, which falls from ``low`` to ``high``, is zero."""
+        """Return where ``A``, which falls from ``low`` to ``high``, is zero."""
 
         def condition(w: Array) -> tuple[Array, Array]:
             with np.errstate(divide="ignore", over="ignore"):
@@ -135,7 +135,7 @@ class RectangularCurve(AtomsCurve):
         return bracketed_root(condition, low, high, last_step=1e-12)
 
     def _edge(self, low: Array, high: Array, rise: float) -> Array:
-        """Where the slope of ``s^2``, relative to the square of ``A``, passes zero."""
+        """Return where the slope of ``s^2``, relative to the square of ``A``, passes zero."""
 
         def condition(w: Array) -> tuple[Array, Array]:
             line = self._line(w)
@@ -151,7 +151,7 @@ class RectangularCurve(AtomsCurve):
         return bracketed_root(condition, low, high, last_step=1e-12)
 
     def _fall(self, w: Array) -> Array:
-        """``-A'``."""
+        """Return ``-A'``."""
         with np.errstate(divide="ignore", over="ignore"):
             return np.asarray(self.kappa * ((1 / (w[:, None] - self.atoms)) ** 2 @ self.weights))
 
@@ -171,7 +171,7 @@ class RectangularCurve(AtomsCurve):
         return self._edge(self.atoms[-1:], self.atoms[-1:] + self._reach, 1.0)
 
     def _gaps(self) -> tuple[Array, Array]:
-        """Ends of the intervals between atoms in which there is no density."""
+        """Return the ends of the intervals between atoms in which there is no density."""
         a, b = self.atoms[:-1], self.atoms[1:]
         if not a.size:
             return a, b
@@ -198,7 +198,7 @@ class RectangularCurve(AtomsCurve):
         return self._edge(a[at], best[at], 1.0), self._edge(best[at], zero[at], -1.0)
 
     def _heights(self, u: Array, gap: Array) -> Array:
-        r"""Squares ``Y`` of the heights of :math:`\sqrt w` at its real parts ``u``.
+        r"""Return the squares ``Y`` of the heights of :math:`\sqrt w` at its real parts ``u``.
 
         With ``gap`` :math:`= u^2 - a^2`, shape (n, K), :math:`|w-a^2|^2 = (\mathrm{gap}-Y)^2 + 4u^2Y` grows with ``Y``.
         """

@@ -1,6 +1,6 @@
 r"""The curve of complex numbers along which a squared singular value of a noisy Gaussian product is real.
 
-All that :class:`~glassformer.random_matrices.rectangular.RectangularLaw` tells is a function of one complex number
+Every result of :class:`~glassformer.random_matrices.rectangular.RectangularLaw` is a function of one complex number
 ``m``, the moment function :math:`\mathrm{tr}\,S'S'^T (t - S'S'^T)^{-1}/d` of the *noiseless* matrix at the subordinated
 point ``t``. Free additive convolution with the noise makes the squared singular value a rational function of it,
 
@@ -36,7 +36,7 @@ Flags = NDArray[np.bool_]
 
 
 def upper_edge(rho: Array, a2: Array, a1: Array, k: Array) -> Array:
-    """``m > 0`` at the largest singular value."""
+    """Return ``m > 0`` at the largest singular value."""
 
     def condition(t: Array) -> tuple[Array, Array]:
         m = np.exp(t)
@@ -49,7 +49,7 @@ def upper_edge(rho: Array, a2: Array, a1: Array, k: Array) -> Array:
 
 
 def lower_edge(beta: Array, rho: Array, noise: Array, a2: Array, a1: Array, k: Array) -> tuple[Array, Array]:
-    """``-m`` and ``p`` at the smallest singular value, both in (0, rho).
+    """Return ``-m`` and ``p`` at the smallest singular value, both in (0, rho).
 
     Between the poles both factors of ``f`` vanish once. Between these two places, and there alone, ``f`` is positive,
     with one maximum: the edge. Wide matrices with little noise have other zeros of ``f'`` beside them.
@@ -59,7 +59,10 @@ def lower_edge(beta: Array, rho: Array, noise: Array, a2: Array, a1: Array, k: A
         return rho / (1 + np.exp(-t)), rho / (1 + np.exp(t))
 
     def zero(c: Array) -> Array:
-        """Logarithm of ``-m / p`` where ``(c + m) p / rho + R m`` is zero; neither of the two is a difference."""
+        """Return the logarithm of ``-m / p`` where ``(c + m) p / rho + R m`` is zero.
+
+        Neither is computed as a difference.
+        """
         b = c - rho + noise * rho
         root = np.hypot(b, 2 * rho * np.sqrt(noise))
         p = np.where(b > 0, 2 * noise * rho**2 / (np.abs(b) + root), 0.5 * (root - b))
@@ -76,7 +79,7 @@ def lower_edge(beta: Array, rho: Array, noise: Array, a2: Array, a1: Array, k: A
 
 
 def gap_edges(rho: Array, a2: Array, a1: Array, k: Array) -> tuple[Flags, Array, Array, Array]:
-    """Whether there are two bulks; ``-p > 0`` at the end of the lower, the start of the upper, and in between.
+    """Return whether there are two bulks; ``-p > 0`` at the end of the lower, the start of the upper, and in between.
 
     On ``m < -rho``, ``f'`` falls from infinity at the pole; it is convex up to one inflection point and concave
     beyond, so there is a gap exactly where its local minimum is negative and its local maximum positive. The last
@@ -96,14 +99,14 @@ def gap_edges(rho: Array, a2: Array, a1: Array, k: Array) -> tuple[Flags, Array,
 
 
 def _bend(rho: Array, a2: Array, k: Array, t: Array, sign: float) -> tuple[Array, Array]:
-    """Log-ratio, and slope, whose sign is that of the slope of ``f'`` at ``p = -exp(t)``."""
+    """Return log-ratio, and slope, whose sign is that of the slope of ``f'`` at ``p = -exp(t)``."""
     b = np.exp(t)
     total = k / b**3 + a2
     return sign * np.log(total * (rho + b) ** 3), sign * (3 * b / (rho + b) - 3 * (total - a2) / total)
 
 
 def _level(rho: Array, a2: Array, a1: Array, k: Array, t: Array, sign: float) -> tuple[Array, Array]:
-    """Log-ratio, and slope, whose sign is that of ``f'`` itself at ``p = -exp(t)``."""
+    """Return log-ratio, and slope, whose sign is that of ``f'`` itself at ``p = -exp(t)``."""
     b = np.exp(t)
     left, right = k / b**2 + a1, 1 / (rho + b) ** 2 + 2 * a2 * (rho + b)
     slope = -2 * k / b**2 / left + b * (2 / (rho + b) ** 3 - 2 * a2) / right
@@ -111,7 +114,10 @@ def _level(rho: Array, a2: Array, a1: Array, k: Array, t: Array, sign: float) ->
 
 
 def _parted(rho: Array, a2: Array, a1: Array, k: Array, inflection: Array) -> tuple[Flags, Array, Array, Array]:
-    """The edges of :func:`gap_edges` where ``f'`` has a local minimum, nearer to the pole than its inflection point."""
+    """Return edges of :func:`gap_edges` where ``f'`` has a local minimum.
+
+    The minimum is nearer to the pole than the inflection point.
+    """
     cube = np.log(k) / 3
     nearest = np.log(rho) + cube - np.log(-np.expm1(cube)) - 1e-9
     lowest = bracketed_root(lambda t: _bend(rho, a2, k, t, -1.0), nearest, inflection, start=nearest + 1e-8)
@@ -131,7 +137,10 @@ def _parted(rho: Array, a2: Array, a1: Array, k: Array, inflection: Array) -> tu
 def _at_level(
     at: tuple[Array, Array, Array, Array], sign: float, low: Array, high: Array, start: Array | None
 ) -> Array:
-    """Where ``f'`` is zero, to the last digits: next to the place where two bulks part it bends within a short way."""
+    """Return where ``f'`` is zero, to the last digits.
+
+    Near the point where two bulks separate its curvature is large.
+    """
     return np.exp(bracketed_root(lambda t: _level(*at, t, sign), low, high, last_step=1e-11, start=start))
 
 
@@ -152,7 +161,7 @@ class Arc(NamedTuple):
     exists: Flags
 
     def of(self, at: NDArray[np.intp]) -> Arc:
-        """The arcs of some elements of the batch."""
+        """Return the arcs of some elements of the batch."""
         return Arc._make(field[at] for field in self)
 
 
@@ -195,14 +204,14 @@ class ProductCurve:
         return 1 / (beta * rho), a1, (noise * rho) ** 2 / beta
 
     def square(self, m: NDArray[Any], p: NDArray[Any], at: Any = slice(None)) -> NDArray[Any]:
-        r"""``s^2`` from ``m`` and ``p = m + rho``."""
+        r"""Return ``s^2`` from ``m`` and ``p = m + rho``."""
         beta, rho, noise = self.beta[at], self.rho[at], self.noise[at]
         left = (1 + m) * p / rho + noise * m
         right = (1 + m / beta) * p / rho + noise * m / beta
         return np.sqrt(beta) * left * right * rho / (m * p)
 
     def square_at(self, points: ArcPoints, at: Any = slice(None)) -> Array:
-        """``s^2`` at points of an arc that belongs to the batch elements ``at``."""
+        """Return ``s^2`` at points of an arc that belongs to the batch elements ``at``."""
         return np.abs(self.square(points.m, points.p, at))
 
     @cached_property
@@ -271,7 +280,9 @@ class ProductCurve:
         return lower, middle, Arc(sign, high_m, high_p, m4, m4 + rho, m4 - high_m, turns, np.ones_like(gap))
 
     def points(self, arc: Arc, from_left: Array, from_right: Array, at: Any = slice(None)) -> ArcPoints:
-        """Points at fractions ``from_left = 1 - from_right`` of the arc's interval; slopes are per unit fraction.
+        """Return points at fractions ``from_left = 1 - from_right`` of the arc's interval.
+
+        Slopes are per unit fraction.
 
         ``at`` selects the batch elements to which the arc belongs.
         """
@@ -315,7 +326,10 @@ class ProductCurve:
 
 
 def _quadratic_root(rate: Array, linear: Array, product: Array, discriminant_root: Array, root: Array) -> Array:
-    """Larger (``root = 1``) or smaller solution of ``rate x^2 - linear x + product = 0``, in the form that adds."""
+    """Return the larger (``root = 1``) or smaller solution of ``rate x^2 - linear x + product = 0``.
+
+    The form without cancellation is used.
+    """
     plain = linear + root * discriminant_root
     other = linear - root * discriminant_root
     return np.where(root * linear > 0, plain / (2 * rate), 2 * product / other)

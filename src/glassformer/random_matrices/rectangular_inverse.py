@@ -1,4 +1,4 @@
-"""Back from a singular value to the moment function, along the curve of a noisy Gaussian product and beyond it."""
+"""Inverse of the curve of a noisy Gaussian product: the moment function at given singular values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _TABLE, _LONG_TABLE = np.linspace(-40.0, 40.0, 161), np.concatenate([[-80.0], np
 
 
 def moment_function(curve: ProductCurve, s: Array) -> NDArray[np.complex128]:
-    """``m`` at singular values ``s > 0``, shape (n,), of a single law: ``Im m > 0`` in the support, real outside."""
+    """Return ``m`` at singular values ``s > 0``, shape (n,), of a single law.
+
+    ``Im m > 0`` in the support, real outside.
+    """
     low, high = curve.support[0].T
     inside = np.any((s[:, None] >= low) & (s[:, None] <= high), axis=1)
     m = np.empty(s.shape, dtype=complex)
@@ -26,7 +29,7 @@ def moment_function(curve: ProductCurve, s: Array) -> NDArray[np.complex128]:
 
 
 def shares(curve: ProductCurve, arc: Arc, cut: Array, at: NDArray[np.intp]) -> tuple[Array, Array]:
-    """Shares of an arc's interval on either side of the point at which the singular value is ``cut``."""
+    """Return shares of an arc's interval on either side of the point at which the singular value is ``cut``."""
     # A cut at zero leaves nothing below it, also where laws begin there.
     level = 2 * np.log(np.maximum(cut, np.finfo(float).tiny))
 
@@ -81,7 +84,10 @@ def _inside(curve: ProductCurve, s: Array) -> NDArray[np.complex128]:
 
 
 def _arc_ends(curve: ProductCurve) -> tuple[float, float]:
-    """Largest singular values on the lower and the middle arc of a single law; -1 for an arc it does not have."""
+    """Return largest singular values on the lower and the middle arc of a single law.
+
+    -1 for an arc it does not have.
+    """
     lower, middle, _ = curve.arcs
     first = _value_at_left_end(curve, lower) if lower.exists[0, 0] else -1.0
     if curve.gap[0][0, 0]:
@@ -90,7 +96,7 @@ def _arc_ends(curve: ProductCurve) -> tuple[float, float]:
 
 
 def _value_at_left_end(curve: ProductCurve, arc: Arc) -> float:
-    """Singular value where a single law's arc begins."""
+    """Return the singular value at which a single law's arc begins."""
     points = curve.points(arc, np.array([1e-300]), np.array([1.0]))
     return float(np.sqrt(curve.square_at(points))[0, 0])
 
@@ -118,7 +124,7 @@ def _outside(curve: ProductCurve, s: Array) -> NDArray[np.complex128]:
 def _on_line(
     curve: ProductCurve, s: Array, pole: float, side: float, near: float, far: float, direction: float
 ) -> Array:
-    """Real ``m = pole + side * b`` with ``near < b < far``, along which ``direction * f`` increases."""
+    """Return real ``m = pole + side * b`` with ``near < b < far``, along which ``direction * f`` increases."""
     if s.size == 0:
         return s
     beta, rho = curve.beta[0, 0], curve.rho[0, 0]

@@ -44,21 +44,21 @@ from glassformer.random_matrices.atoms import LawNodes
 
 
 def eigenvalue_at(rho: Array | float, noise: Array | float, s: Array) -> tuple[Array, Array]:
-    """Eigenvalue, and its derivative, along the curve."""
+    """Return the eigenvalue, and its derivative, along the curve."""
     root = np.sqrt(rho)
     value = noise / (root * (noise + s)) + noise * root * (1 - 1 / s) + root * s
     return np.asarray(value), np.asarray(root * (1 + noise / s**2) - noise / (root * (noise + s) ** 2))
 
 
 def eigenvalue_of(rho: float, noise: float, G: Array) -> tuple[Array, Array]:
-    """The functional equation of the Stieltjes transform, and its derivative."""
+    """Return the functional equation of the Stieltjes transform, and its derivative."""
     rest = np.sqrt(rho) - G
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         return 1 / G + rho / rest + noise * G, -1 / G**2 + rho / rest**2 + noise
 
 
 def direction_at(rho: Array | float, noise: Array | float, log_s: Array) -> tuple[Array, Array]:
-    r""":math:`\mathrm{Re}\,G/|G|` along the curve, and its derivative in ``log_s``."""
+    r"""Return :math:`\mathrm{Re}\,G/|G|` along the curve, and its derivative in ``log_s``."""
     s, excess = np.exp(log_s), np.expm1(log_s)
     w, root = np.sqrt(noise + s), np.sqrt(rho)
     value = 0.5 / (root * w) + 0.5 * root * excess / s * w
@@ -113,7 +113,9 @@ def edges(rho: Array, noise: Array) -> Edges:
 
 
 def critical_points(rho: Array, noise: Array) -> tuple[Array, Array]:
-    r"""Maximum and minimum of :math:`\psi`, where :math:`(\Delta+s)[1 + (2\Delta+s)/s^2] = 1/\rho`; NaN for none.
+    r"""Return maximum and minimum of :math:`\psi`, where :math:`(\Delta+s)[1 + (2\Delta+s)/s^2] = 1/\rho`.
+
+    NaN if there are none.
 
     They are the positive roots of :math:`s^3 + (1+\Delta-1/\rho)\,s^2 + 3\Delta s + 2\Delta^2`: the larger in closed
     form, the smaller from the sum of all pairs and the product, where nothing cancels.
@@ -132,7 +134,9 @@ def critical_points(rho: Array, noise: Array) -> tuple[Array, Array]:
 
 
 def largest_root(square: Array, linear: Array, constant: Array) -> Array:
-    r"""The largest real root of :math:`x^3 + a x^2 + b x + c`, elementwise, to rounding relative to the largest of all.
+    r"""Return largest real root of :math:`x^3 + a x^2 + b x + c`, elementwise.
+
+    The accuracy is rounding relative to the largest root.
 
     Example:
         >>> largest_root(np.array([0.0, -6.0]), np.array([-3.0, 11.0]), np.array([-18.0, -6.0])).round(12)
@@ -148,7 +152,9 @@ def largest_root(square: Array, linear: Array, constant: Array) -> Array:
 
 
 def edges_near(rho: Array, noise: Array) -> tuple[Array, Array]:
-    r"""Where :math:`\psi` is -1 and where it is 1, to some digits: ``s`` in rising order, NaN last, shape (batch, 4).
+    r"""Return where :math:`\psi` is -1 and where it is 1, to some digits.
+
+    ``s`` in rising order, NaN last, shape (batch, 4).
 
     With :math:`w = \sqrt{\Delta + s}`, negative on the lower branch, both are
     :math:`\rho w^4 - 2\sqrt\rho\,w^3 + (1 - \rho - \rho\Delta)\,w^2 + 2\sqrt\rho\,\Delta w - \Delta = 0`.
@@ -166,7 +172,10 @@ def edges_near(rho: Array, noise: Array) -> tuple[Array, Array]:
 
 
 def crossing(rho: Array, noise: Array, level: float, low: Array, high: Array, rise: float, near: Array) -> Array:
-    r"""Where in ``[low, high]`` the monotone :math:`\psi` is at a level, near another value of ``s`` if known."""
+    r"""Return where in ``[low, high]`` the monotone :math:`\psi` is at a level.
+
+    The search starts near another value of ``s`` if it is known.
+    """
 
     def condition(t: Array) -> tuple[Array, Array]:
         value, slope = direction_at(rho, noise, t)
@@ -246,7 +255,7 @@ class SymmetricLaw:
         return _Piece(first, below, np.ones_like(two)), _Piece(above, last, two | cut)
 
     def _height(self, s: Array, at: Flags) -> Array:
-        r""":math:`\mathrm{Im}\,G` at values ``s`` of shape (batch, nodes) inside the bulks of the elements ``at``."""
+        r"""Return :math:`\mathrm{Im}\,G` at values ``s``, shape (batch, nodes), in the bulks of the elements ``at``."""
         rho, noise = (x[at, None] for x in self._parameters)
         first, end, start, last, _ = (x[at, None] for x in self._edges)
         # Roots that are no edges come as one quadratic factor, from the sum and the product of all four.
@@ -258,7 +267,7 @@ class SymmetricLaw:
         return np.asarray(0.5 * np.sqrt(rho * inside) / (s * (noise + s)))
 
     def _weighted_points(self) -> Iterator[tuple[Flags, Array, Array, Array]]:
-        r"""For each piece the elements that have it, ``s``, ``s - 1`` and the weights of :math:`\int\mu\,dz`."""
+        r"""Yield for each piece the elements that have it, ``s``, ``s - 1`` and the weights of :math:`\int\mu\,dz`."""
         rule = tanh_sinh(NODES)
         for low, high, exists in self._pieces:
             if np.any(exists):
@@ -270,7 +279,7 @@ class SymmetricLaw:
                 yield exists, s, t, self._height(s, exists) / np.pi * slope * s * ratio * rule.weight
 
     def _rounding_errors(self) -> Iterator[Array]:
-        r"""Relative error of the integral over each piece from rounding of :math:`\psi` at its edges.
+        r"""Yield relative error of the integral over each piece from rounding of :math:`\psi` at its edges.
 
         Of elements that have it: a bulk from ``s`` to ``s + w`` holds a mass that goes with the square of ``w``, and
         where :math:`\psi` hardly rises between its ends they are known to few digits.
@@ -293,7 +302,7 @@ class SymmetricLaw:
         return np.ones(len(self._parameters[0]))
 
     def mmse(self) -> Estimate:
-        r"""Minimal mean squared error :math:`E\|S - \hat S\|_F^2/d`, and its estimated error, shape (batch,).
+        r"""Return minimal mean squared error :math:`E\|S - \hat S\|_F^2/d`, and its estimated error, shape (batch,).
 
         .. math:: \mathrm{MMSE} = 1 - \rho\int (s-1)^2\,\mu\,dz
            = \Delta\Bigl[1 - \frac{4\pi^2}3\Delta\int\mu^3 dz\Bigr],
@@ -322,7 +331,7 @@ class SymmetricLaw:
         return Estimate(value, np.abs(value - coarse) + (missed + 1e-14) * np.where(small, noise, 1.0))
 
     def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
-        r"""Quadrature over the eigenvalues of each law, for functions that bend at ``cut``, shape (batch,).
+        r"""Return a quadrature over the eigenvalues of each law, for functions that bend at ``cut``, shape (batch,).
 
         Example:
             >>> z, weight, shrunk = SymmetricLaw(rho=0.5, noise=0.1).nodes(cut=1.0)
@@ -347,7 +356,7 @@ class SymmetricLaw:
 
     @staticmethod
     def _log_s_at(z: Array, low: Array, high: Array, rho: Array, noise: Array) -> Array:
-        """Where on a piece of the curve the eigenvalue is ``z``; the nearer end where it is nowhere."""
+        """Return where on a piece of the curve the eigenvalue is ``z``; the nearer end where it is nowhere."""
 
         def condition(t: Array) -> tuple[Array, Array]:
             value, slope = eigenvalue_at(rho, noise, np.exp(t))
@@ -356,7 +365,7 @@ class SymmetricLaw:
         return bracketed_root(condition, low, high)
 
     def mass(self) -> Array:
-        """Total mass of the law, 1 up to integration error, shape (batch,)."""
+        """Return the total mass of the law, 1 up to integration error, shape (batch,)."""
         total = np.zeros(len(self._parameters[0]))
         for at, _, _, weight in self._weighted_points():
             total[at] += weight.sum(axis=1)
@@ -373,20 +382,20 @@ class SymmetricLaw:
         return np.stack([lower, np.stack([c, np.where(two, e, np.nan)], axis=1)], axis=1)
 
     def stieltjes(self, z: ArrayLike) -> NDArray[np.complex128]:
-        r"""Boundary value :math:`h(z) + i\pi\mu(z)` of the Stieltjes transform of a single law."""
+        r"""Return the boundary value :math:`h(z) + i\pi\mu(z)` of the Stieltjes transform of a single law."""
         points = np.asarray(z, dtype=float)
         return self._solve(points.ravel())[2].reshape(points.shape)
 
     def density(self, z: ArrayLike) -> Array:
-        r"""Density :math:`\mu(z)`, of mass 1; zero outside the support."""
+        r"""Return the density :math:`\mu(z)`, of mass 1; zero outside the support."""
         return self.stieltjes(z).imag / np.pi
 
     def hilbert(self, z: ArrayLike) -> Array:
-        r"""Hilbert transform :math:`h(z) = \mathrm{Re}\,G(z)`, inside and outside the support."""
+        r"""Return the Hilbert transform :math:`h(z) = \mathrm{Re}\,G(z)`, inside and outside the support."""
         return self.stieltjes(z).real
 
     def denoise(self, z: ArrayLike) -> Array:
-        r"""Optimal shrinkage :math:`\hat\lambda = \lambda - 2\Delta\,\mathrm{Re}\,G(\lambda)` of eigenvalues.
+        r"""Return optimal shrinkage :math:`\hat\lambda = \lambda - 2\Delta\,\mathrm{Re}\,G(\lambda)` of eigenvalues.
 
         Beyond the support the shrinkage towards the mean, :math:`(\hat\lambda - \sqrt\rho)/(\lambda - \sqrt\rho)`,
         keeps its value at the edge. The continued formula would leave outlying eigenvalues almost as they are; more
@@ -396,7 +405,7 @@ class SymmetricLaw:
         return self.shrinkage(z)[0]
 
     def shrinkage(self, z: ArrayLike) -> tuple[Array, Array]:
-        """The values of :meth:`denoise` and their derivatives."""
+        """Return the values of :meth:`denoise` and their derivatives."""
         points = np.asarray(z, dtype=float)
         low, high, mean = self.support[0, 0, 0], np.nanmax(self.support[0]), np.sqrt(self._parameters[0][0])
         held = np.clip(points, low, high)
@@ -408,7 +417,7 @@ class SymmetricLaw:
         return np.where(outside, beyond, estimate), np.where(outside, np.where(beyond > 0, factor, 0.0), slope)
 
     def _solve(self, z: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
-        """Denoised eigenvalue, its derivative and the boundary value of ``G`` at each ``z``."""
+        """Return the denoised eigenvalue, its derivative and the boundary value of ``G`` at each ``z``."""
         if self._parameters[0].size != 1:
             raise ParameterError("noise", self.noise, "a single law: densities and denoisers take no batch of laws")
         if not np.all(np.isfinite(z)):
@@ -422,7 +431,7 @@ class SymmetricLaw:
         return estimate, slope, G
 
     def _solve_inside(self, z: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
-        """Along a bulk the eigenvalue increases with ``s``."""
+        """Solve inside a bulk, where the eigenvalue increases with ``s``."""
         rho, noise = (float(x[0]) for x in self._parameters)
         first, end, start, last, _ = (float(x[0]) for x in self._edges)
         second = z > self.support[0, 0, 1]
@@ -442,7 +451,7 @@ class SymmetricLaw:
         return np.sqrt(rho) * s, slope, u + 1j * self._height(s[None], one)[0]
 
     def _solve_outside(self, z: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
-        """On the real branches ``z`` decreases with ``G``, from infinity at 0 to the edges and across the gap."""
+        """Solve on the real branches, on which ``z`` decreases with ``G``."""
         rho, noise = (float(x[0]) for x in self._parameters)
         edges = self.support[0]
         roots = np.array([float(x[0]) for x in self._edges[:4]])

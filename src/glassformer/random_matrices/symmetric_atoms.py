@@ -77,7 +77,7 @@ class SymmetricCurve(AtomsCurve):
         return np.stack([np.concatenate([first, right]), np.concatenate([left, last])], axis=1)
 
     def _gaps(self) -> tuple[Array, Array]:
-        """Ends of the intervals between atoms in which there is no density."""
+        """Return the ends of the intervals between atoms in which there is no density."""
         x, p, t = self.atoms, self.weights, self.noise
         a, b = x[:-1], x[1:]
         # The two neighbours alone may close a gap.
@@ -94,7 +94,7 @@ class SymmetricCurve(AtomsCurve):
         )
 
     def _density(self, u: Array) -> tuple[Array, Array, Array]:
-        r""":math:`\sum p/(u-x)^2` and two derivatives on the real line."""
+        r"""Return :math:`\sum p/(u-x)^2` and two derivatives on the real line."""
         with np.errstate(divide="ignore"):
             inverse = 1 / (u[:, None] - self.atoms)
         square = inverse**2 * self.weights
@@ -102,13 +102,13 @@ class SymmetricCurve(AtomsCurve):
         return square.sum(1), -2 * cube.sum(1), 6 * (cube * inverse).sum(1)
 
     def _bend(self, u: Array) -> tuple[Array, Array]:
-        """Slope of the density, and its slope, relative to a third power that poles have."""
+        """Return the slope of the density, and its slope, relative to a third power that poles have."""
         value, slope, bend = self._density(u)
         scale = value**1.5
         return slope / scale, bend / scale - 1.5 * slope**2 / (scale * value)
 
     def _crossing(self, low: Array, high: Array, rise: float) -> Array:
-        """Where the density, which rises or falls from ``low`` to ``high``, is one over the noise."""
+        """Return where the density, which rises or falls from ``low`` to ``high``, is one over the noise."""
 
         def condition(u: Array) -> tuple[Array, Array]:
             value, slope, _ = self._density(u)
@@ -119,7 +119,7 @@ class SymmetricCurve(AtomsCurve):
         return bracketed_root(condition, low, high, last_step=1e-12)
 
     def _heights(self, gap: Array) -> Array:
-        """Squares of the heights at distances ``gap`` from the atoms, shape (n, K)."""
+        """Return the squares of the heights at distances ``gap`` from the atoms, shape (n, K)."""
         square, p, t = gap**2, self.weights, self.noise
         # The harmonic mean of distances is concave in the height: Newton's method rises, from a bound below.
         s = np.maximum(t - square @ p, np.max(p * t - square, axis=1))

@@ -1,4 +1,4 @@
-r"""Several attention layers of extensive width: labels show the last layer through the mixing of the earlier ones."""
+r"""Several attention layers of extensive width, without noise."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class DeepAttentionIndexedChannel(LatentChannel):
 
     .. math:: y = \sigma(B h^L B^T), \qquad B_l = (c_l I + \sigma(B_{l-1}h^lB_{l-1}^T))B_{l-1}, \qquad B_0 = I.
 
-    Given the earlier layers the label is a linear observation of :math:`h^L`, so the posterior is that of the earlier
-    layers alone, with the residual :math:`P(B^{-1}s_yB^{-T} - \omega^L)/\sqrt{V_L}` and the weight
+    Given the earlier layers the label is a linear observation of :math:`h^L`. Only the posterior of the earlier layers
+    is sampled, with the residual :math:`P(B^{-1}s_yB^{-T} - \omega^L)/\sqrt{V_L}` and the weight
     :math:`|\det B|^{-(T+1)}`, where :math:`\sigma(s_y) = y` and ``P`` projects off the all-ones matrix, which softmax
     hides (the identity for a linear last layer). Fields are components of equal variance
     (:mod:`~glassformer.designs.token_pairs`).
@@ -36,7 +36,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
     Args:
         tokens: ``T >= 2``.
         skip: skip strengths :math:`c_1\dots c_{L-1}`, each finite and >= 0.
-        power: :math:`Q_0 = E h_{ab}^2` off the diagonal; every two layers share the part ``power - 1``.
+        power: :math:`Q_0 = E h_{ab}^2` off the diagonal. Fields of two layers have the covariance ``power - 1``.
         last: ``"softmax"`` or ``"linear"``, the activation of the last layer.
         temperature: inverse temperature of every softmax.
         effort: work of the sampling per data point.
@@ -64,9 +64,9 @@ class DeepAttentionIndexedChannel(LatentChannel):
     def __post_init__(self) -> None:
         require_integer("tokens", self.tokens, 2)
         if not self.skip or not all(np.isfinite(c) and c >= 0 for c in self.skip):
-            raise ParameterError("skip", self.skip, "one finite number >= 0 per layer but the last")
+            raise ParameterError("skip", self.skip, "one finite number >= 0 for each layer except the last")
         if self.last not in ("softmax", "linear"):
-            raise ParameterError("channel", self.last, "softmax or linear for several layers")
+            raise ParameterError("channel", self.last, "softmax or linear")
         if not (np.isfinite(self.temperature) and self.temperature > 0):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
 
@@ -128,7 +128,7 @@ def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> La
     ones = all_ones(tokens)
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
-        """Visible components minus their mean, in standard deviations, and the log-weight."""
+        """Return the visible components minus their mean, in standard deviations, and the log-weight."""
         scores, omega, root = datum
         x = x.reshape(omega[:-1].shape)
         earlier = omega[:-1] + root[:-1, :-1] @ x
@@ -162,7 +162,7 @@ def _matrix(components: Any, tokens: int) -> Any:
 
 
 def _mixing(fields: Any, skip: Any, temperature: float, tokens: int) -> Any:
-    """Product of the layers with fields of shape (L, K), shape (T, T)."""
+    """Return the product of the layers, shape (T, T), for fields of shape (L, K)."""
     mixing = jnp.eye(tokens)
     for strength, row in zip(skip, fields, strict=True):
         attention = jax.nn.softmax(temperature * mixing @ _matrix(row, tokens) @ mixing.T, axis=-1)

@@ -21,11 +21,11 @@ from glassformer.numerics.normal import inverse_mills_ratio
 # Correlation of the standardised row differences.
 CORRELATION = 1 / 3
 
-# Standard deviations of a row difference beyond which the row is decided, and nodes of the two Gauss rules compared.
+# Row differences beyond this number of standard deviations have a certain label. Nodes of the two Gauss rules compared.
 _REACH, _NODES = 9.0, (96, 72)
-# Ratio of the standard deviations of omega and h - omega below which two Gauss-Hermite rules take less nodes.
+# Ratio of the standard deviations of omega and h - omega below which two Gauss-Hermite rules need fewer nodes.
 _NARROW, _HERMITE_NODES = 0.5, (24, 18)
-# Probability of labels from which on the closed form, a sum of terms of the order of one, keeps ten digits.
+# Smallest probability of a label for which the closed form, a sum of terms of order one, keeps ten digits.
 _LIKELY = 1e-5
 # Nodes of the shared index, in units of sqrt(V): the posterior is between 0.7 and 1 of them wide.
 _SHARED = np.linspace(-6.5, 6.5, 27)
@@ -64,7 +64,7 @@ class HardmaxPairChannel(ScalarChannel):
     label_shape = (2,)
     field_components = (3,)
     even = False
-    # The information grows as the inverse square root of V, as labels are discrete.
+    # Labels are discrete, so the information grows as the inverse square root of V.
     noiseless = False
     discrete = True
 
@@ -110,7 +110,9 @@ class HardmaxPairChannel(ScalarChannel):
         return Estimate(*_plane_average(np.asarray(variance, dtype=float), self.power, 1))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``label_error``: wrong rows, :math:`\arccos(q/Q_0)/\pi`; ``label_brier``: :math:`1/2 - \arcsin(q/Q_0)/\pi`.
+        r"""Return ``label_error``, the share of wrong rows, :math:`\arccos(q/Q_0)/\pi`.
+
+        ``label_brier``: :math:`1/2 - \arcsin(q/Q_0)/\pi`.
 
         The first is the error of the argmax of :math:`\omega`, which is Bayes-optimal; the second is
         :math:`1 - E\sum_b p_{ab}^2` per row.
@@ -131,7 +133,7 @@ def _validated(y: Array) -> Array:
 
 
 def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array, Array]:
-    """Score, minus its divergence, and log partition: in closed form unless the label is very unlikely."""
+    """Return score, minus its divergence, and log partition, in closed form unless the label is very unlikely."""
     sign = np.where(_validated(y) == np.array([0, 1]), 1.0, -1.0)
     score, curvature, log_z, likely = _closed_form(sign, omega, np.asarray(variance, dtype=float))
     if not likely.all():
@@ -144,7 +146,7 @@ def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, 
 
 
 def _closed_form(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    r"""The same from :math:`Z = \Phi_2(h, k; r)`, and where it is precise.
+    r"""Return the results of :func:`_posterior` from :math:`Z = \Phi_2(h, k; r)`, and a mask where they are precise.
 
     With :math:`a = \partial_h\log Z`, :math:`b = \partial_k\log Z` and the density :math:`\varphi_2` of the plane,
     :math:`-\partial_h^2\log Z = a(a + h) + r\varphi_2/Z` and :math:`\partial_h\partial_k\log Z = \varphi_2/Z - ab`.
@@ -170,10 +172,10 @@ def _closed_form(sign: Array, omega: Array, variance: Array) -> tuple[Array, Arr
 
 
 def _by_shared_index(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array]:
-    r"""The same of ``n`` samples by an integral over the shared index :math:`h_{12}`, given which rows are independent.
+    r"""Return the results of :func:`_posterior` by integration over the shared index :math:`h_{12}`.
 
-    The integrand is log-concave with a curvature between 1/V and 2/V, so nodes around its mode cover it however
-    unlikely the labels are under ``omega``.
+    Given this index the rows are independent. The integrand is log-concave with a curvature between 1/V and 2/V, so
+    nodes around its mode are accurate even for labels that are very unlikely under ``omega``.
     """
     scale, shared = np.sqrt(variance), omega[:, 1]
     own, root = np.sqrt(2) * omega[:, ::2], np.sqrt(2 * variance)[:, None]
@@ -212,7 +214,7 @@ def orthant(h: Array, k: Array, correlation: Array | float) -> Array:
 
 
 def _of_differences(first: Array, second: Array) -> tuple[Array, Array]:
-    r"""V E[|g|^2 | omega] and E[log Z | omega] at standardised row differences, in closed form."""
+    r"""Return V E[|g|^2 | omega] and E[log Z | omega] at standardised row differences, in closed form."""
     root = np.sqrt(1 - CORRELATION**2)
     square, log_z = np.zeros_like(first), np.zeros_like(first)
     for sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
@@ -220,7 +222,7 @@ def _of_differences(first: Array, second: Array) -> tuple[Array, Array]:
         z = np.maximum(orthant(h, k, r), 0.0)
         p = np.exp(-0.5 * h**2) / np.sqrt(2 * np.pi) * ndtr((k - r * h) / root)
         s = np.exp(-0.5 * k**2) / np.sqrt(2 * np.pi) * ndtr((h - r * k) / root)
-        # A probability that is lost in rounding contributes nothing.
+        # A probability below rounding contributes nothing.
         square += (p**2 + s**2 + 2 * r * p * s) / np.where(z > 1e-13, z, np.inf)
         log_z += xlogy(z, z)
     return square, log_z
@@ -228,7 +230,7 @@ def _of_differences(first: Array, second: Array) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=4)
 def _box(nodes: int) -> tuple[Array, Array, tuple[Array, Array], tuple[Array, Array]]:
-    """Gauss nodes of one row difference, weights, and both functions on the box and where the other row is decided."""
+    """Return Gauss nodes and weights, and both functions on the box and where the label of the other row is certain."""
     x, w = np.polynomial.legendre.leggauss(nodes)
     x, w = _REACH * x, _REACH * w
     first, second = (np.where(part == 0, 1e-12, part) for part in np.meshgrid(x, x, indexing="ij"))
@@ -238,7 +240,7 @@ def _box(nodes: int) -> tuple[Array, Array, tuple[Array, Array], tuple[Array, Ar
 
 
 def _plane_average(v: Array, power: float, which: int) -> tuple[Array, Array]:
-    """Average over omega of the chosen function of the row differences, and its error; shape of ``v``."""
+    """Return the average over omega of a function of the row differences and its error, of the shape of ``v``."""
     ratio = np.sqrt(np.maximum(power - v, 0.0) / v)
     results = [np.empty(v.shape), np.empty(v.shape)]
     for result, nodes, hermite in zip(results, _NODES, _HERMITE_NODES, strict=True):

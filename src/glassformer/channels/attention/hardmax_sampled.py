@@ -33,9 +33,10 @@ class HardmaxChannel(SampledChannel):
 
     A diagonal index occurs in its own row only. Given those off the diagonal, row ``a`` contributes
     :math:`\Phi(\pm(\omega_{aa} - m_a)/\sqrt{2V})` with :math:`m_a` its largest other index: plus where :math:`y_a = a`,
-    else minus, together with the condition that :math:`h_{a y_a} = m_a`. What is left, an integral over the
-    :math:`T(T-1)/2` indices off the diagonal, is sampled with quasi-random points: each from its normal law below those
-    that bound it, the largest first, so that all agree with the label. Labels are integers, shape (..., T).
+    else minus, together with the condition that :math:`h_{a y_a} = m_a`. The remaining integral over the
+    :math:`T(T-1)/2` indices off the diagonal is sampled with quasi-random points. Indices are drawn in descending
+    order, each from its normal law truncated at its upper bounds, so that all agree with the label. Labels are
+    integers, shape (..., T).
 
     Args:
         tokens: ``T >= 3``.
@@ -44,9 +45,9 @@ class HardmaxChannel(SampledChannel):
 
     Raises:
         ParameterError: an argument is out of range.
-        DataError: a label is no index of a token, or labels are those of no symmetric matrix.
+        DataError: a label is not an index of a token, or no symmetric matrix has these labels.
 
-    Source: arXiv:2506.01582; the decomposition over diagonal indices is theory.md's.
+    Source: arXiv:2506.01582; the decomposition over diagonal indices is derived in docs/theory.md.
 
     Example:
         >>> channel = HardmaxChannel(tokens=3)
@@ -100,7 +101,7 @@ class HardmaxChannel(SampledChannel):
         return batched_posterior(len(omega), size, self.tokens * (self.tokens - 1) // 2, self.fields, block)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``label_error``: wrong rows; ``label_brier``: :math:`1 - E\sum_b p_{ab}^2` per row; standard errors."""
+        r"""Return ``label_error``, the share of wrong rows, and ``label_brier``, :math:`1 - E\sum_b p_{ab}^2`."""
         return row_errors(self.tokens, self.power, variance)
 
     def _validated(self, y: Array) -> NDArray[np.intp]:
@@ -131,9 +132,9 @@ class LabelOrder(NamedTuple):
     """The pairs of tokens ``a < b``, numbered row by row, as labels order their indices.
 
     Attributes:
-        order: pairs of every data point, each after those that bound its index, shape (n, pairs).
-        bounds: the two pairs whose indices are larger than its own, shape (n, pairs, 2); the number of pairs itself
-            where a row gives no bound.
+        order: pairs of every data point, each after the pairs that bound its index, shape (n, pairs).
+        bounds: the two pairs whose indices are upper bounds of a pair's index, shape (n, pairs, 2). The number of pairs
+            stands for no bound.
     """
 
     order: NDArray[np.intp]
@@ -146,7 +147,7 @@ def label_order(labels: NDArray[np.intp]) -> LabelOrder:
     Row ``a`` implies :math:`h_{ab} \le h_{a y_a}`, which is an index off the diagonal unless :math:`y_a = a`.
 
     Raises:
-        DataError: the largest entries point in a circle, which those of no symmetric matrix do.
+        DataError: the largest entries form a cycle, which is impossible for a symmetric matrix.
 
     Example:
         >>> found = label_order(np.array([[1, 1, 1]]))  # the largest of row 0 is h_01, of row 2 h_12
@@ -170,11 +171,13 @@ def label_order(labels: NDArray[np.intp]) -> LabelOrder:
             return LabelOrder(np.argsort(depth[:, :-1], axis=1, kind="stable"), bounds)
         depth[:, :-1] = deeper
     circle = labels[np.max(depth, axis=1) >= pairs][0]
-    raise DataError("y", circle.tolist(), "labels of a symmetric matrix: no largest entries point in a circle")
+    raise DataError("y", circle.tolist(), "labels of a symmetric matrix, whose largest entries form no cycle")
 
 
 def _draw_pairs(ordered: LabelOrder, mean: Array, scale: Array, uniform: Array) -> tuple[Array, Array, Array]:
-    """Indices off the diagonal that agree with the labels, shape (n, pairs, fields), their deviations and log-weights.
+    """Draw indices off the diagonal that agree with the labels, shape (n, pairs, fields).
+
+    Returns the indices, their deviations and log-weights.
 
     An index below a bound ``b`` is drawn from its normal law there, by inversion; the weight is the mass of that law.
     """

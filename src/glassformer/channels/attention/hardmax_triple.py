@@ -15,7 +15,7 @@ from glassformer.channels.sampled import SampledPosterior
 from glassformer.channels.scalar.base import Array
 from glassformer.numerics.normal import inverse_mills_ratio
 
-# Components of the indices off and on the diagonal; the two rows that contain each of the former, and the third row.
+# Components of the indices off and on the diagonal. For each index off the diagonal: its two rows, and the third row.
 _OFF, _OWN = (1, 2, 4), (0, 3, 5)
 _ENDS, _OPPOSITE = ((0, 1), (0, 2), (1, 2)), (2, 1, 0)
 
@@ -33,10 +33,11 @@ class HardmaxTripleChannel(HardmaxChannel):
     largest other index, the third row has :math:`x_2`, and :math:`x_3` enters through
     :math:`\Phi((x_2 - \omega_3)/\sqrt V)` only. Each ordering compatible with the label is
     :math:`\int f(x_1) \int^{x_1} k(x_2)`: one grid of Gauss panels with cumulative sums. Averages over labels and
-    fields are sampled as for more tokens, and so are posteriors of labels so unlikely that all orderings underflow.
+    fields are sampled as for more tokens. So are posteriors of labels that are so unlikely that all orderings
+    underflow.
 
     Raises:
-        DataError: a label that no symmetric matrix gives.
+        DataError: no symmetric matrix has these labels.
 
     Example:
         >>> channel = HardmaxTripleChannel(tokens=3)
@@ -57,7 +58,7 @@ class HardmaxTripleChannel(HardmaxChannel):
 
 
 def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, Array, Array]:
-    """Log partition, score and minus its divergence; a log partition of -inf marks that every ordering underflows."""
+    """Return log partition, score and minus its divergence. The log partition is -inf if every ordering underflows."""
     off, own = omega[:, _OFF], np.sqrt(2) * omega[:, _OWN]
     grid, weight, panel = _grid(np.concatenate([off, own], axis=1), scale)
     sign = np.where(y == np.arange(3), 1.0, -1.0)
@@ -73,7 +74,7 @@ def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, 
     inner = {(p, q): density[:, q] + row[:, _OPPOSITE[p]] + below[:, 3 - p - q] for p, q in orders}
     tops = [np.max([np.max(part, axis=1) for part in parts.values()], axis=0) for parts in (outer, inner)]
     total = np.zeros(len(y))
-    # First and second moments of the deviations off the diagonal, slopes and bends of the rows.
+    # First and second moments of the deviations off the diagonal, first and second derivatives of the rows.
     mean, square, slope, bend = (np.zeros((len(y), 3)) for _ in range(4))
     for p, q in orders:
         r, k, ends = 3 - p - q, _OPPOSITE[p], _ENDS[p]
@@ -123,12 +124,12 @@ def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, 
 
 
 def _compatible(y: NDArray[np.intp], row: int, other: int) -> NDArray[np.bool_]:
-    """Whether a row's label is ``other``, the end of its largest index off the diagonal, or the row itself."""
+    """Return whether a label is ``other``, the position of the largest index off the diagonal, or the row itself."""
     return np.asarray((y[:, row] == row) | (y[:, row] == other))
 
 
 def _grid(centres: Array, scale: Array) -> tuple[Array, Array, Array]:
-    """Gauss nodes over all centres and seven standard deviations more, weights, and the width of the panels."""
+    """Return Gauss nodes from seven standard deviations below all centres to seven above, weights, and panel widths."""
     low, high = np.min(centres, axis=1) - _REACH * scale, np.max(centres, axis=1) + _REACH * scale
     count = int(np.clip(np.ceil(np.max((high - low) / scale) / _WIDEST), *_PANELS))
     x, w, _ = _rule()
@@ -140,7 +141,7 @@ def _grid(centres: Array, scale: Array) -> tuple[Array, Array, Array]:
 
 @lru_cache(maxsize=1)
 def _rule() -> tuple[Array, Array, Array]:
-    """Nodes and weights on (0, 1), and the matrix that integrates an interpolant from 0 to each node."""
+    """Return nodes and weights on (0, 1), and the matrix that integrates an interpolant from 0 to each node."""
     x, w = np.polynomial.legendre.leggauss(_NODES)
     x, w = 0.5 * (x + 1), 0.5 * w
     powers = np.arange(_NODES)
@@ -149,7 +150,7 @@ def _rule() -> tuple[Array, Array, Array]:
 
 
 def _cumulative(values: Array, width: Array) -> Array:
-    """Integrals from the left end to every node, over the last axis of panels of nodes."""
+    """Return the integrals from the left end to every node, over the last axis of panels of nodes."""
     _, w, inside = _rule()
     panels = values.reshape(*values.shape[:-1], -1, _NODES)
     whole = panels @ w

@@ -1,7 +1,7 @@
-r"""Linear attention: labels are the indices themselves, with noise or without.
+r"""Linear attention: labels are the indices themselves, with or without noise.
 
-Correlated tokens :math:`C^{1/2}X` have the products :math:`C^{1/2}XSX^TC^{1/2}`, of mean :math:`C\,\mathrm{Tr}S`. Their
-indices are centred by that mean, as those of independent tokens are by theirs: they are :math:`C^{1/2}hC^{1/2}`.
+Correlated tokens :math:`C^{1/2}X` have the products :math:`C^{1/2}XSX^TC^{1/2}`, of mean :math:`C\,\mathrm{Tr}S`. After
+subtraction of this mean, the indices are :math:`C^{1/2}hC^{1/2}` with the centred indices ``h`` of independent tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from glassformer.designs.token_pairs import to_components, to_matrices
 
 
 class LinearProjection(ProjectedChannel):
-    """All components of the indices, with noise or without."""
+    """All components of the indices, with or without noise."""
 
     any_power = True
     label = "linear"
@@ -47,7 +47,7 @@ class LinearProjection(ProjectedChannel):
 
     @property
     def error_unit(self) -> float:
-        """The squared norm of labels whose components are one: errors are counted per component."""
+        """Squared norm of labels whose components are one, so that errors are per component."""
         return float(np.sum(self._matrices(np.ones(self.field_components)) ** 2))
 
     def clean(self, h: Array) -> Array:
@@ -90,7 +90,7 @@ class LinearAttentionChannel(LinearProjection):
         return np.asarray(to_components(y) - omega)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``prediction_error``: :math:`V`, per component, beside the ``label_noise`` :math:`\Delta`."""
+        r"""Return ``prediction_error``, :math:`V` per component, and ``label_noise``, :math:`\Delta`."""
         v = np.asarray(variance, dtype=float)
         noise = np.full_like(v, self.label_noise)
         return {"prediction_error": v, "label_noise": noise, "label_mse": v + noise}
@@ -121,7 +121,7 @@ class LinearUntiedChannel(UntiedIndices, LinearProjection):
         return np.asarray(np.asarray(y, dtype=float).reshape(omega.shape) - omega)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``prediction_error``: :math:`V`, per index, beside the ``label_noise`` :math:`\Delta`."""
+        r"""Return ``prediction_error``, :math:`V` per index, and ``label_noise``, :math:`\Delta`."""
         v = np.asarray(variance, dtype=float)
         return {"prediction_error": v, "label_noise": np.full_like(v, self.noise)}
 
@@ -130,8 +130,9 @@ class LinearUntiedChannel(UntiedIndices, LinearProjection):
 class CorrelatedLinearChannel(LinearAttentionChannel):
     r"""Linear attention of correlated tokens, :math:`y = C^{1/2}hC^{1/2} + \sqrt\Delta\,z`.
 
-    With the eigenvalues :math:`a_k` of :math:`h\mapsto C^{1/2}hC^{1/2}`, products of two of :math:`C^{1/2}`:
-    :math:`E|g|^2 = \sum_k a_k^2/(\Delta + a_k^2V)`, without noise that of independent tokens.
+    The map :math:`h\mapsto C^{1/2}hC^{1/2}` has the eigenvalues :math:`a_k`, products of two eigenvalues of
+    :math:`C^{1/2}`, and :math:`E|g|^2 = \sum_k a_k^2/(\Delta + a_k^2V)`. Without noise the information is the same as
+    for independent tokens.
 
     Args:
         root: :math:`C^{1/2}`, shape (T, T) as nested tuples.
@@ -148,22 +149,22 @@ class CorrelatedLinearChannel(LinearAttentionChannel):
 
     @cached_property
     def _gains_and_modes(self) -> tuple[Array, Array]:
-        """Eigenvalues :math:`a_k` and eigenvectors, as columns, in components."""
+        """Return the eigenvalues :math:`a_k` and the eigenvectors, as columns, in components."""
         root, units = np.array(self.root), np.eye(self.field_components[0])
         gains, modes = np.linalg.eigh(to_components(root @ to_matrices(units, self.tokens) @ root))
         return gains, modes
 
     def _label_variances(self, variance: Array | float) -> Array:
-        """Variances of the labels along the modes, shape (..., K)."""
+        """Return the variances of the labels along the modes, shape (..., K)."""
         return np.asarray(self.noise + self._gains_and_modes[0] ** 2 * np.asarray(variance, dtype=float)[..., None])
 
     def _mode_residuals(self, y: Array, omega: Array) -> Array:
-        """Labels minus their means under ``omega``, along the modes."""
+        """Return labels minus their means under ``omega``, along the modes."""
         gains, modes = self._gains_and_modes
         return np.asarray(self._residual(y, np.zeros_like(omega)) @ modes - gains * (omega @ modes))
 
     def _correlated(self, h: Array) -> Array:
-        """Components of the indices of correlated tokens."""
+        """Return the components of the indices of correlated tokens."""
         gains, modes = self._gains_and_modes
         return np.asarray((gains * (h @ modes)) @ modes.T)
 
@@ -195,5 +196,5 @@ class CorrelatedLinearChannel(LinearAttentionChannel):
         return Estimate(value, np.zeros_like(value))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        """``prediction_error``: of the indices of correlated tokens, per component, beside the ``label_noise``."""
+        """Return ``prediction_error`` of the indices of correlated tokens, per component, and ``label_noise``."""
         return super().label_error(np.asarray(variance, dtype=float) * np.mean(self._gains_and_modes[0] ** 2))

@@ -23,7 +23,7 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 
 NAMES = ("linear", "softmax", "hardmax")
-# Names of channels that exist for different keys and queries.
+# Names of channels for untied keys and queries.
 UNTIED = ("linear", "softmax")
 
 
@@ -36,7 +36,7 @@ def attention_channel(
     link: Callable[..., Any] | None = None,
     root: Root = (),
 ) -> ScalarChannel:
-    """Return the channel that ``channel`` or ``link`` names or defines, for indices of variance ``power``.
+    """Return the channel given by ``channel`` or ``link``, for indices of variance ``power``.
 
     Args:
         channel: a name, a function of matrices of indices, or a finished channel.
@@ -49,7 +49,7 @@ def attention_channel(
 
     Raises:
         ParameterError: an unknown name, or an argument that the channel does not allow.
-        IncompatibleError: a combination that does not exist, with what does.
+        IncompatibleError: the combination does not exist. The message names an alternative.
 
     Example:
         >>> attention_channel("linear", 2, 0.1, 1.0, 1.5)
@@ -98,10 +98,10 @@ def untied_channel(
     temperature: float,
     link: Callable[..., Any] | None = None,
 ) -> ScalarChannel:
-    """Return the channel of this name for indices of different keys and queries.
+    """Return the channel of this name for indices of untied keys and queries.
 
     Raises:
-        IncompatibleError: a combination that does not exist, with what does.
+        IncompatibleError: the combination does not exist. The message names an alternative.
 
     Example:
         >>> untied_channel("softmax", 2, 0.0, 1.0)
@@ -122,7 +122,7 @@ def untied_channel(
 
 
 def _require_match(channel: ScalarChannel, tokens: int, noise: float, temperature: float, power: float) -> None:
-    """Raise unless the parameters of a finished channel are those of the model; the model may leave out the noise."""
+    """Raise unless a finished channel has the parameters of the model. The model may leave out the noise."""
     if power != 1 and not (hasattr(channel, "power") or channel.any_power):
         raise IncompatibleError(
             f"{type(channel).__name__} is for fields of variance 1, indices have {power:g}: choose {', '.join(NAMES)}, "
@@ -140,7 +140,7 @@ def _require_match(channel: ScalarChannel, tokens: int, noise: float, temperatur
 
 
 def _of_one_sample(link: Callable[..., Any], tokens: int) -> Link:
-    """Return a function of many matrices of indices from one of a single matrix."""
+    """Turn a function of one matrix of indices into a function of many matrices."""
     require_integer("tokens", tokens)
     safe = Link(link, (tokens, tokens), symmetric=True)
     if not safe.vectorised:

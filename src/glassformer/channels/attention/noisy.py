@@ -1,4 +1,4 @@
-r"""Any function of the attention indices with Gaussian label noise, by importance sampling around its mode."""
+r"""Any function of the attention indices with Gaussian label noise, by importance sampling."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import LinkError, ParameterError
 from glassformer.designs.token_pairs import to_matrices
 
-# Gauss-Newton steps to the mode, and step of the differences that make the Jacobian of a link.
+# Gauss-Newton steps to the mode, and step of the finite differences of the Jacobian of a link.
 _STEPS, _DIFFERENCE = 6, 1e-5
 # Width of the sampling density over that of the Gaussian approximation, and share of the prior in it (by trial).
 _WIDENING, _PRIOR_SHARE = 1.3, 0.25
-# Variance, in units of the noise, below which labels are nearly linear in the field, so that the table may end.
+# Variance, in units of the noise, below which labels are nearly linear in the field. The table ends there.
 _LINEAR_REGIME = 0.01
-# Matrices of indices among which the labels of a link must differ, and their standard deviation.
+# Number and standard deviation of the matrices of indices on which a link is tested. Its labels must not be constant.
 _TRIALS, _TRIAL_DEVIATION = 512, 4.0
 # Numbers in one temporary array, so that memory stays bounded.
 _NUMBERS_AT_ONCE = 2_000_000
@@ -42,22 +42,22 @@ _NUMBERS_AT_ONCE = 2_000_000
 class NoisyAttentionChannel(SampledChannel):
     r"""Labels :math:`y = g(h) + \sqrt\Delta\,z`, ``z`` independent and standard normal on every entry of the label.
 
-    The posterior of ``h`` is sampled from a mixture of its Gaussian approximation around the mode (Gauss-Newton steps
-    from :math:`\omega`) and of the prior, with importance weights; the two halves of the sample give independent
-    scores, whose product estimates the information without bias from sampling noise.
+    The posterior of ``h`` is sampled with importance weights from a mixture of the prior and of the Gaussian
+    approximation around its mode, which Gauss-Newton steps from :math:`\omega` find. The two halves of the sample give
+    independent scores. Their product estimates the information without bias from sampling noise.
 
     Args:
-        function: from matrices of indices, shape (..., T, T), to labels, shape (..., m) or (..., m1, m2).
+        function: maps matrices of indices, shape (..., T, T), to labels, shape (..., m) or (..., m1, m2).
         tokens: ``T >= 1``.
         noise: :math:`\Delta > 0`, a variance.
         power: :math:`Q_0 = E h_{ab}^2` off the diagonal.
         name: name of the channel in files and on the command line.
-        root: square root of the correlation of the tokens: the function is of :math:`C^{1/2}hC^{1/2}`. Empty for
-            independent tokens.
+        root: square root :math:`C^{1/2}` of the correlation of the tokens. The argument of the function is
+            :math:`C^{1/2}hC^{1/2}`. Empty for independent tokens.
         fields: sampled fields per data point, a power of two.
 
     Raises:
-        ParameterError: an argument is out of range, or the function does not map matrices one by one.
+        ParameterError: an argument is out of range, or the function does not treat each matrix separately.
 
     Example:
         >>> channel = NoisyAttentionChannel(lambda h: np.tanh(h), tokens=2, noise=0.1)
@@ -87,12 +87,12 @@ class NoisyAttentionChannel(SampledChannel):
         self._require_labels()
 
     def _labels(self, matrices: Array) -> Any:
-        """Labels of matrices of indices of independent tokens."""
+        """Return the labels of matrices of indices of independent tokens."""
         root = np.array(self.root)
         return self.function(root @ matrices @ root if self.root else matrices)
 
     def _require_labels(self) -> None:
-        """Raise unless matrices of indices get finite labels one by one, the same in any order, and not constant."""
+        """Raise unless labels are finite, not constant, and depend on their own matrix of indices only."""
         matrices = to_matrices(np.random.default_rng(5).standard_normal((3, self.components)), self.tokens)
         try:
             probe, turned = (np.asarray(self._labels(h.copy())) for h in (matrices, matrices[::-1]))
@@ -114,7 +114,7 @@ class NoisyAttentionChannel(SampledChannel):
         wide = _TRIAL_DEVIATION * np.random.default_rng(6).standard_normal((_TRIALS, self.components))
         if not np.any(np.ptp(np.asarray(self._labels(to_matrices(wide, self.tokens)), dtype=float), axis=0)):
             allowed = "a link that depends on the indices"
-            raise LinkError("channel", self.label, allowed, "the labels of a constant one say nothing")
+            raise LinkError("channel", self.label, allowed, "constant labels carry no information")
 
     @property
     def label(self) -> str:
@@ -141,7 +141,7 @@ class NoisyAttentionChannel(SampledChannel):
 
     @property
     def error_unit(self) -> float:
-        """Errors are counted per token, whatever the shape of the label."""
+        """Errors are per token, for labels of any shape."""
         return float(self.tokens)
 
     def label_from(self, field: Array, source: Array) -> Array:
@@ -153,7 +153,7 @@ class NoisyAttentionChannel(SampledChannel):
         return float(self.noise * np.prod(self.label_shape) / self.error_unit)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|^2/T`; ``plugin_error`` beside it."""
+        r"""Return ``prediction_error``, :math:`E\|y - E[y\mid\omega]\|^2/T`, and ``plugin_error``."""
         sizes = (self.components, self.tokens)
         return prediction_errors(self.clean, *sizes, self.power, variance, self.label_noise)
 
@@ -168,12 +168,15 @@ class NoisyAttentionChannel(SampledChannel):
         return batched_posterior(len(omega), size, self.components + 1, self.fields, block)
 
     def _values(self, field: Array) -> Array:
-        """Labels without noise, flattened, of fields of shape (..., K)."""
+        """Return labels without noise, flattened, of fields of shape (..., K)."""
         flat = field.reshape(-1, self.components)
         return self.clean(flat).reshape(*field.shape[:-1], -1)
 
     def _jacobian(self, field: Array) -> Array:
-        """Derivatives of the labels, shape (n, m, K), by differences: they only shape the sampling density."""
+        """Return derivatives of the labels, shape (n, m, K), by differences.
+
+        They only determine the sampling density.
+        """
         steps = _DIFFERENCE * np.eye(self.components)
         return np.stack(
             [(self._values(field + e) - self._values(field - e)) / (2 * _DIFFERENCE) for e in steps], axis=-1
@@ -182,7 +185,7 @@ class NoisyAttentionChannel(SampledChannel):
     def _block(self, y: Array, omega: Array, v: Array, uniform: Array) -> SampledPosterior:
         size = self.components
         centre, root = self._approximation(y, omega, v)
-        # One more coordinate chooses the part of the mixture.
+        # The last coordinate selects the component of the mixture.
         points, prior = ndtri(uniform[..., :size]), uniform[..., size:] < _PRIOR_SHARE
         near = centre[:, None] + points @ np.swapaxes(root, 1, 2)
         field = np.where(prior, omega[:, None] + np.sqrt(v)[:, None, None] * points, near)
@@ -198,7 +201,7 @@ class NoisyAttentionChannel(SampledChannel):
         return weighted_posterior(log_weight, scores, np.sum(1 - distance**2, axis=-1) / v[:, None])
 
     def _approximation(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
-        """Mode of the posterior and a square root of its widened covariance, shapes (n, K) and (n, K, K)."""
+        """Return the mode of the posterior and a square root of its widened covariance, shapes (n, K) and (n, K, K)."""
         field, best = omega, np.full(len(omega), np.inf)
         mode = omega
         for _ in range(_STEPS):
@@ -210,7 +213,7 @@ class NoisyAttentionChannel(SampledChannel):
             pull = (y - self._values(mode))[:, :, None] / self.noise
             gradient = (np.swapaxes(slope, 1, 2) @ pull)[:, :, 0] - (mode - omega) / v[:, None]
             step = np.linalg.solve(precision, gradient[:, :, None])[:, :, 0]
-            # Where the last step made things worse, the next one is shorter.
+            # If the last step raised the cost, the next one is shorter.
             field = mode + np.where(better, 1.0, 0.3)[:, None] * step
         covariance = np.linalg.inv(precision)
         return mode, _WIDENING * np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))

@@ -1,4 +1,4 @@
-"""Errors on new labels of functions of attention indices, and of the argmax of their rows, by quasi-Monte Carlo."""
+"""Prediction errors for functions of attention indices and for the argmax of their rows, by quasi-Monte Carlo."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 from glassformer.numerics.quasi_random import mean_and_error, normal_points
 
-# Tokens up to which errors on labels are averaged: the points of more would fill the memory.
+# Largest number of tokens for which errors on labels are averaged: more would need too much memory.
 _MOST_TOKENS = 12
-# The largest entry of a row is within so many standard deviations of the largest means, on a grid of so many points.
+# Range of the largest entry of a row in standard deviations around the largest means, and number of grid points.
 _REACH, _GRID = 8.0, 161
 # Numbers in one temporary array over that grid, so that it stays in the cache.
 _NUMBERS_AT_ONCE = 200_000
-# Tokens up to which the disagreement has a closed form, and Gauss nodes in the angle of its correlation.
+# Largest number of tokens for which the disagreement has a closed form, and Gauss nodes in the angle of the
+# correlation.
 _CLOSED_FORM_TOKENS, _ANGLE_NODES = 3, 40
-# Covariances of the differences of a row's three entries from its diagonal one, and from one of the others.
+# Covariances of the differences between the entries of a row and its diagonal entry, and another entry.
 _FROM_DIAGONAL, _FROM_OTHER = np.array([[3.0, 2.0], [2.0, 3.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])
 
 
@@ -30,12 +31,12 @@ def prediction_errors(
 
     .. math:: E\|y - E[y\mid\omega]\|^2 = \tfrac12 E\|y(h) - y(h')\|^2, \qquad \omega\sim N(0, Q_0 - V),
 
-    This error of the posterior mean stays precise where it is small, and needs no nested average. The error of
+    This form of the error of the posterior mean is precise for small errors and needs no nested average. The error of
     :math:`y(\omega)` is larger by :math:`E\,(y(h) - y(\omega))\cdot(y(h') - y(\omega))`. The result is empty for more
-    than 12 tokens, whose points would fill the memory.
+    than 12 tokens, which would need too much memory.
 
     Args:
-        link: labels from components of the indices.
+        link: maps components of the indices to labels.
         size: number of components of ``h``.
         tokens: ``T``.
         power: :math:`Q_0`.
@@ -87,12 +88,12 @@ def row_errors(tokens: int, power: float, variance: Array) -> dict[str, Array]:
 
 
 def row_disagreement(tokens: int, cosine: Array) -> Array:
-    r"""Return the share of rows whose largest index differs for a student whose indices have this correlation.
+    r"""Return the share of rows whose argmax differs between teacher and student, for a given correlation of indices.
 
     With differences ``u`` of a row's entries from its largest one, of covariance ``C`` for teacher and student and
     ``c C`` between them, rows agree with probability :math:`P(u > 0, u' > 0)`. Its derivative in ``c`` has a closed
-    form for up to three tokens: two of the four differences are zero, and two are left. For more tokens the probability
-    of the student's choice is averaged over quasi-random rows.
+    form for up to three tokens: two of the four differences vanish, and a two-dimensional probability remains. For more
+    tokens the probability of the student's choice is averaged over quasi-random rows.
 
     Example:
         >>> row_disagreement(2, np.array([0.5])).round(6), row_disagreement(3, np.array([0.0, 1.0])).round(6)
@@ -110,7 +111,7 @@ def row_disagreement(tokens: int, cosine: Array) -> Array:
 
 
 def _agreement_slope(cosine: Array, covariance: Array) -> Array:
-    """Derivative in the correlation of the probability that two pairs of this covariance are all positive."""
+    """Return the derivative in the correlation of the probability that all four numbers of two pairs are positive."""
     total = np.zeros_like(cosine)
     for i, j in np.ndindex(2, 2):
         k, m = 1 - i, 1 - j
@@ -149,7 +150,7 @@ def largest_entries(mean: Array, variance: float) -> Array:
         array([[1., 1.]])
     """
     if mean.shape[-1] == 2:
-        # Of two normal numbers the one of larger mean, whatever their variances.
+        # Of two normal numbers, the one of larger mean is more likely to be the larger, for any variances.
         return np.argmax(mean, axis=-1).astype(float)
     spread = np.sqrt(np.maximum(variance, 1e-12) * (1 + np.eye(mean.shape[-1])))
     size = max(1, _NUMBERS_AT_ONCE // mean[0].size ** 2)
@@ -159,7 +160,7 @@ def largest_entries(mean: Array, variance: float) -> Array:
 
 
 def _argmax_probabilities(mean: Array, deviation: Array) -> Array:
-    """Probabilities that each of independent normal numbers, along the last axis, is the largest."""
+    """Return the probability of each of independent normal numbers, along the last axis, to be the largest."""
     # Range of the largest entry.
     low = np.max(mean - _REACH * deviation, axis=-1, keepdims=True)
     high = np.max(mean + _REACH * deviation, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-r"""Base of channels whose labels show linear functions of the indices: linear attention and noiseless softmax."""
+r"""Base of channels whose labels determine linear functions of the indices: linear attention and noiseless softmax."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProjectedChannel(ScalarChannel):
     @property
     @abstractmethod
     def _visible(self) -> int:
-        """Number of components that labels show."""
+        """Number of components that labels determine."""
 
     @property
     def rank(self) -> float:
@@ -49,12 +49,12 @@ class ProjectedChannel(ScalarChannel):
         return (self.tokens * (self.tokens + 1) // 2,)
 
     def _matrices(self, components: Array) -> Array:
-        """Indices, shape (..., T, T), from their components."""
+        """Return the indices, shape (..., T, T), from their components."""
         return to_matrices(components, self.tokens)
 
     @abstractmethod
     def _residual(self, y: Array, omega: Array) -> Array:
-        """Visible components of the label minus those of ``omega``."""
+        """Return the visible components of the label minus the components of ``omega``."""
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._residual(y, omega) / (self.noise + np.asarray(variance))
@@ -79,7 +79,7 @@ class ProjectedChannel(ScalarChannel):
 
 
 class UntiedIndices(ProjectedChannel):
-    """Indices of different keys and queries: all ``T x T`` are independent, of unit variance, row by row."""
+    """Indices of untied keys and queries: all ``T x T`` are independent with unit variance, in the order of rows."""
 
     @property
     def field_components(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
-r"""Softmax attention without noise: labels show the indices up to a constant per row.
+r"""Softmax attention without noise: labels determine the indices up to a constant per row.
 
-Symmetric indices of common keys and queries tie these constants together, so that only one direction is hidden.
+Tied keys and queries have symmetric indices, which determine these constants up to a common one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from glassformer.designs.token_pairs import pair_indices, to_components
 
 
 class SoftmaxProjection(ProjectedChannel):
-    """Components of the indices that the softmax of their rows shows, without noise."""
+    """Components of the indices that the softmax of the rows determines, without noise."""
 
     temperature: float
     power: float
@@ -37,14 +37,14 @@ class SoftmaxProjection(ProjectedChannel):
 
     @property
     def error_unit(self) -> float:
-        """Errors are counted per row."""
+        """Errors are per row."""
         return float(self.tokens)
 
     def clean(self, h: Array) -> Array:
         return row_softmax(self._matrices(self.temperature * h))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label; ``plugin_error`` beside it."""
+        r"""Return ``prediction_error``, :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, and ``plugin_error``."""
         sizes = (self.field_components[0], self.tokens)
         return prediction_errors(self.clean, *sizes, self.power, variance, self.label_noise)
 
@@ -53,13 +53,14 @@ class SoftmaxProjection(ProjectedChannel):
 class SoftmaxAttentionChannel(SoftmaxProjection):
     r"""Softmax attention without noise, :math:`y_{ab} = e^{b h_{ab}}/\sum_c e^{b h_{ac}}` at inverse temperature ``b``.
 
-    The log-ratios of a row show ``h`` up to a constant per row, and its symmetry ties those constants together: labels
-    show ``h`` except along the all-ones matrix, at any temperature. So :math:`E|g|^2 = (T^2+T-2)/(2V)`.
+    The log-ratios of a row determine ``h`` up to a constant per row, and symmetry determines these constants up to a
+    common one. So labels determine ``h`` except along the all-ones matrix, at any temperature, and
+    :math:`E|g|^2 = (T^2+T-2)/(2V)`.
 
     Args:
         tokens: ``T >= 2``.
         temperature: inverse temperature ``b > 0``, finite.
-        power: :math:`Q_0 = E h_{ab}^2` off the diagonal; only errors on labels depend on it.
+        power: :math:`Q_0 = E h_{ab}^2` off the diagonal. Only errors on labels depend on it.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -97,9 +98,9 @@ class SoftmaxAttentionChannel(SoftmaxProjection):
 
 @dataclass(frozen=True)
 class SoftmaxUntiedChannel(UntiedIndices, SoftmaxProjection):
-    r"""Softmax attention without noise of different keys and queries: :math:`E|g|^2 = T(T-1)/V` at any temperature.
+    r"""Softmax attention without noise of untied keys and queries: :math:`E|g|^2 = T(T-1)/V` at any temperature.
 
-    The log-ratios of a row show ``h`` up to a constant per row.
+    The log-ratios of a row determine ``h`` up to a constant per row.
 
     Args:
         tokens: ``T >= 2``.
@@ -132,7 +133,8 @@ class SoftmaxUntiedChannel(UntiedIndices, SoftmaxProjection):
 class CorrelatedSoftmaxChannel(SoftmaxAttentionChannel):
     r"""Softmax attention of correlated tokens, whose indices are :math:`C^{1/2}hC^{1/2}` (:mod:`.linear`).
 
-    Labels show ``h`` except along :math:`C^{-1/2}11^TC^{-1/2}`; the information is that of independent tokens.
+    Labels determine ``h`` except along :math:`C^{-1/2}11^TC^{-1/2}`. The information is the same as for independent
+    tokens.
 
     Args:
         root: :math:`C^{1/2}`, shape (T, T) as nested tuples.
@@ -156,21 +158,21 @@ class CorrelatedSoftmaxChannel(SoftmaxAttentionChannel):
 
 
 def row_softmax(matrices: Array) -> Array:
-    r"""Return :math:`\sigma(x)_b = e^{x_b} / \sum_c e^{x_c}` of each row; rows are along the last axis.
+    r"""Return :math:`\sigma(x)_b = e^{x_b} / \sum_c e^{x_c}` for each row. Rows are along the last axis.
 
     Example:
         >>> row_softmax(np.log([[1.0, 3.0], [2.0, 2.0]]))
         array([[0.25, 0.75],
                [0.5 , 0.5 ]])
     """
-    # The axis of a row comes first in memory: sums over a last axis of few tokens take four times as long.
+    # The axis of a row comes first in memory. Sums over a short last axis take four times as long.
     weights = np.ascontiguousarray(np.moveaxis(matrices, -1, 0))
     weights = np.exp(weights - weights.max(axis=0))
     return np.moveaxis(weights / weights.sum(axis=0), 0, -1)
 
 
 def row_logits(y: Array, temperature: float) -> Array:
-    """Return matrices whose row softmax is ``y``, one choice of those that differ by a constant per row.
+    """Return matrices whose row softmax is ``y``. They are unique up to a constant per row.
 
     Raises:
         DataError: a label is not a matrix of positive rows that sum to one.
@@ -181,13 +183,13 @@ def row_logits(y: Array, temperature: float) -> Array:
 
 
 def symmetric_logits(y: Array, temperature: float) -> Array:
-    """Return symmetric matrices whose row softmax is ``y``, one choice of those that differ along the all-ones matrix.
+    """Return symmetric matrices whose row softmax is ``y``. They are unique up to a multiple of the all-ones matrix.
 
     Raises:
         DataError: a label is not a matrix of positive rows that sum to one.
     """
     logits = row_logits(y, temperature)
-    # Rows are known up to a constant c_a each; symmetry gives c_a - mean(c).
+    # Row a is known up to a constant c_a. Symmetry gives c_a - mean(c).
     shift = np.mean(logits - np.swapaxes(logits, -1, -2), axis=-1, keepdims=True)
     return np.asarray(logits - shift)
 
@@ -195,7 +197,10 @@ def symmetric_logits(y: Array, temperature: float) -> Array:
 def _require_shares(y: Array) -> None:
     if not (np.all(y > 0) and np.allclose(np.sum(y, axis=-1), 1, rtol=0, atol=1e-6)):
         raise DataError(
-            "y", "<labels>", "positive rows that sum to one", "where a softmax underflows, lower the temperature"
+            "y",
+            "<labels>",
+            "positive rows that sum to one",
+            "if the softmax underflows, use a smaller inverse temperature",
         )
 
 

@@ -26,14 +26,15 @@ from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.hashing import identity_or_none
 from glassformer.numerics.quadrature import normal_nodes
 
-_CACHED = 4096  # averages in the cache of one link
-_LEAST_NOISE = 1e-6  # smaller label noise takes ever more nodes and changes nothing
-_FEW_BRANCHES = 2  # monotone branches up to which averages are cheap enough for the tighter tolerances
+_CACHED = 4096  # number of averages in the cache of one link
+_LEAST_NOISE = 1e-6  # smaller label noise needs more nodes and does not change results
+_FEW_BRANCHES = 2  # largest number of monotone branches for which averages are cheap enough for the smaller tolerances
 # Variance, with and without noise, below which averages follow their asymptotic law: grids around the breaks of a link
 # and small scores lose their digits there (measured).
 _SMALLEST_VARIANCE = {False: 1e-12, True: 1e-20}
-# Tolerances, without and with noise, for few and for many branches: of single averages, of the averages at the nodes of
-# an interpolation, which converge by two digits at a time, and of the interpolation.
+# Tolerances, without and with noise, for few and for many branches. The three numbers are the tolerances of single
+# averages, of averages at the nodes of an interpolation (which gain two digits per refinement), and of the
+# interpolation.
 _TOLERANCES = {
     (True, True): (1e-10, 1e-10, 1e-10),
     (True, False): (1e-8, 1e-6, 1e-6),
@@ -109,7 +110,7 @@ class LinkChannel(ScalarChannel):
 
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:
-        # JAX takes a second to import, which limits of a link do not need.
+        # Imported here because JAX takes a second to import and limits of a link do not need it.
         from glassformer.channels.link.tracing import differentiable_link
 
         return differentiable_link(self.function)
@@ -120,7 +121,7 @@ class LinkChannel(ScalarChannel):
 
     @property
     def rank(self) -> float:
-        r"""Probability of the labels that fix the field up to finitely many values, without noise."""
+        r"""Probability of labels that determine the field up to finitely many values. Zero with noise."""
         share = 1.0 - self._analysis.pieces.flat_mass if self.noise == 0.0 else 0.0
         return share if share > NEGLIGIBLE_MASS else 0.0
 
@@ -173,7 +174,7 @@ class LinkChannel(ScalarChannel):
         return tuple(self._analysis.pieces.breaks.tolist())
 
     def label_nodes(self, finer: float = 1.0) -> LabelNodes:
-        """Return nodes of the field and of the noise; the field is known at each."""
+        """Return nodes of the field and of the noise. The field is known at each node."""
         h, weight = normal_nodes(self._analysis.pieces.breaks, nodes=round(12 * np.sqrt(finer)))
         noise = normal_nodes(panels=4, nodes=round(6 * np.sqrt(finer)))
         x, share = (part if self.noise > 0 else part[:1] * 0 + 1 for part in noise)
@@ -191,7 +192,7 @@ class LinkChannel(ScalarChannel):
         return self.noise
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""Return the errors on a new label without its own noise.
+        r"""Return the errors on a new label without noise.
 
         ``prediction_error``: squared error of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`;
         ``plugin_error``: of :math:`\varphi(\omega)`; ``label_error``, for step functions: probability that the most
@@ -204,7 +205,7 @@ class LinkChannel(ScalarChannel):
 
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        # One look-up for all variances: each one hashes the function.
+        # Look up the cache once for all variances, because each look-up hashes the function.
         errors = self._analysis.prediction_errors
         value, error = stack_estimates([errors(x) for x in v.ravel().tolist()], v.shape)
         names = ["prediction_error", "plugin_error", *(["label_error"] if self.discrete else [])]
@@ -220,7 +221,7 @@ class LinkChannel(ScalarChannel):
 
     @property
     def _current(self) -> _CurrentLink:
-        """The analysis of the link as it is now.
+        """The analysis of the link with the present values of its global variables.
 
         Global variables that the function reads may have changed since the last call, also for another channel that
         shares the memoized analysis.
@@ -285,7 +286,10 @@ class _CurrentLink:
 
     @cached_property
     def averages(self) -> ChebyshevAverages:
-        """Interpolated averages, not shared with other channels: they depend on the variances asked for before."""
+        """Interpolated averages.
+
+        Other channels do not share them, because they depend on the variances of earlier calls.
+        """
         return self.analysis.interpolated_averages()
 
 
@@ -295,8 +299,9 @@ class _LinkAnalysis:
 
     Attributes:
         function: the link as the user gave it.
-        link: the same as a function of arrays.
-        noise, nodes: of the channel.
+        link: the link as a function of arrays.
+        noise: label noise of the channel.
+        nodes: Gauss nodes per panel.
     """
 
     function: Callable[..., object]
@@ -332,14 +337,14 @@ class _LinkAnalysis:
             return True
         if self.exponents.information == 1:
             return False
-        # At q = 0 the information is E (E[h | y])^2: zero for labels that hide the sign of h in any other way, up to
-        # rounding between many solutions of one label.
+        # At q = 0 the information is E (E[h | y])^2. It is zero, up to rounding, for all labels that do not depend on
+        # the sign of h.
         return self._averages_at(1.0, 1)[0] < NO_INFORMATION
 
     @cached_property
     def prediction_errors(self) -> Callable[[float], Estimate]:
         pieces, nodes = self.pieces, self.nodes
-        # Not a cached method: a reference to this object would keep both alive until garbage is collected.
+        # Not a cached method: its reference to this object would keep both in memory until garbage collection.
         return lru_cache(maxsize=_CACHED)(lambda v: prediction_errors(pieces, v, nodes))
 
     def interpolated_averages(self) -> ChebyshevAverages:
@@ -365,12 +370,12 @@ class _LinkAnalysis:
 
     @cached_property
     def _averages_at(self) -> Callable[[float, int], tuple[float, float]]:
-        """Information and expected log partition, from one computation, at a variance by the rule of a level."""
+        """Return information and expected log partition at a variance, by the quadrature rule of a level."""
         return lru_cache(maxsize=_CACHED)(self.law.averages)
 
     @cached_property
     def _refined_averages(self) -> Callable[[float], Row]:
-        """Information and expected log partition at one variance, each refined until it settles, with their errors."""
+        """Return information and expected log partition at one variance, refined until they converge."""
         averages, tolerance, law = self._averages_at, self._tolerances[0], self.law
 
         def row(v: float) -> Row:

@@ -21,16 +21,16 @@ Row = tuple[float, float, float, float]
 """Information, its error, expected log partition, its error."""
 AverageRule = Callable[[float], tuple[float, float]]
 
-# The first panel is one in q, from its smallest node to its end; the others have this width in log(q/V).
+# The first panel is in q: its smallest node and its end. The others have this width in log(q/V).
 _FIRST_NODE, _FIRST_END, _WIDTH = 1e-4, 0.02, 4.0
 _START = float(np.log(_FIRST_END / (1 - _FIRST_END)))  # log odds at which the second panel begins
-FLOOR = 1e-3  # information per overlap below which changes of the information count as absolute
-_REQUESTS = 8  # a panel is built when so many different variances have been asked for on it
-_ORDERS = (6, 12, 24)  # of the polynomial, tried in this order
-_LOOSE = 1e-6  # share of the largest coefficient that the last ones may have at the largest order
-_SHARE = 0.1  # of the error of the averages that the polynomial may add in any case
-# Error of the nodes: this times the largest difference of two rules at three of them, and at the finest rules. Error of
-# the polynomial: this times its last coefficients. Safety factors, chosen by trial.
+FLOOR = 1e-3  # information per overlap below which changes of the information are measured absolutely
+_REQUESTS = 8  # a panel is built after this number of different variances on it
+_ORDERS = (6, 12, 24)  # orders of the polynomial, tried in this sequence
+_LOOSE = 1e-6  # allowed size of the last coefficients at the largest order, relative to the largest coefficient
+_SHARE = 0.1  # share of the error of the averages that the polynomial may always add
+# Safety factors, chosen by trial. The error of the nodes is the first (the second at the finest rules) times the
+# largest difference of two rules at three nodes. The error of the polynomial is the last times its last coefficients.
 _TEST_NODES, _RULE_SAFETY, _FINEST_SAFETY, _FIT_SAFETY = np.array([-1.0, 0.0, 1.0]), 2.0, 5.0, 4.0
 
 
@@ -46,8 +46,8 @@ class _Panel(NamedTuple):
 def small_overlap_behaviour(even: bool, exponents: Exponents) -> tuple[int, float]:
     """Return the power of ``q`` with which the information vanishes, and the floor of relative changes of information.
 
-    At generative exponent ``k`` the information of an even link begins with the overlap to the power ``k - 1``. Without
-    an exponent it is zero to rounding at small overlaps, so that changes there count as absolute.
+    At generative exponent ``k`` the information of an even link is proportional to the overlap to the power ``k - 1``.
+    Without an exponent it is zero to rounding at small overlaps, so that changes there are measured absolutely.
     """
     if exponents.generative < np.inf:
         return int(exponents.generative) - 1 if even else 0, 0.0
@@ -56,21 +56,21 @@ def small_overlap_behaviour(even: bool, exponents: Exponents) -> tuple[int, floa
 
 @dataclass(eq=False)
 class ChebyshevAverages:
-    r"""Information and expected log partition at many variances, interpolated from few.
+    r"""Interpolation of information and expected log partition over the variance.
 
-    The averages are computed directly until several variances have been asked for on one panel, and wherever no
+    The averages are computed directly until several variances of one panel have been requested, and wherever no
     polynomial resolves them.
 
     Args:
-        direct: the four numbers at one variance.
-        rules: information and expected log partition at one variance by each of several rules, coarse ones first.
+        direct: returns the four numbers at one variance.
+        rules: return information and expected log partition at one variance, from the coarsest rule to the finest.
         rule_tolerance: relative error of the nodes of a panel at which no finer rule is tried.
-        power: of ``q`` with which the information vanishes.
+        power: the power of ``q`` with which the information vanishes.
         noiseless: whether the information grows as ``1/V``.
-        fit_tolerance: share of the largest coefficient below which the last ones end the refinement.
-        truncation: share of the averages that every rule misses.
-        closed_form: whether ``direct`` is so cheap that no panel is built.
-        floor: information per overlap below which changes are absolute.
+        fit_tolerance: size of the last coefficients, relative to the largest, that ends the refinement.
+        truncation: share of the averages that every rule leaves out.
+        closed_form: whether ``direct`` is cheap, so that no panel is built.
+        floor: information per overlap below which changes are measured absolutely.
 
     Example:
         >>> exact = lambda v: (1 / (v + 0.1), 0.0, -0.5 * np.log(v + 0.1), 0.0)
@@ -120,7 +120,7 @@ class ChebyshevAverages:
         return np.stack([scale * information, errors[0], expected, errors[1]], axis=1)
 
     def _build(self, k: int) -> _Panel | None:
-        """Return the panel of the lowest order that resolves both averages; None if no order does."""
+        """Return the panel of the lowest order that resolves both averages. Return None if no order does."""
         rule, rule_errors = self._select_rule(k)
         known: dict[float, tuple[float, float]] = {}
         for order in _ORDERS:
@@ -148,21 +148,21 @@ class ChebyshevAverages:
             if np.all(errors <= self.rule_tolerance * np.maximum(sizes, self._floors(v))):
                 break
         else:
-            # A rule that is still changing converges slowly.
+            # A rule that has not converged converges slowly, so the last change underestimates the error.
             errors = _FINEST_SAFETY * errors
         return rule, (errors + self.truncation * sizes).tolist()
 
     def _scale(self, v: Array) -> Array:
-        """Return the function of which the information is a smooth multiple."""
+        """Return the singular factor of the information."""
         vanishing = (1.0 - v) ** self.power
         return vanishing / v if self.noiseless else vanishing
 
     def _scales(self, v: Array) -> Array:
-        """Return the scales of both averages, shape (2, variances)."""
+        """Return the singular factors of both averages, shape (2, variances)."""
         return np.stack([self._scale(v), np.ones_like(v)])
 
     def _floors(self, v: Array) -> Array:
-        """Return the sizes of both scaled averages below which changes are absolute, shape (2,)."""
+        """Return the sizes of both scaled averages below which changes are measured absolutely, shape (2,)."""
         return np.array([self.floor * np.min((1 - v) / self._scale(v)), 0.0])
 
 

@@ -1,4 +1,4 @@
-"""The contract for a user's link: a function from the fields of one sample to its label."""
+"""Links of users: functions from the fields of one sample to its label, checked and made safe to evaluate."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from glassformer.core.estimate import Array
 
 Function = Callable[[Array], Array]
 
-# Random samples on which different evaluations of a link are compared (a number that differs from any number of tokens
-# in use, so that a wrong axis shows), and samples on which the labels must be finite.
+# Number of random samples on which evaluations of a link are compared (unlike any number of tokens in use, so that a
+# wrong axis is noticed), and number of samples on which labels must be finite.
 _COMPARED, _CHECKED_SAMPLES = 7, 1024
-# A link that is constant on normal fields is tried on fields of this standard deviation before it is refused.
+# A link that is constant on normal fields is also tested on fields of this standard deviation.
 _WIDER = 4.0
 # Batch lengths for which a link is compiled.
 _SHORT_BATCH, _LONG_BATCH = 256, 8192
-# Allowed range of the typical label: double precision must hold squares and ratios of squares.
+# Allowed range of the typical label: squares and ratios of squares must not overflow double precision.
 _SMALLEST_LABEL, _LARGEST_LABEL = 1e-100, 1e100
 
-CHECKED = 8.0  # a link of one field must be finite for |h| up to this; a normal field exceeds it with probability 1e-15
-OVERFLOW = 1e150  # replaces values that are not finite at larger fields
+CHECKED = 8.0  # a link of one field must be finite up to this |h|, which a normal field exceeds with probability 1e-15
+OVERFLOW = 1e150  # replaces non-finite values at larger fields
 _FINE = np.linspace(-CHECKED, CHECKED, 8001)
 
 
 class _Evaluation(NamedTuple):
-    """How the labels of a batch are computed, the shape of one label, and whether one call serves the whole batch."""
+    """A way to compute the labels of a batch, the shape of one label, and whether one call computes the whole batch."""
 
     batch: Function
     label_shape: tuple[int, ...]
@@ -44,8 +44,8 @@ class Link:
 
     The function may be written with NumPy, jax.numpy or plain Python. A batch is evaluated in one call if that gives
     the same labels as one sample at a time: with the samples along the first axis, along the last axis, or compiled by
-    JAX. Otherwise it is evaluated one sample at a time. A function that only works on whole arrays of shape (n, ...)
-    is accepted too.
+    JAX. Otherwise it is evaluated one sample at a time. A function that only works on arrays of shape (n, ...) is
+    accepted as well.
 
     Args:
         function: the user's function.
@@ -93,7 +93,7 @@ class Link:
         return self._evaluation.vectorised
 
     def __call__(self, fields: Array) -> Array:
-        """Return the labels, shape (..., *label_shape), of fields of shape (..., *shape)."""
+        """Return labels of shape (..., *label_shape) for fields of shape (..., *shape)."""
         fields = np.asarray(fields, dtype=float)
         leading = fields.shape[: fields.ndim - len(self.shape)]
         flat = fields.reshape(-1, *self.shape)
@@ -120,7 +120,7 @@ class Link:
         if np.any(bad):
             remedy = f"guard divisions, logarithms and roots (it is not at {_format(fields[bad][0])})"
             raise self.error("finite labels for normal fields", remedy)
-        # A value that is rare among normal fields is frequent among wider ones.
+        # A value that is rare for normal fields is frequent for wider fields.
         if np.all(labels == labels[0]) and np.all(self(_WIDER * fields) == labels[0]):
             raise self.error("a link that depends on its fields", "constant labels carry no information")
 
@@ -150,7 +150,7 @@ class Link:
             # JAX would silently replace an index that is out of bounds by the last one.
             raise
         except Exception:
-            # Some functions need arrays of JAX: z.at[0].set(...) has no counterpart in NumPy.
+            # Some functions need JAX arrays: z.at[0].set(...) does not exist in NumPy.
             if not self.shape or "jax" not in sys.modules:
                 raise
             import jax.numpy as jnp
@@ -161,7 +161,7 @@ class Link:
     def _evaluation(self) -> _Evaluation:
         probe = self._random_fields(_COMPARED)
         try:
-            # The first call may be the one that imports JAX, whose precision is set for the calls that follow.
+            # The first call may import JAX. Its precision is set for the following calls.
             _call(self._label, probe[0])
             single = [_call(self._label, sample) for sample in probe]
             again = [_call(self._label, sample) for sample in probe]
@@ -222,7 +222,7 @@ class Link:
 
 
 def label_size_problem(labels: Array) -> tuple[str, ...]:
-    """Return the allowed sizes and the remedy if labels are too large or too small to be squared; else nothing."""
+    """Return the allowed sizes and the remedy if labels are too large or too small to be squared, else None."""
     sizes = np.abs(labels[np.isfinite(labels) & (labels != 0)])
     size = float(np.median(sizes)) if sizes.size else 1.0
     if _SMALLEST_LABEL < size < _LARGEST_LABEL:
@@ -244,15 +244,15 @@ def function_name(function: Any) -> str:
 
 
 def array_link(function: Callable[..., object], slot: str = "channel") -> Function:
-    """Return a link of one field as a function of arrays: same shape out as in, doubles, always finite.
+    """Return a link of one field as a function of arrays, with finite double precision output of the same shape.
 
     Args:
-        function: of one field, of an array of fields (NumPy or JAX), or of (1, 1) matrices of one field.
+        function: a function of one field, of an array of fields (NumPy or JAX), or of (1, 1) matrices of one field.
         slot: name of the parameter through which the user passed the function, for messages.
 
     Raises:
-        LinkError: it is not callable, fails, is random, constant, does not return one real number per field, or is not
-            finite for |h| <= 8.
+        LinkError: the function is not callable, fails, is random or constant, does not return one real number per
+            field, or is not finite for |h| <= 8.
 
     Example:
         >>> array_link(lambda h: 1 if h > 0 else -1)(np.array([-2.0, 3.0]))
@@ -271,14 +271,17 @@ def array_link(function: Callable[..., object], slot: str = "channel") -> Functi
     def link(h: Array) -> Array:
         h = np.asarray(h, dtype=float)
         values = safe(h.reshape(*h.shape, *safe.shape))
-        # Far outside the prior's reach the value is irrelevant, but it must not be NaN.
+        # Fields far outside have negligible probability. Their values do not matter, but must not be NaN.
         return np.asarray(np.nan_to_num(values, nan=OVERFLOW, posinf=OVERFLOW, neginf=-OVERFLOW))
 
     return link
 
 
 def _batch_evaluations(function: Callable[..., Any], uses_jax: bool) -> Iterator[Function]:
-    """Yield evaluations of a batch to try, the fastest first; each passes a copy, for a function may write into it."""
+    """Yield ways to evaluate a batch, the fastest first.
+
+    Each passes a copy, because a function may modify its argument.
+    """
     if uses_jax:
         yield _compiled(function)
         return
@@ -325,7 +328,7 @@ def _is_jax(label: Any) -> bool:
 def _real(label: Any) -> Array:
     values = np.asarray(label)
     if values.dtype.kind not in "biuf":
-        raise TypeError(f"{values.dtype} is no type of real numbers")
+        raise TypeError(f"{values.dtype} is not a real number type")
     return values.astype(float)
 
 

@@ -26,19 +26,21 @@ from glassformer.core.errors import LinkError
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels, normal_nodes
 
-LARGEST = 16  # exponent that is looked for
+LARGEST = 16  # largest exponent that is tested
 _NODES = 16  # Gauss nodes per panel
-_ZERO = 1e-5  # a coefficient below this is zero: next to an extremum solutions are known to the root of rounding
-_RARE = 1e-14  # probability of a label that is ignored
+# smaller coefficients count as zero: near an extremum solutions have an error of the square root of rounding
+_ZERO = 1e-5
+_RARE = 1e-14  # labels of smaller probability are ignored
 
-# Second moments: panels at first, most halvings, and ends of the range, extended for labels that grow fast.
+# Second moments: initial panels, largest number of halvings, and ends of the range, which grows for fast growing
+# labels.
 _PANELS, _HALVINGS, _RANGES = 32, 11, (8.5, 12.0, 17.0, 24.0, 34.0)
-# Relative change that ends the refinement, and the largest change of moments that exist.
+# Relative change that ends the refinement, and largest accepted change.
 _SETTLED, _UNSETTLED = 1e-13, 1e-9
 
 
 def link_exponents(link: Callable[..., Any]) -> Exponents:
-    """Return the exponents of a function from a field to its label, up to sixteen; infinity beyond.
+    """Return the exponents of a function from a field to its label. Exponents above sixteen are infinite.
 
     Coefficients below 1e-5 of their scale count as zero.
 
@@ -55,14 +57,14 @@ def link_exponents(link: Callable[..., Any]) -> Exponents:
 
 
 def exponents_of(pieces: PiecewiseLink) -> Exponents:
-    """Return the exponents of a link whose pieces are known."""
+    """Return the exponents of a piecewise link."""
     information = first_exponent(_coefficients(pieces))
     # The generative exponent is never larger.
     return Exponents(information, 1.0 if information == 1 else first_exponent(_conditional_coefficients(pieces)))
 
 
 def first_exponent(sizes: Iterable[float]) -> float:
-    """Return the order of the first coefficient that is not zero, from those of orders 1, 2, ...; inf without one."""
+    """Return the order of the first nonzero coefficient among the orders 1, 2, ..., or infinity."""
     return next((float(k) for k, size in enumerate(sizes, 1) if size > _ZERO), np.inf)
 
 
@@ -88,7 +90,7 @@ def _coefficients(pieces: PiecewiseLink) -> Iterator[float]:
 
 
 def _conditional_coefficients(pieces: PiecewiseLink) -> Iterator[float]:
-    """Yield root mean squares of the polynomials given the label: sums over its solutions, and flat parts."""
+    """Yield root mean squares of the conditional means of the polynomials given the label."""
     h, weight, gap, log_odds = LevelSetPosterior(pieces, _NODES).nodes_at()
     odds = np.exp(log_odds - gap * (h + 0.5 * gap))
     total = 1 + np.sum(odds, axis=0)
@@ -111,7 +113,7 @@ def second_moments(pieces: PiecewiseLink) -> tuple[float, float]:
     r"""Return :math:`E[h\varphi(h)]` and :math:`E[\varphi(h)^2]` of a standard normal field, to thirteen digits.
 
     Raises:
-        LinkError: they do not converge: the link grows or oscillates too fast.
+        LinkError: the quadratures do not converge, because the link grows or oscillates too fast.
 
     Example:
         >>> slope, square = second_moments(find_pieces(array_link(lambda h: np.exp(h))))
@@ -135,7 +137,7 @@ def second_moments(pieces: PiecewiseLink) -> tuple[float, float]:
 
 
 def _moments_within(pieces: PiecewiseLink, reach: float) -> tuple[Array, float]:
-    """Return both moments on a range, with panels halved until nothing changes, and the last change."""
+    """Return both moments on a range, with panels halved until convergence, and the last change."""
 
     def quadrature(panels: int) -> Array:
         h, weight = normal_nodes(pieces.breaks, panels, _NODES, reach)

@@ -33,24 +33,26 @@ from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quadrature import gauss_panels
 
-# The support holds the labels of fields within the first of these ranges that does not have too many of them.
+# The support contains the labels of all fields within one of these ranges: the first with an acceptable number of
+# labels.
 _SUPPORT_RANGES = (8.3, 7.0, 6.0, 5.0)
-_MOST_LABELS = 1 << 15  # labels that are summed over at most
-_FEW_LABELS = 64  # labels that are listed as values of the channel
+_MOST_LABELS = 1 << 15  # largest number of labels in sums
+_FEW_LABELS = 64  # largest number of labels that are listed as values of the channel
 # Support of a law: quantiles at each value of the link besides two in the tails, probability beyond those, rounding of
 # labels on a lattice in units of its spacing, and the largest deviation of the total probability from one.
 _QUANTILES, _TAIL_PROBABILITY, _LATTICE_ROUNDING, _TOTAL_ROUNDING = 256, 1e-15, 1e-9, 1e-6
 
-_FIELD_RANGE = 9.0  # of the quadrature over the field
+_FIELD_RANGE = 9.0  # rules of the quadrature over the field
 _NODES = 12  # Gauss nodes per panel
-_WIDTH = 3.0  # of a panel, in deviations of the prior or of the label
-_SPAN = 4.0  # means treated at once, in deviations of the prior
-_FIELDS, _LABELS = 96, 256  # fields and labels treated at once
-_LOG_NEGLIGIBLE = 45.0  # logarithm of the inverse of a probability that counts as zero
-_ROUNDING = 1e-13  # of sums of probabilities
+_WIDTH = 3.0  # size of a panel, in deviations of the prior or of the label
+_SPAN = 4.0  # range of the means of one block, in deviations of the prior
+_FIELDS, _LABELS = 96, 256  # numbers of fields and labels of one block
+_LOG_NEGLIGIBLE = 45.0  # probabilities below exp(-this) count as zero
+_ROUNDING = 1e-13  # rounding error of sums of probabilities
 _SETTLED = 1e-8  # relative change between two rules that ends the refinement
-_CACHED = 4096  # variances whose averages are cached
-_ROWS, _PANELS, _REFINEMENTS = 256, 64, 5  # posteriors treated at once, panels of each, and refinements of these
+_CACHED = 4096  # number of variances whose averages are cached
+# number of posteriors of one block, panels of each, and refinements of the panels
+_ROWS, _PANELS, _REFINEMENTS = 256, 64, 5
 _TYPICAL = (0.02, 0.25, 0.5, 0.75, 0.98)  # quantiles of the link at which density and samples of a law are compared
 
 
@@ -63,9 +65,9 @@ class LabelLawChannel(ScalarChannel):
     of labels outside the support: their share of :math:`E\,u^2/V`.
 
     Args:
-        function: link of one field, as of :class:`~glassformer.channels.link.channel.LinkChannel`.
+        function: link of one field, as for :class:`~glassformer.channels.link.channel.LinkChannel`.
         law: law of the label given the link.
-        support: labels that are summed over, ascending; see :meth:`of`.
+        support: labels in the sums, ascending, see :meth:`of`.
         name: for printing.
 
     Example:
@@ -84,7 +86,7 @@ class LabelLawChannel(ScalarChannel):
 
     @classmethod
     def of(cls, function: Callable[..., object], law: LabelLaw) -> LabelLawChannel | None:
-        """Return the channel; None if labels are continuous, or too many to be summed over."""
+        """Return the channel, or None if labels are continuous or too many for sums."""
         link = array_link(function)
         for reach in _SUPPORT_RANGES:
             support = label_support(law, link(np.linspace(-reach, reach, 65)))
@@ -102,7 +104,7 @@ class LabelLawChannel(ScalarChannel):
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Labels, if they are few."""
+        """Values of the label if there are few, else empty."""
         return self.support if len(self.support) <= _FEW_LABELS else ()
 
     @property
@@ -175,14 +177,15 @@ class LabelLawChannel(ScalarChannel):
     def expected_log_partition(self, variance: Array) -> Estimate:
         value, error = self._interpolated(np.asarray(variance, dtype=float), 1)
         probability, _ = self._outside_support
-        # As if there were as many labels outside the support as in it.
+        # The bound assumes as many labels outside the support as inside.
         entropy = probability * (1 + np.log(len(self.support) / probability)) if probability > 0 else 0.0
         return Estimate(value, error + entropy)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         """Return squared errors of predictions of the mean label.
 
-        ``prediction_error``: of its posterior mean; ``plugin_error``: of the mean label at the mean field.
+        ``prediction_error`` is the error of the posterior mean, ``plugin_error`` that of the mean label at the mean
+        field.
         """
         errors = {name: estimate.value for name, estimate in self.label_integrals(variance).items()}
         return {**errors, "label_noise": np.full(np.shape(variance), self.label_noise)}
@@ -215,7 +218,7 @@ class LabelLawChannel(ScalarChannel):
     def _outside_support(self) -> tuple[float, float]:
         r"""Probability of the labels outside the support, and mean square of the field with them.
 
-        Squares of the score add at most :math:`E[u^2/V] = E[h^2 + (1-V)/V]` over these.
+        Labels outside the support contribute at most :math:`E[u^2/V] = E[h^2 + (1-V)/V]` to squares of the score.
         """
         h, weight = self._fields
         _, missing = self._label_sums(h, np.zeros((1, h.size)))
@@ -233,7 +236,7 @@ class LabelLawChannel(ScalarChannel):
 
     @cached_property
     def _refined_averages(self) -> Callable[[float], Row]:
-        """Information, its error, expected log partition and its error at one variance."""
+        """Return information, its error, expected log partition and its error at one variance."""
 
         def row(v: float) -> Row:
             rules = (np.array(self._averages(level, v)) for level in range(len(RULES)))
@@ -244,7 +247,7 @@ class LabelLawChannel(ScalarChannel):
 
     @cached_property
     def _averages(self) -> Callable[[int, float], tuple[float, float]]:
-        """Information and expected log partition by one rule."""
+        """Return information and expected log partition by one rule."""
         return lru_cache(maxsize=_CACHED)(self._integrals)
 
     def _integrals(self, level: int, v: float) -> tuple[float, float]:
@@ -265,13 +268,13 @@ class LabelLawChannel(ScalarChannel):
         return information, expected
 
     def _field_panels(self, low: float, high: float, scale: float, parts: int) -> Array:
-        """Return edges of panels that resolve the prior of the field and the probabilities of labels."""
+        """Return the edges of panels that resolve the prior of the field and the probabilities of labels."""
         h = np.linspace(low, high, 257)
         link = self._pieces.link(h)
         with np.errstate(all="ignore"):
             deviation = np.sqrt(self.law.variance(link))
             steps = np.abs(np.diff(self.law.mean(link))) / np.maximum(deviation[1:], deviation[:-1])
-        # A jump of the link is a break, and takes no more panels.
+        # A jump of the link is already a break and needs no further panels.
         steps = np.minimum(np.nan_to_num(steps, nan=0.0, posinf=0.0), _WIDTH)
         change = np.append(0.0, np.cumsum(steps + np.diff(h) / scale)) / _WIDTH
         edges = np.interp(np.linspace(0, change[-1], parts * int(np.ceil(change[-1])) + 1), change, h)
@@ -280,14 +283,14 @@ class LabelLawChannel(ScalarChannel):
 
     @cached_property
     def _label_blocks(self) -> tuple[Array, int]:
-        """Labels in blocks of equal length, shape (blocks, length), the last one repeated, and their number."""
+        """Labels in blocks of equal length, shape (blocks, length), padded by the last label, and their number."""
         count = len(self.support)
         length = min(_LABELS, 1 << (count - 1).bit_length())
         return np.pad(np.array(self.support), (0, -count % length), mode="edge").reshape(-1, length), count
 
     @cached_property
     def _possible_blocks(self) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
-        """Fields on a grid, and the first and last block of labels with a probability at each."""
+        """Fields on a grid, and the first and last block of labels with nonzero probability at each."""
         h = np.linspace(-_FIELD_RANGE, _FIELD_RANGE, 6 * _FIELDS)
         blocks, _ = self._label_blocks
         possible = []
@@ -365,14 +368,14 @@ class LabelLawChannel(ScalarChannel):
 def label_support(law: LabelLaw, links: Array) -> Array | None:
     """Return all labels of a law at some values of the link, ascending.
 
-    Labels are the quantiles of the law; if those lie on a lattice, all points of the lattice between them.
+    Labels are the quantiles of the law. If these lie on a lattice, all points of the lattice between them are included.
 
     Args:
         law: of one label.
         links: values of the link, shape (n,).
 
     Returns:
-        Labels, shape (count,); None if the law is continuous, or has more than 2^15 labels.
+        Labels, shape (count,), or None if the law is continuous or has more than 2^15 labels.
 
     Example:
         >>> from glassformer.channels.label_laws import Laplace, Logistic

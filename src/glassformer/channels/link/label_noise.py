@@ -26,24 +26,24 @@ from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.core.errors import IncompatibleError
 
 _NODES = 12  # Gauss nodes per panel
-_CACHED = 4096  # variances whose averages are cached
+_CACHED = 4096  # number of variances whose averages are cached
 
 
 @dataclass(frozen=True)
 class LabelNoiseChannel(ScalarChannel):
-    r"""Labels :math:`\varphi(h)` of few values, replaced by one another with the probabilities of a confusion matrix.
+    r"""Labels :math:`\varphi(h)` with few values and label noise given by a confusion matrix.
 
     :math:`Z_{out}(y) = \sum_k C_{ky}Z_k` with the probabilities :math:`Z_k` of the labels without noise. Averages are
     sums over labels and one quadrature over the mean of the field, whose last change is the error.
 
     Args:
-        function: link of one field, as of :class:`~glassformer.channels.link.channel.LinkChannel`.
+        function: link of one field, as for :class:`~glassformer.channels.link.channel.LinkChannel`.
         law: law of the observed label given the label of the link.
         name: for printing.
 
     Raises:
-        IncompatibleError: the link takes other than a few values.
-        ParameterError: a confusion matrix of another number of labels.
+        IncompatibleError: the link takes more than a few values.
+        ParameterError: the confusion matrix has another number of labels.
 
     Example:
         >>> from glassformer.channels.confusion import Flip
@@ -89,7 +89,7 @@ class LabelNoiseChannel(ScalarChannel):
         return self._alphabet.observe(index, rng.random(index.size)).reshape(np.shape(h))
 
     def clean(self, h: Array) -> Array:
-        """Return the means of the observed labels."""
+        """Return the mean observed label of each field."""
         return np.asarray(self._alphabet.means[self._alphabet.index(self.true_label(h))].reshape(np.shape(h)))
 
     @property
@@ -146,7 +146,7 @@ class LabelNoiseChannel(ScalarChannel):
         return NoisyAlphabet.of(np.array([flat.value for flat in self._pieces.flats]), self.law)
 
     def _posterior(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        """Return (log partition, score): the mixture of the posteriors of the labels that were possibly replaced."""
+        """Return log partition and score of the mixture of the posteriors of all labels of the link."""
         y, omega, v = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (y, omega, variance)))
         log_z, score = flat_posteriors(self._pieces, omega.ravel(), v.ravel())
         joint = self._alphabet.log_likelihood(y) + log_z
@@ -166,7 +166,7 @@ class LabelNoiseChannel(ScalarChannel):
         return {}
 
     def _averages(self, v: float) -> Estimate:
-        """Return information, E log Z, wrong labels, and squared errors of the mean label and at the mean field."""
+        """Return information, E log Z, share of wrong labels, and both squared prediction errors."""
         # Not a cached method: a reference to this object would keep both alive until garbage is collected.
         if v not in self._cache:
             if len(self._cache) >= _CACHED:
@@ -182,7 +182,7 @@ class LabelNoiseChannel(ScalarChannel):
         safe = np.where(probability > 0, probability, 1.0)
         square = np.sum(slope**2 / safe, axis=0)
         log_partition = np.sum(probability * np.log(safe), axis=0)
-        # At a jump, where the link may take a third value, the mean field has one of the labels on either side.
+        # At a jump the link may have a third value. The mean field gets the label of one of the two sides.
         inside = [
             np.any((flat.intervals[:, 0] <= omega[:, None]) & (omega[:, None] <= flat.intervals[:, 1]), axis=1)
             for flat in self._pieces.flats

@@ -36,18 +36,19 @@ from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 
-# Another solution of a label is ignored if minus the logarithm of its weight exceeds this, or if it is farther than so
-# many units of sqrt(V). Both leave out less than rounding.
+# Another solution of a label is ignored if minus the logarithm of its weight exceeds the first number, or if its
+# distance exceeds the second number of units of sqrt(V). Both leave out less than rounding.
 _LOG_WEIGHT, _DISTANCE = 45.0, 30.0
-# Octaves of sqrt(V) below one: panels shrink towards breaks over so many at most, and beyond _FAR_OCTAVES only
+# Octaves of sqrt(V) below one: largest number over which panels shrink towards breaks. Beyond _FAR_OCTAVES only
 # solutions on neighbouring branches lie within _DISTANCE.
 _MOST_OCTAVES, _FAR_OCTAVES = 30, 6
-_LEAST_WEIGHT = 1e-25  # weight of a node that is left out
+_LEAST_WEIGHT = 1e-25  # nodes of smaller weight are left out
 _FLAT_SLOPE = (
-    0.05  # a branch whose slope at the end of the table is below this share of its steepest approaches a label
+    # a branch approaches a limiting label if its slope at the end of the table is below this share of its largest slope
+    0.05
 )
-_BLURRED = 1e-6  # distance to a break within which a solution for its label is that break: rounding next to extrema
-_CACHED, _CHUNK = 5_000_000, 2_000_000  # doubles of all cached level sets, and of one temporary array
+_BLURRED = 1e-6  # a solution within this distance of a break is the break itself, up to rounding near extrema
+_CACHED, _CHUNK = 5_000_000, 2_000_000  # number of doubles of all cached level sets, and of one temporary array
 
 
 class LevelSetNodes(NamedTuple):
@@ -57,7 +58,7 @@ class LevelSetNodes(NamedTuple):
         h: fields, shape (fields,).
         weight: their probability weights.
         gap: distance to each other solution, shape (others, fields).
-        log_odds: logarithm of the slope at ``h`` over the slope there; minus infinity without a solution.
+        log_odds: logarithm of the ratio of the slope at ``h`` to the slope at the solution. Minus infinity without one.
     """
 
     h: Array
@@ -98,7 +99,7 @@ class LevelSetPosterior(LinkPosterior):
         """
         if not self.pieces.branches:
             return 0.0, 0.0
-        # If every label has one solution there is no structure on the scale of sqrt(V).
+        # If every label has one solution, the integrand has no structure on the scale of sqrt(V).
         octaves = min(int(np.ceil(-0.5 * np.log2(v))), _MOST_OCTAVES) if self._has_other_solutions else 0
         nodes, q = self.nodes_at(octaves, level), max(1.0 - v, 0.0)
         square, log_z = nodes.h**2 + q / v, -0.5 * (v * nodes.h**2 + q) - 0.5 * np.log(2 * np.pi * v)
@@ -133,7 +134,7 @@ class LevelSetPosterior(LinkPosterior):
         key = (octaves, level)
         if key not in self._cache:
             self._cache[key] = self._level_sets(octaves, level)
-            # Variances come roughly in order: level sets of earlier ones are not needed again.
+            # Variances are roughly ordered, so level sets of earlier variances are not needed again.
             while len(self._cache) > 1 and sum(nodes.gap.size for nodes in self._cache.values()) > _CACHED:
                 del self._cache[next(iter(self._cache))]
         return self._cache[key]
@@ -150,7 +151,7 @@ class LevelSetPosterior(LinkPosterior):
         pieces, rule = self.pieces, RULES[level]
         elsewhere = np.concatenate([self._fields_with_break_labels, self._fields_with_asymptotic_labels])
         breaks = np.concatenate([pieces.breaks, elsewhere])
-        # The weight of another solution diverges where that solution is an extremum: panels shrink down to rounding as
+        # The weight of another solution diverges if that solution is an extremum. Panels shrink down to rounding as
         # long as it lies within reach.
         depths = [(pieces.breaks, octaves + 3), (elsewhere, octaves + 3 if octaves > _FAR_OCTAVES else _MOST_OCTAVES)]
         places = np.unique(breaks)
@@ -175,7 +176,7 @@ class LevelSetPosterior(LinkPosterior):
         )
         own_log_slope = np.sum(np.where(own, log_slope, 0.0), axis=0)
         other = ~own & ~np.isnan(solutions)
-        # Few of many branches lie within reach: one row for each other solution of the field with most of them.
+        # Only few of many branches lie within reach. The number of rows is the largest number of solutions of a field.
         first = np.argsort(~other, axis=0, kind="stable")[: np.sum(other, axis=0).max(initial=0)]
         real = np.take_along_axis(other, first, axis=0)
         solutions, log_slope = (np.take_along_axis(part, first, axis=0) for part in (solutions, log_slope))
@@ -215,7 +216,7 @@ class LevelSetPosterior(LinkPosterior):
 
     @cached_property
     def _mean_log_slope(self) -> float:
-        """Minus the mean logarithm of the slope, on panels that shrink geometrically towards each singularity."""
+        """Minus the mean logarithm of the slope, by panels that shrink geometrically towards each singularity."""
         if not self.pieces.branches:
             return 0.0
         near = (self.pieces.breaks[:, None] + _offsets(40)).ravel()
@@ -230,7 +231,7 @@ class LevelSetPosterior(LinkPosterior):
 
 
 def _graded(places: Array, depth: int, neighbours: Array) -> Array:
-    """Return panel ends around places, each up to half the distance to its neighbours, shape (ends,)."""
+    """Return the ends of panels around places, up to half the distance to the neighbours, shape (ends,)."""
     ends = places[:, None] + _offsets(depth)
     low = np.append(-np.inf, neighbours)[np.searchsorted(neighbours, places - SAME)]
     high = np.append(neighbours, np.inf)[np.searchsorted(neighbours, places + SAME)]
@@ -245,7 +246,7 @@ def _offsets(depth: int) -> Array:
 
 
 def _relative_end_slopes(branch: Branch) -> Array:
-    """Return the slopes at both ends of a branch, relative to its steepest."""
+    """Return the slopes at both ends of a branch, relative to its largest slope."""
     slope = np.abs(branch.derivative(branch.h))
     return np.asarray(slope[[0, -1]] / np.max(slope))
 
@@ -254,7 +255,7 @@ def _other_solutions(gap: Array, log_odds: Array, h: Array, t: Array, v: float) 
     """Return the mean distance of a field to the solutions of its label, and the log of their weight over its own.
 
     ``gap`` and ``log_odds`` have shape (fields, others), ``h`` (fields, 1). Weights are exponentials of linear
-    functions of ``t``, a lattice: a weight is that of the start of its block times that of the place in the block.
+    functions on the lattice ``t``: each is a product of a factor of its block and a factor of its place in the block.
     """
     size = int(np.ceil(np.sqrt(t.size)))
     step = t[1] - t[0]
@@ -291,7 +292,7 @@ def flat_posterior(flat: FlatPart, omega: Array, v: Array | float) -> tuple[Arra
     edges = (flat.intervals.T[:, :, None] - omega) / np.sqrt(v)
     flip = edges[0] + edges[1] < 0
     low, high = np.where(flip, -edges[1], edges[0]), np.where(flip, -edges[0], edges[1])
-    # The exponential of the nearer edge is taken out, so that nothing underflows however far the interval.
+    # The exponential of the nearer edge is factored out, so that nothing underflows for distant intervals.
     shift = np.where(low > 0, low**2 / 2, 0.0)
     drop = np.exp(-(high - low) * np.where(np.isinf(high), 1.0, high + low) / 2)
     r = np.sqrt(2)

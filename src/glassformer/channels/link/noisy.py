@@ -17,10 +17,10 @@ from glassformer.channels.link.quadrature import RULES, Rule
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 
-_ROWS = 256  # data points treated at once
-_PANELS, _REFINEMENTS = 1024, 12  # most panels per data point, and refinements of them
-_STEEPEST = 20.0  # most standard deviations that one panel counts for, however much the link changes across it
-_LOG_NEGLIGIBLE = 45.0  # logarithm of the inverse of a posterior density that counts as zero
+_ROWS = 256  # number of data points of one block
+_PANELS, _REFINEMENTS = 1024, 12  # largest number of panels per data point, and number of refinements
+_STEEPEST = 20.0  # upper limit of the width of one panel in standard deviations
+_LOG_NEGLIGIBLE = 45.0  # posterior densities below exp(-this) count as zero
 # Solutions of a label on neighbouring branches overlap above this standard deviation of the field, in units of the
 # shortest branch, and above this variance. Chosen by timing both averages.
 _OVERLAP, _LEAST_VARIANCE = 0.05, 3e-4
@@ -32,12 +32,12 @@ _Averages = Callable[[float, Rule], tuple[float, float]]
 class NoisyPosterior(LinkPosterior):
     r"""The posterior :math:`N(u; 0, 1)\, N(y; \varphi(\omega + \sqrt V u), \Delta)/Z_{out}` of ``u``.
 
-    The posterior of one label may be far narrower than its prior, so each data point has panels of its own.
+    The posterior of one label may be far narrower than its prior, so each data point has its own panels.
     """
 
     noise: float
 
-    # Beyond the reach of the lattices squared scores are up to twice what the normal tails of noise and mean make them.
+    # Outside the range of the lattices squared scores are up to twice the contribution of the tails of noise and mean.
     truncation: ClassVar[float] = 4e-11
 
     def averages(self, v: float, level: int) -> tuple[float, float]:
@@ -46,7 +46,7 @@ class NoisyPosterior(LinkPosterior):
 
     @cached_property
     def _averages(self) -> tuple[_Averages, _Averages]:
-        """Averages for posteriors that reach several branches, and for posteriors that reach one."""
+        """Averages for posteriors that extend over several branches, and for posteriors on one branch."""
         if not self.pieces.branches:
             steps = StepIntegrals(self.pieces, self.noise)
             return steps, steps
@@ -69,7 +69,7 @@ class NoisyPosterior(LinkPosterior):
         return log_z, g
 
     def _posterior_rows(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
-        """Return (log partition, score), shape (rows,), from columns of shape (rows, 1)."""
+        """Return log partition and score, shape (rows,), from columns of shape (rows, 1)."""
         scale = np.sqrt(v)
         x, w = gauss_panels(self._panels(y, omega, scale), self.nodes)
         with np.errstate(over="ignore", under="ignore"):
@@ -87,7 +87,8 @@ class NoisyPosterior(LinkPosterior):
     def _panels(self, y: Array, omega: Array, scale: Array) -> Array:
         """Return edges in u, shape (rows, panels + 1), refined where the posterior has mass until it is resolved.
 
-        The breaks of the link are always among them: the link is monotone on every panel, and bounded by its ends.
+        The breaks of the link are among the edges. So the link is monotone on every panel and bounded by its end
+        values.
         """
         start, cuts = initial_panels(self.pieces.breaks, omega, scale)
         edges = np.sort(np.concatenate([start, cuts], axis=1), axis=1)

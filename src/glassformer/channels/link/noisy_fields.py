@@ -22,25 +22,25 @@ from glassformer.channels.link.quadrature import FEW, SHORT, Rule, interval_mass
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 
-# Ranges in standard deviations: of the field, of noise and mean given the field, of the prior of a posterior. What is
-# left out is in `NoisyPosterior.truncation`.
+# Ranges in standard deviations: of the field, of noise and mean given the field, of the prior of a posterior. The share
+# that is left out is `NoisyPosterior.truncation`.
 _FIELD_RANGE, _NOISE_RANGE, _PRIOR_RANGE = 7.6, 7.4, 7.8
 _LABEL_REACH = 10.8  # difference of labels, in deviations of the noise, up to which a field counts
 _LINK_SIZE, _FIELD_SIZE = 5.0, 3.0  # size of a panel in deviations of the noise, and of the prior
-_GRADING, _MOST_PANELS = 4.0, 15  # ratio of neighbouring panels next to a break, and most of them
+_GRADING, _MOST_PANELS = 4.0, 15  # ratio of neighbouring panels next to a break, and their largest number
 _ZERO_SLOPE = 1e-6  # slope at an extremum, relative to the range of the branch
-_STRAIGHT = 0.7  # least ratio of slopes of the link over a posterior for which averages are nearly polynomials
-_FEW = 1.1  # nodes of a Gauss rule for these, times the spacing of the lattice of the rule
-_ENTRIES = 100_000  # of one array of likelihoods
+_STRAIGHT = 0.7  # smallest ratio of slopes of the link over a posterior for which averages are nearly polynomials
+_FEW = 1.1  # nodes of a Gauss rule for nearly polynomial averages, times the spacing of the lattice of the rule
+_ENTRIES = 100_000  # size of one array of likelihoods
 _IRRATIONAL = (0.7548776662466927, 0.5698402909980532)  # powers of the inverse of the plastic number
 
 
 class NormalPairs(NamedTuple):
-    """A quadrature rule for two standard normal numbers, possibly another one for each field.
+    """A quadrature rule for two standard normal numbers, which may differ between fields.
 
     Attributes:
         size: nodes of both numbers together.
-        nodes: from indices of fields to nodes, shapes (fields, first) and (fields, second), and joint probabilities.
+        nodes: maps indices of fields to nodes, shapes (fields, first) and (fields, second), and joint probabilities.
     """
 
     size: int
@@ -48,7 +48,7 @@ class NormalPairs(NamedTuple):
 
 
 def shifted_lattices(reach: float, steps: tuple[float, float]) -> NormalPairs:
-    """Return lattices that are shifted from one field to the next, so that their errors average out.
+    """Return lattices that are shifted between fields, so that their errors average out.
 
     Example:
         >>> shifted_lattices(7.4, (0.5, 0.5)).nodes(np.arange(3))[2].sum(axis=(1, 2)).round(12)
@@ -120,7 +120,7 @@ class FieldIntegrals:
     def _pair_rules(
         self, steep: LabelPanels, counts: list[NDArray[np.intp]], rule: Rule
     ) -> Iterator[tuple[NDArray[np.bool_], NormalPairs]]:
-        """Yield masks of fields with the rule for noise and mean that serves them."""
+        """Yield masks of fields with their rule for noise and mean."""
         count = counts[0].size
         # A field whose panels lie on one smooth piece of the link has one solution.
         piece = np.searchsorted(self.pieces.breaks, 0.5 * (steep.low + steep.high))
@@ -196,7 +196,7 @@ class FieldIntegrals:
         smooth = np.concatenate([np.linspace(-_FIELD_RANGE, _FIELD_RANGE, 13), *near])
         symmetric = any(self.pieces.parity)
         fixed = np.concatenate([breaks, [0.0] if symmetric else []])
-        # On a flat part that is this short the integrand has no structure but that of its ends.
+        # On such a short flat part the integrand has structure only at the ends.
         ends = np.concatenate([[-np.inf], breaks, [np.inf]])
         after = np.searchsorted(ends, smooth, side="right").clip(1, ends.size - 1)
         crowded = self.pieces.is_flat(smooth) & (ends[after] - ends[after - 1] < SHORT * scale)
@@ -212,9 +212,9 @@ class FieldIntegrals:
 
     @cached_property
     def _breaks(self) -> list[tuple[float, float, bool]]:
-        """Breaks, the width up to one over which the noise blurs the label there, and whether they are extrema.
+        """Breaks, the width over which noise blurs the label there (at most one), and whether they are extrema.
 
-        The link is smooth at an extremum: there is no structure below that width.
+        The link is smooth at an extremum, so there is no structure below that width.
         """
         widths, extrema = np.ones(self.pieces.breaks.size), np.zeros(self.pieces.breaks.size, dtype=int)
         for branch in self.pieces.branches:
@@ -239,7 +239,7 @@ class FieldIntegrals:
 
 
 def _graded(place: float, finest: float, places: Array) -> Array:
-    """Return panel ends around a place, down to the finest and up to half the distance to its neighbours."""
+    """Return the ends of panels around a place, from the finest width to half the distance to its neighbours."""
     depth = np.clip(np.ceil(-np.log(finest) / np.log(_GRADING)), 1, _MOST_PANELS)
     offsets = _GRADING ** -np.arange(0, depth + 1)
     near = np.searchsorted(places, [place - SAME, place + SAME])
@@ -248,7 +248,7 @@ def _graded(place: float, finest: float, places: Array) -> Array:
 
 
 def _padded(panels: LabelPanels, counts: NDArray[np.intp], part: NDArray[np.intp]) -> tuple[Array, Array]:
-    """Return the panels of some fields, shape (fields, most), padded with empty ones at the end of the last one."""
+    """Return the panels of some fields, shape (fields, most), padded with empty panels."""
     start = np.cumsum(counts) - counts
     place = start[part, None] + np.arange(counts[part].max())
     real = np.arange(counts[part].max()) < counts[part, None]

@@ -23,23 +23,24 @@ from glassformer.numerics.quadrature import gauss_panels
 
 # Ranges in standard deviations: of the field, of the mean, of the prior of the field given its mean, and of the noise.
 _FIELD_RANGE, _MEAN_RANGE, _PRIOR_RANGE, _NOISE_RANGE = 8.0, 7.4, 7.8, 8.0
-# Panels of labels: quantiles of the labels of fields on a fine grid; around labels at which solutions appear or vanish,
-# panel ends in deviations of the noise, growing by a ratio beyond; no two ends closer than _CLOSEST deviations. As many
-# as _SEVERAL quantiles within that distance are a label that the link approaches.
+# Panels of labels end at quantiles of the labels of fields on a fine grid. Around labels at which solutions appear or
+# vanish they end at given deviations of the noise, and grow by a ratio beyond. No two ends are closer than _CLOSEST
+# deviations. If _SEVERAL quantiles lie within that distance, the link approaches a limiting label there.
 _QUANTILES, _FIELDS_PER_QUANTILE = 14, 200
 _BLUR, _GRADING = (1.25, 3.6, 7.4), 4.0
 _CLOSEST, _SEVERAL = 0.5, 3
 _LINK_SIZE, _FIELD_SIZE = 5.0, 3.0  # size of a panel of fields in deviations of the noise, and of the prior
-_MEAN_SPACING = 3.0  # of the lattice of means, in units of that of the rule
-_POWERS, _BLOCK = 8, 5  # neighbouring means between which weights are powers, and groups of those treated at once
-_NOTHING = 1e-280  # density that counts as zero
-_PANELS, _ENTRIES = 20_000, 60_000  # of the fields treated at once, about, and of one array
+_MEAN_SPACING = 3.0  # spacing of the lattice of means, in units of the spacing of the rule
+# number of neighbouring means whose weights are powers of one number, and number of such groups in one block
+_POWERS, _BLOCK = 8, 5
+_NOTHING = 1e-280  # smaller densities count as zero
+_PANELS, _ENTRIES = 20_000, 60_000  # approximate number of fields of one block, and size of one array
 _IRRATIONAL = 0.7548776662466927  # the inverse of the plastic number
-_MEANS, _COLUMNS = 64, 512  # of a step function, means and labels treated at once
+_MEANS, _COLUMNS = 64, 512  # numbers of means and labels of one block, for a step function
 
 
 class _WeightedFields(NamedTuple):
-    """Fields that may have given each label, in the order of the labels, with the weights of their integral.
+    """Fields that are compatible with each label, in the order of the labels, with the weights of their integral.
 
     Attributes:
         owner: number of the label, shape (n,).
@@ -52,12 +53,12 @@ class _WeightedFields(NamedTuple):
     weight: Array
 
     def near(self, centre: float, reach: float) -> _WeightedFields:
-        """Return those within reach of a mean."""
+        """Return the fields within reach of a mean."""
         at = (self.place[:, -1] > centre - reach) & (self.place[:, 0] < centre + reach)
         return _WeightedFields(self.owner[at], self.place[at], self.weight[at])
 
     def of(self, labels: slice) -> tuple[csr_array, NDArray[np.intp], Array]:
-        """Return weights by label, owners counted from the first of these labels, and places."""
+        """Return the weights for some labels, their owners counted from the first of these labels, and places."""
         part = slice(*np.searchsorted(self.owner, [labels.start, labels.stop]))
         owner, weight = self.owner[part] - labels.start, self.weight[part]
         starts = np.searchsorted(owner, np.arange(labels.stop - labels.start + 1))
@@ -104,17 +105,17 @@ class LabelIntegrals:
 
     @cached_property
     def _labels(self) -> Callable[[Rule], tuple[Array, Array]]:
-        """Labels in deviations of the noise, and their quadrature weights, by rule."""
+        """Return labels in deviations of the noise and their quadrature weights, for a rule."""
         edges, nodes = self._edges, self.nodes
         return lru_cache(maxsize=8)(lambda rule: gauss_panels(edges, rule.panel_order(nodes)))
 
     @cached_property
     def _edges(self) -> Array:
-        """Ends of panels of labels; for an odd link only those above zero."""
+        """Ends of panels of labels. For an odd link only the positive ones."""
         fields = np.linspace(-_FIELD_RANGE, _FIELD_RANGE, _FIELDS_PER_QUANTILE * _QUANTILES + 1)
         values = np.sort(self.pieces.link(fields)) / self._sigma
         quantiles = values[::_FIELDS_PER_QUANTILE]
-        # Several quantiles within the noise: the link is nearly flat there.
+        # Several quantiles lie within the noise, so the link is nearly flat there.
         _, first, count = np.unique(np.floor(quantiles / _CLOSEST), return_index=True, return_counts=True)
         critical = np.array(self.pieces.critical_labels(_FIELD_RANGE)) / self._sigma
         critical = np.concatenate([critical, quantiles[first[count >= _SEVERAL]]])
@@ -180,7 +181,7 @@ def _integrals(
 
 
 def _label_groups(near: tuple[_WeightedFields, ...], labels: int, size: int) -> Iterator[slice]:
-    """Yield runs of labels with about equally many fields in all."""
+    """Yield groups of consecutive labels with about equal total numbers of fields."""
     count = np.cumsum(sum(np.bincount(part.owner, minlength=labels) for part in near))
     start = 0
     while start < labels:
@@ -251,7 +252,7 @@ class StepIntegrals:
 
     @cached_property
     def _symmetric(self) -> bool:
-        """Whether means of opposite signs contribute the same: levels are even or odd, up to a constant."""
+        """Whether means of opposite signs have equal contributions: levels are even or odd, up to a constant."""
         intervals, values = self._levels
         mirror = np.allclose(intervals, -intervals[::-1, ::-1], rtol=0, atol=1e-9)
         slack = 1e-12 * np.max(np.abs(values))
@@ -259,7 +260,7 @@ class StepIntegrals:
         return mirror and any(np.ptp(pair) <= slack for pair in pairs)
 
     def _means(self, v: float, q: float, spacing: float) -> Iterator[Array]:
-        """Yield runs of neighbouring lattice points near the steps."""
+        """Yield groups of neighbouring lattice points near the steps."""
         if q == 0:
             yield np.zeros(1)
             return

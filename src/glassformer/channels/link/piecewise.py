@@ -17,22 +17,25 @@ from scipy.special import ndtr
 from glassformer.channels.link.contract import CHECKED, OVERFLOW, Function
 from glassformer.core.estimate import Array
 
-FEW_ULP = 8 * np.finfo(float).eps  # relative difference below which two values are the same
-SAME = 1e-9  # distance below which two breaks are one
-NEGLIGIBLE_MASS = 1e-8  # probability of fields that counts as zero
-SYMMETRY_FIELDS = np.linspace(0.0, 7.6, 997)  # fields whose labels are compared with those of the opposite fields
+FEW_ULP = 8 * np.finfo(float).eps  # two values with a smaller relative difference are equal
+SAME = 1e-9  # two breaks at a smaller distance are one break
+NEGLIGIBLE_MASS = 1e-8  # smaller probabilities of fields count as zero
+SYMMETRY_FIELDS = np.linspace(0.0, 7.6, 997)  # fields at which labels of opposite fields are compared
 TABLE_END = 11.0  # a branch that ends beyond this field ends with the table of the link, not at a break
 
 # The link is tabulated for |h| <= _REACH (a normal field exceeds 8.3 with probability 1e-16) on an odd number of cells,
 # so that zero, the usual place of a kink, lies inside one.
 _REACH, _CELLS = 12.0, 12001
 _SPACING = 0.002  # of the table of a branch
-_SEPARATION = 0.01  # a kink or end of a flat run this close to another break is that break
-_ROOT_STEPS = 60  # most steps of root finding: slow next to an extremum, a few elsewhere
+_SEPARATION = 0.01  # a kink or end of a flat run this close to another break is the same break
+_ROOT_STEPS = 60  # largest number of steps of root finding, which is slow near an extremum
 
 
 class Branch(NamedTuple):
-    """An interval on which the link is monotone: ascending values, fields ``h`` in their order, and the derivative."""
+    """An interval on which the link is monotone.
+
+    A table of ascending values, their fields ``h``, and the derivative.
+    """
 
     h: Array
     values: Array
@@ -51,7 +54,7 @@ class FlatPart(NamedTuple):
     intervals: Array
 
     def has_label(self, y: Array) -> NDArray[np.bool_]:
-        """Return whether each label is this value."""
+        """Return whether each label is the value of this part."""
         return np.abs(y - self.value) <= 2 * FEW_ULP * abs(self.value)
 
 
@@ -85,7 +88,7 @@ class PiecewiseLink:
         return abs(self.flat_mass - 1) < NEGLIGIBLE_MASS
 
     def critical_labels(self, reach: float = TABLE_END) -> list[float]:
-        """Return the labels at which solutions appear or vanish: at ends of branches with ``|h| < reach``, and flat."""
+        """Return labels at which solutions appear or vanish: ends of branches with ``|h| < reach``, and flat parts."""
         ends = [branch.values[k] for branch in self.branches for k in (0, -1) if abs(branch.h[k]) < reach]
         return [*ends, *(flat.value for flat in self.flats)]
 
@@ -116,7 +119,7 @@ class PiecewiseLink:
 
 
 def find_pieces(link: Function) -> PiecewiseLink:
-    """Cut the line at jumps, kinks and ends of flat runs, and sort the pieces into flat parts and monotone branches.
+    """Return a link as a piecewise function: its jumps, kinks, flat parts and monotone branches.
 
     Example:
         >>> relu = find_pieces(lambda h: np.maximum(h, 0.0))
@@ -153,13 +156,13 @@ def find_pieces(link: Function) -> PiecewiseLink:
 
 
 def distinct(x: Array, gap: float) -> Array:
-    """Return sorted values without those that exceed another one by ``gap`` or less."""
+    """Return sorted values without duplicates, which exceed another value by ``gap`` or less."""
     x = np.sort(x)
     return np.asarray(x[np.diff(x, prepend=-np.inf) > gap])
 
 
 class _Cut(NamedTuple):
-    """A point where the link is not smooth: the last field to its left and the first to its right, equal at a kink."""
+    """A point where the link is not smooth: the last field on its left and the first on its right. Equal at a kink."""
 
     left: float
     right: float
@@ -177,7 +180,7 @@ def _new_cuts(places: list[float], known: list[_Cut]) -> list[_Cut]:
 
 
 def _tabulate(link: Function) -> tuple[Array, Array]:
-    """Return grid and values, on a shorter interval if the link overflows on the whole one."""
+    """Return grid and values, on a shorter interval if the link overflows on the full interval."""
     grid = np.linspace(-_REACH, _REACH, _CELLS + 1)
     values = link(grid)
     overflown = np.abs(values) >= 0.1 * OVERFLOW
@@ -189,7 +192,7 @@ def _tabulate(link: Function) -> tuple[Array, Array]:
 
 
 def _jumps(link: Function, grid: Array, values: Array) -> list[_Cut]:
-    """Return the cells whose change survives bisection to rounding."""
+    """Return the cells whose change remains under bisection down to rounding."""
     size = np.abs(np.diff(values))
     around = np.pad(size, 2, mode="edge")
     usual = np.minimum(np.maximum(around[:-4], around[1:-3]), np.maximum(around[3:-1], around[4:]))
@@ -210,7 +213,7 @@ def _jumps(link: Function, grid: Array, values: Array) -> list[_Cut]:
 
 
 def _kinks(grid: Array, values: Array) -> list[float]:
-    """Return places across which the slope changes much faster than on either side."""
+    """Return places at which the slope changes much faster than on either side."""
     slope = np.diff(values) / np.diff(grid)
     change = np.abs(slope[2:] - slope[:-2])
     padded = np.pad(change, 5, mode="edge")
@@ -226,7 +229,7 @@ def _kink_place(grid: Array, values: Array, group: NDArray[np.intp]) -> float:
     """Return the field at which the smooth continuations from both sides meet."""
     step, centre = grid[1] - grid[0], float(np.mean(grid[group] + grid[group + 1]) / 2)
     first, last = int(group[0]), int(group[-1]) + 1
-    # One node on either side is left out: the kink may sit on either end of the group.
+    # One node on either side is left out, because the kink may be at either end of the group.
     sides = [slice(first - 5, first), slice(last + 1, last + 6)]
     fits = [np.polynomial.Polynomial.fit((grid[s] - centre) / step, values[s], 4, domain=[-5, 5]) for s in sides]
     roots = (fits[1] - fits[0]).roots()
@@ -239,7 +242,7 @@ def _kink_place(grid: Array, values: Array, group: NDArray[np.intp]) -> float:
 
 
 def _flat_ends(grid: Array, values: Array) -> list[float]:
-    """Return the ends of long runs of equal values; a function that saturates in double precision has some."""
+    """Return the ends of long runs of equal values. Functions that saturate in double precision have such runs."""
     flat = np.abs(np.diff(values)) <= FEW_ULP * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
     edges = np.flatnonzero(np.diff(flat.astype(int), prepend=0, append=0))
     return [float(grid[x]) for a, b in edges.reshape(-1, 2) if b - a >= 8 for x in (a, b) if 0 < x < _CELLS]
@@ -259,7 +262,7 @@ def _monotone_branches(link: Function, h: Array, v: Array) -> Iterator[Branch]:
 
 
 def _extrema(derivative: BSpline, h: Array, v: Array) -> Iterator[float]:
-    """Yield the zeros of the derivative next to the places where the table turns."""
+    """Yield the zeros of the derivative near local extrema of the table."""
     rise = np.sign(np.where(np.abs(np.diff(v)) <= FEW_ULP * np.abs(v[1:]), 0.0, np.diff(v)))
     changing = np.flatnonzero(rise)
     for i in changing[:-1][rise[changing[1:]] != rise[changing[:-1]]]:
@@ -269,7 +272,7 @@ def _extrema(derivative: BSpline, h: Array, v: Array) -> Iterator[float]:
 
 
 class Preimages(NamedTuple):
-    """Solutions of link(h) = y, shape (branches, labels), NaN where a branch has none; and log |link'(h)| there."""
+    """Solutions of link(h) = y, shape (branches, labels), NaN if a branch has none, and log |link'(h)| there."""
 
     h: Array
     log_slope: Array
@@ -281,8 +284,8 @@ def preimages(pieces: PiecewiseLink, y: Array, known: Array | None = None, dista
     Args:
         pieces: the link.
         y: labels.
-        known: one solution per label, if available: its branch is not solved again.
-        distance: branches farther than this from the known solution are left out.
+        known: one known solution per label, whose branch is not solved again. Optional.
+        distance: branches at a larger distance from the known solution are left out.
 
     Example:
         >>> preimages(find_pieces(lambda h: h**2), np.array([4.0])).h.ravel().round(12)
@@ -314,7 +317,7 @@ def preimages(pieces: PiecewiseLink, y: Array, known: Array | None = None, dista
 
 
 def _illinois(link: Function, target: Array, a: Array, b: Array, fa: Array, fb: Array) -> Array:
-    """Solve link(h) = target by the Illinois iteration, all brackets at once, until each is solved to rounding.
+    """Solve link(h) = target to rounding by the Illinois iteration, in all brackets at once.
 
     ``a`` and ``b`` are the ends of the brackets, ``fa <= 0`` and ``fb >= 0`` link minus target there.
     """
@@ -328,10 +331,10 @@ def _illinois(link: Function, target: Array, a: Array, b: Array, fa: Array, fb: 
         c = np.clip(a - fa * ((b - a) / (fb - fa)), np.minimum(a, b), np.maximum(a, b))
         fc = link(c) - target
         best[active] = c
-        # A step that ends at an end of its bracket has reached rounding.
+        # A step that does not leave an end of its bracket has reached rounding.
         todo = (np.abs(fc) > np.finfo(float).eps * np.abs(target)) & (c != a) & (c != b)
         below = fc < 0
-        # The value at an end that stays twice running is halved: this makes the convergence superlinear.
+        # The value at an end that is kept twice in a row is halved, which makes the convergence superlinear.
         fa, fb = (
             np.where(below, fc, np.where(side > 0, 0.5 * fa, fa)),
             np.where(below, np.where(side < 0, 0.5 * fb, fb), fc),

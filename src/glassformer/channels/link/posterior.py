@@ -20,7 +20,7 @@ class LinkPosterior(ABC):
     nodes: int
 
     truncation: ClassVar[float] = 1e-13
-    """Share of the averages that every rule misses: tails beyond its reach, and rounding."""
+    """Share of the averages that every rule leaves out: tails beyond its range, and rounding."""
 
     closed_form: ClassVar[bool] = False
     """Whether averages are closed forms, which need no interpolation."""
@@ -31,7 +31,7 @@ class LinkPosterior(ABC):
 
     @abstractmethod
     def posterior(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
-        """Return (log partition, score) of each data point; arguments are one-dimensional, of one length."""
+        """Return log partition and score of each data point. Arguments are one-dimensional and of equal length."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class AffinePosterior(LinkPosterior):
 
     @classmethod
     def of(cls, pieces: PiecewiseLink, nodes: int, noise: float) -> Self | None:
-        """Return the posterior of a link that is affine to rounding; None for any other.
+        """Return the posterior of a link that is affine up to rounding. Return None for any other link.
 
         Example:
             >>> from glassformer.channels.link.piecewise import find_pieces

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from glassformer.channels.link.piecewise import Branch, PiecewiseLink
 from glassformer.core.estimate import Array
 
-_FARTHEST = 60.0  # deviation of the field, in units of sqrt(V), that a label may enforce
+_FARTHEST = 60.0  # largest deviation of the field, in units of sqrt(V), that a label may require
 _INITIAL = np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(_FARTHEST))
 
 Window = tuple[Array, Array]
-"""Fields that count for each label: lower and upper ends, shape (labels,) each."""
+"""Range of relevant fields for each label: lower and upper ends, shape (labels,) each."""
 
 
 def initial_panels(breaks: Array, omega: Array, scale: Array) -> tuple[Array, Array]:
@@ -24,7 +24,7 @@ def initial_panels(breaks: Array, omega: Array, scale: Array) -> tuple[Array, Ar
 
 
 def equidistribute(edges: Array, change: Array, panels: int) -> Array:
-    """Return new edges between which every row changes equally; ``change`` has shape (rows, panels before)."""
+    """Return new edges between which every row has equal changes. ``change`` has shape (rows, old panels)."""
     measure = np.cumsum(change + 1e-9, axis=1)
     measure = np.concatenate([np.zeros((len(edges), 1)), measure / measure[:, -1:]], axis=1)
     # One interpolation for all rows: the measure of row i is shifted to [2 i, 2 i + 1].
@@ -34,7 +34,7 @@ def equidistribute(edges: Array, change: Array, panels: int) -> Array:
 
 
 class LabelPanels(NamedTuple):
-    """Panels of fields behind labels, in the order of the labels.
+    """Panels of fields for labels, in the order of the labels.
 
     Attributes:
         owner: number of the label.
@@ -54,9 +54,9 @@ def branch_panels(
     Args:
         pieces: the link.
         label: shape (labels,).
-        reach: difference from the label up to which fields count.
-        window: fields that count.
-        size: change of the link and of the field that make one panel, alone or in part both.
+        reach: largest relevant difference between the link and the label.
+        window: range of relevant fields.
+        size: change of the link and change of the field over one panel, of which each panel combines a share.
     """
     parts: list[tuple[NDArray[np.intp], Array, Array]] = []
     low, high = window
@@ -71,7 +71,7 @@ def branch_panels(
 
 
 def flat_panels(pieces: PiecewiseLink, label: Array, reach: float, window: Window) -> LabelPanels:
-    """Return the flat intervals whose value is close to each label; arguments as of :func:`branch_panels`."""
+    """Return the flat intervals whose value is close to each label. Arguments as for :func:`branch_panels`."""
     parts: list[tuple[NDArray[np.intp], Array, Array]] = []
     low, high = window
     for flat in pieces.flats:

@@ -1,4 +1,4 @@
-"""Errors of predictions of a new label of a link, without its own noise."""
+"""Prediction errors on a new noiseless label of a link of one field."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from glassformer.channels.link.quadrature import (
 )
 from glassformer.core.estimate import Array, Estimate
 
-_ROWS = 128  # means of the field whose labels are averaged at once
-_PAIRS = 400_000  # means times intervals treated at once
-# Relative change that ends the refinement of smooth labels: the finer of the two rules has twice as many digits.
+_ROWS = 128  # number of means of the field of one block
+_PAIRS = 400_000  # number of means times intervals of one block
+# Relative change that ends the refinement of smooth labels. The finer of the two rules has twice as many digits.
 _SETTLED_SMOOTH = 1e-7
 
 
 def prediction_errors(pieces: PiecewiseLink, v: float, nodes: int) -> Estimate:
-    r"""Return the errors at posterior variance ``v``: quadratures over the mean of the field, and over the field.
+    r"""Return prediction errors at posterior variance ``v``, by quadrature over the mean of the field and the field.
 
     Returns:
         Squared errors of the posterior mean of the label and of the label at the mean field; for a step function also
@@ -82,9 +82,9 @@ def _step_errors(pieces: PiecewiseLink, v: float, rule: Rule, nodes: int) -> Arr
 def _means_near_steps(
     pieces: PiecewiseLink, intervals: Array, v: float, rule: Rule, nodes: int
 ) -> Iterator[tuple[Array, Array, NDArray[np.intp]]]:
-    """Yield nodes of the mean near a step, a few at a time, their weights, and the intervals within reach of them.
+    """Yield blocks of nodes of the mean near steps, their weights, and the intervals within their reach.
 
-    Elsewhere labels are certain.
+    Labels are certain for other means.
     """
     omega, weight = omega_nodes(v, pieces.breaks, rule, nodes)
     reach = WINDOW * np.sqrt(v)
@@ -98,7 +98,7 @@ def _means_near_steps(
     while start < omega.size:
         rows = _PAIRS // max(int(last[start] - first[start]), 1)
         stop = min(start + max(rows, 1), omega.size)
-        # Means farther apart than a window share no intervals.
+        # Means at larger distances than a window have no common intervals.
         stop = max(start + 1, min(stop, int(np.searchsorted(omega, omega[start] + reach))))
         yield omega[start:stop], weight[start:stop], np.arange(first[start], last[stop - 1])
         start = stop

@@ -14,10 +14,10 @@ from glassformer.numerics.quadrature import gauss_panels
 
 TAIL = 8.3  # a standard normal exceeds this with probability 1e-16
 WINDOW = 9.0  # standard deviations beyond which an interval has no mass
-SETTLED = 1e-10  # relative change between two rules below which refinement stops
-NO_INFORMATION = 1e-16  # an information below this is zero: rounding of quadratures
-SLOW = 10.0  # a rule that is still changing converges slowly: the error in units of its last change
-# Panels shorter than this share of sqrt(V) or of the spread of omega take FEW nodes.
+SETTLED = 1e-10  # relative change between two rules that ends the refinement
+NO_INFORMATION = 1e-16  # a smaller information is zero up to the rounding of quadratures
+SLOW = 10.0  # error of an unconverged rule in units of its last change, since convergence is slow
+# Panels shorter than this share of sqrt(V) or of the spread of omega have FEW nodes.
 SHORT, FEW = 0.25, 4
 # From this number of breaks on, all panels of the deviation are short.
 _MANY_BREAKS = 64
@@ -35,22 +35,22 @@ class Rule(NamedTuple):
         return max(2, int(self.share * nodes))
 
     def panel_order(self, nodes: int) -> int:
-        """Return the Gauss nodes of a panel that is short already and not divided; more than 18 add no digit."""
+        """Return the Gauss nodes of a short, undivided panel. More than 18 do not improve the accuracy."""
         return min(self.parts * self.order(nodes), 18)
 
 
-# In the order of refinement. The first differs from the second in the order alone, and costs less.
+# Rules in the order of refinement. The first differs from the second only in its order, and is cheaper.
 RULES = (Rule(1, 0.75, 0.14), Rule(1, 1.0, 0.1), Rule(2, 1.0, 0.06), Rule(4, 1.0, 0.04))
 
 
 def refine(values: Iterable[Array], tolerance: float, floor: float = 1e-20, truncation: float = 0.0) -> Estimate:
-    """Return the first of ever finer values that agrees with the one before; the error is the last change.
+    """Return the first value of a refined sequence that agrees with the previous one. The error is the last change.
 
     Args:
-        values: arrays of one shape, one rule after the other, each computed when it is needed.
+        values: arrays of one shape, one for each rule, computed when they are needed.
         tolerance: relative change that ends the refinement.
-        floor: absolute change that ends it.
-        truncation: share of the values that every rule misses, added to the change.
+        floor: absolute change that ends the refinement.
+        truncation: share of the values that every rule leaves out, added to the change.
 
     Example:
         >>> refine((np.array([1.0 + 10.0**-k]) for k in range(9)), 1e-3).error.round(6)
@@ -77,7 +77,7 @@ def normal_density(x: Array) -> Array:
 
 
 def interval_mass(low: Array, high: Array) -> Array:
-    """Return the standard normal probability of intervals, from the lower tail, where differences keep their digits.
+    """Return the standard normal probability of intervals, computed in the lower tail to avoid cancellation.
 
     Example:
         >>> float(round(interval_mass(np.array(9.0), np.array(np.inf)) * 1e19, 6))
@@ -104,13 +104,13 @@ def omega_nodes(v: float, breaks: Array, rule: Rule, nodes: int) -> tuple[Array,
     scale = np.sqrt(v)
     octaves = scale * 2.0 ** np.arange(0, max(1, int(np.ceil(np.log2(3 / scale)))))
     graded = (breaks[:, None] + np.concatenate([-octaves, octaves])).ravel()
-    # Between two breaks that are close to each other the integrand has no structure but theirs.
+    # Between two close breaks the integrand has no structure except that of the breaks.
     smooth = np.concatenate(
         [np.sqrt(q) * np.linspace(-TAIL, TAIL, 13), graded[_distance(graded, breaks) > 0.4 * scale]]
     )
     edges = np.concatenate([smooth, breaks]) / np.sqrt(q)
     edges = subdivide(distinct(edges[np.abs(edges) <= TAIL * (1 + 1e-12)], 1e-13), rule.parts)
-    # Short against the spread of omega as well: next to V = 1 all panels are short against sqrt(V).
+    # Panels are also short compared with the spread of omega: near V = 1 all panels are short compared with sqrt(V).
     short = np.diff(edges) * max(np.sqrt(q), scale) < SHORT * scale
     panels = np.stack([edges[:-1], edges[1:]], axis=-1)
     rules = (gauss_panels(panels[at], order) for at, order in ((~short, rule.order(nodes)), (short, FEW)) if at.any())
@@ -131,8 +131,8 @@ def _distance(x: Array, breaks: Array) -> Array:
 def deviation_nodes(omega: Array, v: float, breaks: Array, rule: Rule, nodes: int) -> tuple[Array, Array]:
     """Return nodes u of h = omega + sqrt(V) u for every omega, shape (n, m), with probability weights.
 
-    ``omega`` is ascending; only breaks within reach of some of them count. Square-root singularities at breaks cost no
-    accuracy.
+    ``omega`` is ascending. Only breaks within reach of some mean are used. Square-root singularities at breaks do not
+    reduce the accuracy.
     """
     reach = TAIL * np.sqrt(v)
     breaks = breaks[(breaks > omega[0] - reach) & (breaks < omega[-1] + reach)]

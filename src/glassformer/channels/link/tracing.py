@@ -1,4 +1,4 @@
-"""Properties of a link under JAX: whether it can be traced and differentiated, and whether labels are positions."""
+"""Tests whether JAX can trace and differentiate a link, and whether its labels are positions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from glassformer.channels.link.contract import Link
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings, require_backend
 
-_SLOPE_SAMPLES = 512  # random samples at which a slope is looked for
+_SLOPE_SAMPLES = 512  # number of random samples at which slopes are tested
 # Primitives of a jaxpr that pass a value on unchanged, and those that return a position.
 _PASSING = ("convert_element_type", "reshape", "squeeze", "broadcast_in_dim", "concatenate", "copy")
 _POSITIONS = ("argmax", "argmin")
 
 
 def differentiable_link(function: Callable[..., object]) -> Callable[[Any], Any] | None:
-    """Return a link of one field as a function of JAX arrays; None if JAX cannot differentiate it or all slopes vanish.
+    """Return a link of one field as a differentiable function of JAX arrays, or None if all slopes vanish or JAX fails.
 
     Example:
         >>> differentiable_link(lambda h: h**2) is None, differentiable_link(lambda h: 1 if h > 0 else -1) is None
@@ -42,7 +42,7 @@ def differentiable_link(function: Callable[..., object]) -> Callable[[Any], Any]
 
 
 def trace_error(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Exception | None:
-    """Return the exception that JAX raises when it traces a function of the fields of one sample; None without one.
+    """Return the exception that JAX raises when it traces a function of the fields of one sample, or None.
 
     Example:
         >>> trace_error(lambda z: z[0] ** 2, (2,)) is None, trace_error(lambda z: 1 if z[0] > 0 else -1, (2,)) is None
@@ -52,13 +52,13 @@ def trace_error(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Excep
         try:
             jax.eval_shape(lambda fields: jnp.asarray(function(fields)), jnp.zeros(shape))
         except Exception as error:
-            # The remedy is the same for any exception of the user's function, and its text says where.
+            # The remedy is the same for any exception of the user's function. Its text names the place.
             return error
     return None
 
 
 def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
-    """Return whether a traceable function of the fields of one sample has a slope at any of some random fields.
+    """Return whether a traceable function of the fields of one sample has a nonzero slope at some random field.
 
     Example:
         >>> has_slope(lambda z: jnp.sign(z[0]), (2,)), has_slope(lambda z: jnp.tanh(z[0]), (2,))

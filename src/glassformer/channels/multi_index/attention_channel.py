@@ -1,4 +1,4 @@
-"""Base of the channels of noiseless attention networks, one layer or head of which is solved for exactly."""
+"""Base of the channels of noiseless attention networks that solve for one layer or head exactly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AttentionChannel(LatentChannel):
     """A channel whose labels are those of an attention network, without noise.
 
     Args:
-        network: whose output is the label.
+        network: the network. Its output is the label.
     """
 
     network: Architecture
@@ -32,7 +32,7 @@ class AttentionChannel(LatentChannel):
     @staticmethod
     @abstractmethod
     def make(network: Architecture) -> LatentPosterior:
-        """Return the functions of the posterior; the skip strengths of the network may be traced numbers."""
+        """Return the functions of the posterior. The skip strengths of the network may be traced numbers."""
 
     def of_network(self, make: Callable[[Architecture], Any]) -> PosteriorFamily:
         """Return functions of a network, compiled once for all skip strengths unless a flow is solved for them."""

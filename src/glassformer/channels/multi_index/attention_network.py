@@ -19,9 +19,9 @@ from glassformer.numerics.quasi_random import normal_points
 
 # Sampled vectors, per replica, of the mean attention along the flow of infinitely many layers.
 _FLOW_POINTS = 4096
-# Vectors grow like the exponential of the time: beyond this one, attention distinguishes no two of them.
+# Longest time of the flow. Vectors grow exponentially with time, and later all attention weights coincide.
 _LONGEST_FLOW = 100.0
-# Limits in which earlier layers act as a committee.
+# Limits in which the earlier layers form a committee.
 _COMMITTEES = ("large-skip", "linear-committee")
 
 
@@ -70,7 +70,7 @@ class Architecture:
 
     @property
     def exchangeable(self) -> tuple[tuple[int, ...], ...]:
-        """Groups of rows whose exchange leaves labels as they are: members of a committee with the same weight."""
+        """Groups of rows whose exchange leaves labels unchanged: members of a committee with the same weight."""
         if self.limit not in _COMMITTEES:
             return ()
         weights = [self.head_weights[k][0] / self.skip[k] for k in range(self.depth - 1)]
@@ -107,12 +107,12 @@ class Architecture:
 
     @property
     def typical_length(self) -> Any:
-        """Rough factor by which the earlier layers lengthen a vector."""
+        """Approximate factor by which the earlier layers increase the length of a vector."""
         return math.prod((abs(strength) + 1.0 for strength in self.skip[:-1]), start=1.0)
 
     @property
     def shows_last_matrix(self) -> bool:
-        """Whether labels determine the attention matrix of the last layer, of a single head."""
+        """Whether labels determine the attention matrix of the last layer and the network has one head."""
         return self.heads == 1 and (self.output == "attention" or self.depth == 1)
 
     def last_matrix(self, label: Any) -> Any:
@@ -225,6 +225,6 @@ def flow(tokens: int, time: float, name: str) -> np.ndarray[Any, Any]:
     if not solution.success or not np.all(np.isfinite(solution.y)):
         raise ParameterError("depth", time, "a ratio depth/skip that the flow reaches", "use softmax, or a larger skip")
     matrix = solution.y[:, -1].reshape(tokens, tokens)
-    # Averages over finitely many points break the symmetry between tokens a little: it is restored.
+    # Averages over finitely many points slightly break the symmetry between tokens, which is restored here.
     off = (matrix.sum() - np.trace(matrix)) / max(tokens * (tokens - 1), 1)
     return np.where(np.eye(tokens, dtype=bool), np.trace(matrix) / tokens, off)

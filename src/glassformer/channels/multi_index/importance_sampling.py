@@ -1,14 +1,14 @@
-r"""Posterior moments of latent normal variables by importance sampling around the modes, one posterior a data point.
+r"""Posterior moments of latent normal variables by importance sampling around the modes, for each data point.
 
 The latent variables ``x`` of a data point have the density
 
 .. math:: p(x) \propto \sum_s\exp\bigl[-\tfrac12|x|^2 - \tfrac12|r_s(x)|^2 + w_s(x)\bigr]
 
 with a residual :math:`r_s` and a log-weight :math:`w_s` for each branch ``s``. Levenberg-Marquardt steps from several
-starts find the modes. The sampling density is a mixture of Student densities around the modes and, for modes that were
-missed, of the prior. Where one set of latents covers the posterior badly there may be several charts: every latent
-belongs to one chart, and weights that add up to one divide the posterior among the charts. Two halves of the sample,
-with quasi-random points of their own, give two independent estimates of every mean: their product estimates a square
+starts find the modes. The sampling density is a mixture of Student densities around the modes and of the prior, which
+covers modes that were missed. If one set of latents covers the posterior badly, there are several charts: every latent
+belongs to one chart, and weights that add up to one divide the posterior among the charts. Two halves of the sample
+with different quasi-random points give two independent estimates of every mean. Their product estimates a square
 without the bias of sampling noise.
 """
 
@@ -38,13 +38,13 @@ from glassformer.numerics.small_matrices import triangular_inverse
 
 # Degrees of freedom of the Student densities, and the share of the prior in the mixture. Chosen by trial.
 _DEGREES, _PRIOR_SHARE = 6, 0.15
-# Power of the Laplace masses that weighs the modes: a mode whose mass is misjudged still gets its points.
+# Power of the Laplace masses in the weights of the modes, so that a mode of underestimated mass still gets points.
 _TEMPERING = 0.5
-# Modes that one step of a compiled loop treats.
+# Number of modes in one step of a compiled loop.
 _UNROLL = 4
 # Sampled latents of one batch, so that temporaries stay in the cache (measured), and data points of one batch.
 _LATENTS_AT_ONCE, _FEWEST, _MOST = 2**14, 8, 64
-# Full batches of one call: with little work on each, sending the data takes as long as the work.
+# Number of full batches of one call. For little work per batch, sending the data takes as long as the work.
 _BATCHES = 8
 # Random numbers in the pool of samples.
 _POOL_NUMBERS = 2_000_000
@@ -52,13 +52,13 @@ _POOL_NUMBERS = 2_000_000
 
 @dataclass(frozen=True)
 class Effort:
-    """How much work the sampling of one data point is.
+    """Amount of work for the sampling of one data point.
 
     Attributes:
         points: sampled latents per half, a power of two.
         starts: starts of the search for modes.
         steps: steps of that search.
-        parts: numbers of equal parts of the latents, powers of two, whose moments show the bias of all.
+        parts: numbers of equal parts of the latents, powers of two, whose moments show the bias of the whole sample.
     """
 
     points: int = 128
@@ -112,7 +112,7 @@ def posterior_moments(
     """
     sample = _sample_pool(dimension, effort)
     batch = int(np.clip(_LATENTS_AT_ONCE // (2 * effort.points), _FEWEST, _MOST))
-    # Sixteenths of fewer latents would show nothing.
+    # Sixteenths of fewer latents are too small to show the bias.
     parts = effort.parts if dimension and effort.points >= 2 * max(effort.parts) else ()
     compiled = CachedJit(_moments_in_batches, make=family.make, steps=effort.steps, parts=parts, batch=batch)
     numbers = tuple(map(np.float64, family.numbers))
@@ -121,17 +121,17 @@ def posterior_moments(
     def work(index: Any, chunk: Any) -> Any:
         return compiled(pool_indices(index, count, points, pool), chunk, sample, numbers)
 
-    # All calls have one length: compiling takes longer than all but the largest computations.
+    # All calls have the same length, because compiling again takes longer than most computations.
     length = batch * (_BATCHES if batch == _MOST else 1)
     moments, silent = PosteriorMoments.of_levels(map_chunks(work, data, most=length, rest=length))
     return moments._replace(silent=silent or None)
 
 
 class _Sample(NamedTuple):
-    """A pool of samples, both halves one after the other, which data points take in turn.
+    """A pool of samples, which data points use in turn. The two halves of a sample follow each other.
 
-    One sample for all data points would have the same error for all, which no average over data removes. The last axis
-    runs over the places in the pool.
+    With one common sample all data points would have the same error, which averages over data do not remove. The last
+    axis runs over the places in the pool.
 
     Attributes:
         starts: latents at which the search for modes begins, shape (m, starts, pool).
@@ -148,7 +148,7 @@ class _Sample(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _sample_pool(dimension: int, effort: Effort) -> _Sample:
-    """One quasi-random sample, shifted at random for every place in the pool and each half."""
+    """Return one quasi-random sample, shifted at random for every place in the pool and each half."""
     rng, points = np.random.default_rng(0), qmc.Sobol(dimension + 2, seed=0).random(effort.points)
     pool = int(np.clip(_POOL_NUMBERS // (2 * points.size), 64, 8192))
     shifted = points + rng.random((pool, 2, 1, dimension + 2))
@@ -183,7 +183,10 @@ def _moments_in_batches(
 def _moments(
     pool_indices: Any, data: Any, sample: _Sample, posterior: LatentPosterior, steps: int, parts: tuple[int, ...]
 ) -> Any:
-    """Moments of a batch, written entry by entry: the axes of every entry run over latents, then over data points."""
+    """Return moments of a batch, written entry by entry.
+
+    The axes of every entry run over latents, then over data points.
+    """
     own = _Sample(*(jnp.take(part, pool_indices, axis=-1) for part in sample))
     datum = jax.tree.map(lambda part: split_entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
     charts = [_Chart(posterior, number, datum) for number in range(posterior.charts)]
@@ -304,20 +307,20 @@ def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
 
 
 def _lower_times(lower: Sequence[Any], x: Sequence[Any]) -> list[Any]:
-    """Product of a lower triangular matrix, given row by row, and a vector."""
+    """Return the product of a lower triangular matrix, given row by row, and a vector."""
     rows = [lower[k * (k + 1) // 2 : (k + 1) * (k + 2) // 2] for k in range(len(x))]
     return [sum(a * b for a, b in zip(row, x, strict=False)) for row in rows]
 
 
 def _log_likelihood(chart: _Chart, x: Entries) -> list[Any]:
-    """Log-likelihood of every branch."""
+    """Return log-likelihood of every branch."""
     residual, log_weight = chart.apply(chart.posterior.target, x)
     values = [weight - 0.5 * np.sum(own**2) for own, weight in zip(residual, log_weight, strict=True)]
     return [jnp.where(jnp.isfinite(value), value, -jnp.inf) for value in values]
 
 
 def _find_modes(charts: Sequence[_Chart], starts: Any, steps: int) -> _Modes:
-    """Modes from starts of shape (m, starts, data points), which take the branches of every chart in turn."""
+    """Return modes from starts of shape (m, starts, data points), which take the branches of every chart in turn."""
     posterior, dimension, count = charts[0].posterior, len(starts), starts.shape[1]
     branches = len(charts[0].apply(posterior.target, split_entries(starts, 1))[1])
     chart_of_start = np.arange(count) // branches % len(charts)
@@ -334,7 +337,7 @@ def _find_modes(charts: Sequence[_Chart], starts: Any, steps: int) -> _Modes:
         chart, places = charts[number], np.flatnonzero(chart_of_start == number)
         branch = split_entries(jnp.asarray(places % branches)[:, None], 0)
         mode, cost, root = chart.apply(from_start, split_entries(starts[:, places], 1), branch)
-        # The images of a mode share its likelihood, but not its prior density: the mode counts for all of them.
+        # The images of a mode have equal likelihood, but different prior density. The mode represents all of them.
         images = np.asarray(chart.apply(posterior.images, mode))
         twins = jnp.stack([-0.5 * np.sum(image**2) for image in images])
         gain = jax.scipy.special.logsumexp(twins, axis=0) + 0.5 * np.sum(mode**2) - cost.item()

@@ -173,7 +173,7 @@ def _functions(network: Architecture) -> LatentPosterior:
         return _Chart(number, omega[own], root, root[:-1, :-1] * scales, weights, plain, back)
 
     def solve(x: Any, datum: Any, chart: _Chart) -> tuple[Any, Any]:
-        """Fields of all rows in their order for both signs of the last, shape (2, P, 2), and the log-weight."""
+        """Return fields of all rows in their order for both signs of the last, shape (2, P, 2), and the log-weight."""
         label, omega, root, *_ = datum
         typical = _typical_mixings(network, omega, root)
         latent = chart.omega[:-1] + chart.latent_root @ x
@@ -202,12 +202,12 @@ def _functions(network: Architecture) -> LatentPosterior:
         return (triangular_inverse(datum[2]) @ (fields[:, chart.back] - datum[1])).reshape(2, -1)
 
     def images(x: Any, datum: Any) -> Any:
-        """The latents with the signs of their rows flipped."""
+        """Return the latents with the signs of their rows flipped."""
         chart = chart_of(datum)
         return row_flips(x, chart.omega[:-1], chart.latent_root, flips)
 
     def start(x: Any, datum: Any) -> Any:
-        """Latents of fields that nearly have the label: most draws of the prior leave no matrix that inverts."""
+        """Return latents of fields that nearly have the label: most draws of the prior leave no matrix that inverts."""
         label, omega, root, *_ = datum
         chart = chart_of(datum)
 
@@ -230,7 +230,7 @@ def _functions(network: Architecture) -> LatentPosterior:
 def _solve_head(
     network: Architecture, index: int, label: Any, typical: list[Any], weights: Any, latent: Any
 ) -> tuple[Any, Any]:
-    """Fields of all rows in the order of a chart, one head of layer ``index`` solved for, and the log-weight.
+    """Return fields of all rows in the order of a chart, one head of layer ``index`` solved for, and the log-weight.
 
     Latents are the fields of the earlier layers and of the other heads of the layer, and the vectors of the later
     layers divided by typical mixings, as the actual ones are not known yet.
@@ -269,7 +269,10 @@ def _solve_head(
 
 
 def _from_typical_mixings(network: Architecture, fields: Any, typical: list[Any]) -> Any:
-    """Latent vectors of all rows: fields times the actual mixing before their layer, divided by the typical one."""
+    """Return latent vectors of all rows.
+
+    They are fields times the actual mixing before their layer, divided by the typical mixing.
+    """
     families = fields.reshape(network.depth, 1, network.heads, 2)
     vectors = [families[0, 0]]
     for k in range(1, network.depth):
@@ -279,7 +282,7 @@ def _from_typical_mixings(network: Architecture, fields: Any, typical: list[Any]
 
 
 def _typical_mixings(network: Architecture, omega: Any, root: Any) -> list[Any]:
-    """Mixings after every layer, roughly averaged over the posterior of the fields."""
+    """Return the mixings after every layer, roughly averaged over the posterior of the fields."""
     spread = jnp.sqrt(jnp.sum(root**2, axis=1))
     corners = np.sqrt(2.0) * np.concatenate([np.eye(2), -np.eye(2)])
     fields = (omega + spread[:, None] * corners[:, None]).reshape(4, network.depth, 1, network.heads, 2)
@@ -294,7 +297,7 @@ def _typical_mixings(network: Architecture, omega: Any, root: Any) -> list[Any]:
 
 
 def _last_head(total: Any, others: Any, weights: Any) -> tuple[Any, Any]:
-    """Vector of the last head if all heads have the weighted sum ``total``, and whether it exists."""
+    """Return the vector of the last head if all heads have the weighted sum ``total``, and whether it exists."""
     for vector, weight in zip(others, weights[:-1], strict=True):
         total = total - weight * jax.nn.softmax(jnp.outer(vector, vector), axis=-1)
     entries = (total / weights[-1]).ravel()
@@ -306,7 +309,7 @@ def _last_head(total: Any, others: Any, weights: Any) -> tuple[Any, Any]:
 
 
 def _log_sensitivity(network: Architecture, fields: Any, layers: list[int]) -> Any:
-    r"""Logarithm of :math:`\sum r^2|\det dA/dv|` over the heads of some layers, up to a factor."""
+    r"""Return the logarithm of :math:`\sum r^2|\det dA/dv|` over the heads of some layers, up to a factor."""
     families = fields.reshape(network.depth, 1, network.heads, 2)
     weights = np.array(network.head_weights)
     log_slopes = []

@@ -65,7 +65,7 @@ class LatentChannel(SampledRowsChannel):
         """Return the labels in the form that the target takes, one entry a data point."""
 
     def log_constant(self, root: Array) -> Array:
-        """Log partition minus that of the latents, shape (n,), from roots of shape (n, P, P)."""
+        """Return log partition minus that of the latents, shape (n,), from roots of shape (n, P, P)."""
         return np.zeros(len(root))
 
     def label_from(self, fields: Array, source: Array) -> Array:
@@ -88,7 +88,7 @@ class LatentChannel(SampledRowsChannel):
         ]
 
     def _slopes_from(self, means: Sequence[Array], squares: Sequence[Array], inverse: Array) -> tuple[Array, Array]:
-        """Slopes from two independent estimates of the means and second moments of whitened deviations."""
+        """Return slopes from two independent estimates of the means and second moments of whitened deviations."""
         shape = (len(inverse), self.rows, self.columns, self.rows, self.columns)
         # The product of independent means has no bias.
         mean = np.einsum("na,nb->nab", *means)
@@ -118,7 +118,7 @@ class LatentChannel(SampledRowsChannel):
     def _scores(
         self, first: Array, second: Array, square: Array, inverse: Array, seen: Array | float = 0.0
     ) -> tuple[Array, Array, Array]:
-        """Two scores and minus their slope, from means of whitened deviations and their covariance."""
+        """Return two scores and minus their slope, from means of whitened deviations and their covariance."""
         transposed, shape = np.swapaxes(inverse, 1, 2), (len(inverse), self.rows, self.columns)
         over_columns = np.einsum("nakbk->nab", square.reshape(len(inverse), *shape[1:], *shape[1:]))
         slope = transposed @ (seen - over_columns) @ inverse
@@ -132,7 +132,7 @@ class LatentChannel(SampledRowsChannel):
         return averages, self._responding(self._slopes(moments, inverse), deviation[0], variance)
 
     def _whitened_moments(self, y: Array, omega: Array, variance: Array) -> tuple[PosteriorMoments, Array, Array]:
-        """Moments of the whitened deviations, roots of the covariances and inverses of the roots."""
+        """Return the moments of the whitened deviations, roots of the covariances and inverses of the roots."""
         root = np.asarray(np.linalg.cholesky(variance), dtype=float)
         return self.moments(y, omega, root), root, np.linalg.inv(root)
 

@@ -163,7 +163,7 @@ class LineChannel(LinkRowsChannel):
         return PosteriorMoments.of_levels(columns)[0]
 
     def _moments(self, data: Data, lines: Array, pilot: Array) -> list[Array]:
-        """Moments of some data points, of all lengths of cells one after the other."""
+        """Return the moments of some data points, of all lengths of cells one after the other."""
         # Change of the fields with the whitened coordinate of least effect.
         spread = np.abs(data.root).max(axis=1).min(axis=1)
         # Single precision gets signs wrong next to a crossing only, which then is in the next cell, unless cells are as
@@ -199,7 +199,7 @@ def _no_modes(x: Any, datum: Any) -> Any:
 
 @lru_cache(maxsize=4)
 def _line_pool(dimension: int, count: int) -> Array:
-    """Places at which lines cross the other coordinates, shape (pool, 2 halves, 2 parts, lines, dimension - 1).
+    """Return places at which lines cross the other coordinates, shape (pool, 2 halves, 2 parts, lines, dimension - 1).
 
     The parts are independent: their difference shows the bias of ratios.
     """
@@ -212,7 +212,10 @@ def _line_pool(dimension: int, count: int) -> Array:
 
 
 def _moments_from(integrals: list[Array]) -> tuple[Array, ...]:
-    """Moments from the integrals of 1, ``x`` and ``x x^T`` along the lines, shape (n, 2 halves, 2 parts, ...)."""
+    """Return moments from the integrals of 1, ``x`` and ``x x^T`` along the lines.
+
+    Shape (n, 2 halves, 2 parts, ...).
+    """
     halves = [part.sum(axis=2) for part in integrals]
     whole = [part.sum(axis=1) for part in halves]
     mean, square = (_ratio(part, whole[0]) for part in whole[1:])
@@ -237,7 +240,7 @@ def _outer(a: Array) -> Array:
 
 
 def _expanded(few: Any, many: Array) -> Any:
-    """With further axes of length one, as many as ``many`` has."""
+    """Return an array with further axes of length one, up to the number of axes of ``many``."""
     return few.reshape(few.shape + (1,) * (many.ndim - few.ndim))
 
 
@@ -270,7 +273,7 @@ def cells_for(link: Callable[[Any], Any], indices: int, tokens: int) -> int:
 
 
 def _is_sharp(link: Callable[[Any], Any], indices: int, tokens: int, cells: int) -> bool:
-    """Whether so many cells hide more on lines in all directions: next to jumps and kinks."""
+    """Return whether so many cells hide more on lines in all directions: next to jumps and kinks."""
 
     def compute() -> bool:
         turned = np.random.default_rng(5).standard_normal((_TURNED_LINES, indices * tokens))
@@ -283,7 +286,7 @@ def _is_sharp(link: Callable[[Any], Any], indices: int, tokens: int, cells: int)
 
 
 def _hidden_share(weight: Array, cell: NDArray[np.intp], line: NDArray[np.intp], factor: int) -> float:
-    """Share of the weight of crossings that cells, ``factor`` times as many as for smooth links, hide."""
+    """Return the share of the weight of crossings that cells, ``factor`` times as many as for smooth links, hide."""
     total = weight.sum()
     if total == 0:
         return 0.0
@@ -297,7 +300,7 @@ def _hidden_share(weight: Array, cell: NDArray[np.intp], line: NDArray[np.intp],
 def _weighted_crossings(
     link: Callable[[Any], Any], shape: tuple[int, int], along: Array
 ) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
-    """Weights of the crossings of random lines with level sets, their cells of the finest grid, and their lines.
+    """Return weights of the crossings of random lines with level sets, their cells of the finest grid, and their lines.
 
     Lines run in the directions ``along``, shape (m, P L).
     """

@@ -91,7 +91,7 @@ class LevelSet(NamedTuple):
     Integrals are of 1, ``t`` and ``t^2`` against the normal density along the line.
 
     Attributes:
-        flag: a truth value at places. It changes between two nodes with the level set in between.
+        flag: a boolean function of places, which changes where a line crosses the level set.
         in_cell: integrals in a cell in which the flag changes, from the ends of the cell, whether each line has the
             cell, and the flag before it.
         beyond: integrals beyond the last node, from the flag there.
@@ -108,7 +108,9 @@ class LevelSet(NamedTuple):
 
 
 def points(lines: Lines, rough: Any, halvings: int = HALVINGS) -> LevelSet:
-    r"""Points at which a continuous label passes the observed one, with the weight :math:`|\partial_jg|/|\nabla g|^2`.
+    r"""Return points at which a continuous label passes the observed label.
+
+    Each has the weight :math:`|\partial_jg|/|\nabla g|^2`.
 
     Numbers of the type ``rough`` locate a point to some digits; one Newton step in double precision gives the others.
     """
@@ -122,7 +124,7 @@ def points(lines: Lines, rough: Any, halvings: int = HALVINGS) -> LevelSet:
         return moments(*newton_step(_root(value, low.astype(rough), high.astype(rough), halvings), low, high, here))
 
     def newton_step(start: Any, low: Any, high: Any, here: Any) -> tuple[Any, Any]:
-        """The point next to ``start`` and its weight."""
+        """Return the point next to ``start`` and its weight."""
         start = start.astype(low.dtype)
         deviation, gradient = _with_gradient(lambda z: lines.deviations(z)[0], lines.fields(start), lines.directions)
         slope = sum(jnp.where(lines.axis == q, part, 0.0) for q, part in enumerate(gradient))
@@ -138,7 +140,7 @@ def points(lines: Lines, rough: Any, halvings: int = HALVINGS) -> LevelSet:
         return weight, weight * place, weight * place**2
 
     def hidden(nodes: list[Any], here: Any) -> tuple[Any, Any, Any]:
-        """Up to two points, from secants through the nodes on either side of the cell."""
+        """Return up to two points, from secants through the nodes on either side of the cell."""
         _, low, high, _ = nodes
         ends = [node.astype(rough) for node in nodes]
         starts = _secants(value, *ends[:2]), _secants(value, ends[3], ends[2])
@@ -157,7 +159,10 @@ def points(lines: Lines, rough: Any, halvings: int = HALVINGS) -> LevelSet:
 
 
 def intervals(lines: Lines, rough: Any) -> LevelSet:
-    """Intervals on which a discrete label is the observed one; every axis by itself gives the whole level set."""
+    """Return intervals on which a discrete label is the observed one.
+
+    Every axis by itself gives the whole level set.
+    """
     del rough
     axes = len(lines.directions)
 
@@ -199,7 +204,7 @@ def _normal_density(place: Any) -> Any:
 def _with_gradient(
     value: Callable[[Entries], Any], fields: Entries, directions: list[Changes]
 ) -> tuple[Any, list[Any]]:
-    """A function of the fields and its gradient in whitened coordinates.
+    """Return a function of the fields and its gradient in whitened coordinates.
 
     By differences: the compiled derivative of a maximum compares numbers that may have been rounded twice.
     """
@@ -208,7 +213,7 @@ def _with_gradient(
 
 
 def _root(value: Callable[[Any], Any], low: Any, high: Any, halvings: int) -> Any:
-    """A root between two places, approximately: halvings, then Illinois iteration."""
+    """Return a root between two places, approximately: halvings, then Illinois iteration."""
 
     def halve(_: int, state: Any) -> Any:
         a, b, f_a, f_b = state
@@ -221,14 +226,14 @@ def _root(value: Callable[[Any], Any], low: Any, high: Any, halvings: int) -> An
 
 
 def _secants(value: Callable[[Any], Any], low: Any, high: Any, *values: Any) -> Any:
-    """A root by Illinois iteration from two places, between which it need not lie."""
+    """Return a root by Illinois iteration from two places, between which it need not lie."""
 
     def secant(_: int, state: Any) -> Any:
         old, new, f_old, f_new = state
         slope = f_new - f_old
         place = new - f_new * (new - old) / jnp.where(slope == 0, 1.0, slope)
         f_place = value(place)
-        # An end that is kept twice running counts half: this makes the convergence superlinear.
+        # The value at an end that is kept twice in a row is halved, which makes the convergence superlinear.
         across = (f_place > 0) != (f_new > 0)
         return jnp.where(across, new, old), place, jnp.where(across, f_new, 0.5 * f_old), f_place
 

@@ -1,6 +1,6 @@
 """Integrals over the level set of a label along lines parallel to all axes, compiled as one program.
 
-Half of the lines of a data point are drawn from the prior and half around its level set. The truth values at the nodes
+Half of the lines of a data point are drawn from the prior and half around its level set. The flags at the nodes
 of a line's grid are the bits of a few words; changes between neighbouring bits mark the cells that the level set
 crosses, and all lines treat one marked cell each at a time. The integrals that cells of twice the length would have
 given are returned as well: two changes in one cell cancel, and what longer cells hide shows what the shortest still
@@ -133,12 +133,12 @@ def level_set_integrals(
 
 
 def _columns(array: Any) -> Entries:
-    """Entries of an array over data points, each of shape (n, 1): an axis of lines can stand beside them."""
+    """Return entries of an array over data points, each of shape (n, 1): an axis of lines can stand beside them."""
     return split_entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
 
 
 def _place_lines(data: Data, lines: Any, pilot: Any, link: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Whitened coordinates of the middles of lines, (n, D, m, D), and importance weights, (n, D, m)."""
+    """Return the whitened coordinates of the middles of lines, (n, D, m, D), and importance weights, (n, D, m)."""
     scalar_link = scalarize(link)
 
     def one(datum: Data, lines: Any) -> tuple[Any, Any]:
@@ -158,7 +158,7 @@ def _place_lines(data: Data, lines: Any, pilot: Any, link: Callable[[Any], Any])
 
 
 def _near_level_set(distance: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
-    """Centre and spread, shape (D,), of the part of the prior next to a level set."""
+    """Return centre and spread, shape (D,), of the part of the prior next to a level set."""
     centre, spread = jnp.zeros(pilot.shape[1]), jnp.ones(pilot.shape[1])
     for _ in range(_PILOT_ROUNDS):
         points = centre + spread * pilot
@@ -172,7 +172,7 @@ def _near_level_set(distance: Callable[[Any], Any], pilot: Any) -> tuple[Any, An
 
 
 def _lines_around(lines: Any, centre: Any, spread: Any) -> tuple[Any, Any]:
-    """Middles of lines along every axis, shape (D, m, D), and their importance weights."""
+    """Return middles of lines along every axis, shape (D, m, D), and their importance weights."""
     each, size = lines.shape[-2], len(centre)
     flat = lines.reshape(-1, lines.shape[-1])
     near = (jnp.arange(len(flat)) % each >= each // 2)[:, None]
@@ -190,11 +190,11 @@ def _lines_around(lines: Any, centre: Any, spread: Any) -> tuple[Any, Any]:
 
 
 def _over_crossed_cells(level_set: LevelSet, cells: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """Integrals of 1, ``t`` and ``t^2`` on every line, shape (lengths, ...)."""
+    """Return the integrals of 1, ``t`` and ``t^2`` on every line, shape (lengths, ...)."""
     ends = jnp.asarray(grid(cells))
 
     def flags(nodes: Any) -> Any:
-        """Truth values at the nodes, the bits of one word for each line."""
+        """Return the flags at the nodes as the bits of one word for each line."""
 
         def bit(k: Any, word: Any) -> Any:
             return word | (level_set.flag(nodes[k]).astype(word.dtype) << k.astype(word.dtype))
@@ -215,7 +215,10 @@ def _over_crossed_cells(level_set: LevelSet, cells: int, shape: tuple[int, int])
 
 
 def _counts_in_longer(changes: list[Any], cell: Any, length: int) -> Any:
-    """Whether longer cells would count the change in a cell: the first of an odd number, none of an even number."""
+    """Return whether longer cells would count the change in a cell.
+
+    They count the first of an odd number of changes, and none of an even number.
+    """
     if length == 1:
         return True
     number, place = cell // CELLS, cell % CELLS
@@ -256,13 +259,16 @@ def _cell_by_cell(
 def _over_hidden_points(
     lines: Lines, level_set: Callable[[Lines], LevelSet], cells: int, length: int, shape: tuple[int, int]
 ) -> tuple[Any, Any, Any]:
-    """Integrals over points in cells of this length whose ends have the same flag, though secants point to a root."""
+    """Return integrals over points in cells of this length whose ends have the same flag.
+
+    Secants indicate a root in these cells.
+    """
     ends, each = jnp.asarray(grid(cells)[::length]), CELLS // length
     # Points in the outermost cells, seven standard deviations away, have no weight.
     nodes, value = jnp.pad(ends, 1, mode="edge"), level_set(lines).value
 
     def hiding(nodes: Any) -> Any:
-        """Whether cells may hide points, the bits of one word for each line; of all nodes but the outer two."""
+        """Return whether cells may hide points, the bits of one word for each line; of all nodes but the outer two."""
 
         def bit(k: Any, state: Any) -> Any:
             word, before, low, high = state
@@ -304,7 +310,7 @@ def _over_hidden_points(
 
 
 def _all_coordinates(axis: Any, base: Entries, moments: list[Any], over_lines: Callable[[Any], Any]) -> Integrals:
-    """Integrals over ``x`` from those of the coordinate along the lines, which is zero in ``base``."""
+    """Return the integrals over ``x`` from those of the coordinate along the lines, which is zero in ``base``."""
     m0, m1, m2 = moments
     own = [axis == q for q in range(len(base))]
     first = [jnp.where(mine, m1, m0 * x) for mine, x in zip(own, base, strict=True)]

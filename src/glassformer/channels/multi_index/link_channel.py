@@ -187,7 +187,7 @@ def _label_noise_channel(parts: tuple[Any, Any, Any, Any], link: Link, law: Conf
 
 
 def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
-    """Probability of labels that several of many random fields share to the last digit."""
+    """Return the probability of labels that several of many random fields share to the last digit."""
     fields = np.random.default_rng(2).standard_normal((_MANY_FIELDS, indices, tokens))
     counts = np.unique(map_points(flat, fields), axis=0, return_counts=True)[1]
     return float(counts[counts > 1].sum() / _MANY_FIELDS)

@@ -209,7 +209,7 @@ def _likelihood_functions(link: Callable[[Any], Any], law: LabelLaw, flips: Arra
 
 
 def _of_all_fields(target: Callable[[Any, Any], Any], link: Callable[[Any], Any], flips: Array) -> LatentPosterior:
-    """The latents are the whitened deviations of all fields, and the features themselves."""
+    """Return a posterior whose latents and features are the whitened deviations of all fields."""
 
     def features(x: Any, datum: Any) -> Any:
         del datum

@@ -58,14 +58,17 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
 
 
 def _one_to_one(first: Array, second: Array) -> bool:
-    """Whether two sets of labels of the same fields are a relabelling of each other."""
+    """Return whether two sets of labels of the same fields are a relabelling of each other."""
     codes = [np.unique(part, axis=0, return_inverse=True)[1].ravel() for part in (first, second)]
     pairs = len(set(zip(*(code.tolist() for code in codes), strict=True)))
     return pairs == len(np.unique(codes[0])) == len(np.unique(codes[1]))
 
 
 def _visible(flat: Link, indices: int, tokens: int, discrete: bool) -> Array:
-    """Projector on the directions of the rows that change labels; the identity if no direction certainly does not."""
+    """Return the projector on the directions of the rows that change labels.
+
+    It is the identity unless labels certainly do not depend on some direction.
+    """
     rng = np.random.default_rng(2)
     fields = rng.standard_normal((_FIELDS, indices, tokens))
     normals = _jump_normals(flat, fields) if discrete else _gradients(flat, fields)
@@ -78,14 +81,17 @@ def _visible(flat: Link, indices: int, tokens: int, discrete: bool) -> Array:
 
 
 def _gradients(flat: Link, fields: Array) -> Array:
-    """Gradients of the entries of labels, shape (n, P, L)."""
+    """Return the gradients of the entries of labels, shape (n, P, L)."""
     with jax_settings():
         gradients = np.asarray(jax.jit(jax.vmap(jax.jacfwd(flat)))(jnp.asarray(fields)))
     return np.nan_to_num(gradients).reshape(-1, *fields.shape[1:])
 
 
 def _jump_normals(flat: Link, fields: Array) -> Array:
-    """Normals of the surfaces on which labels jump, where segments between random fields cross them, (n, P, L)."""
+    """Return normals of the surfaces on which labels jump.
+
+    They are taken where segments between random fields cross the surfaces, shape (n, P, L).
+    """
     start, end = np.split(fields, 2)
     labels = map_points(flat, start)
     differ = np.any(labels != map_points(flat, end), axis=1)
@@ -95,7 +101,7 @@ def _jump_normals(flat: Link, fields: Array) -> Array:
         return np.zeros((1, *shape))
 
     def crossing(near: Array, far: Array, label: Array) -> Array:
-        """Share of the way from ``near`` to ``far`` at which this label is lost."""
+        """Return the share of the way from ``near`` to ``far`` at which this label is lost."""
         low, high = np.zeros(len(near)), np.ones(len(near))
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)

@@ -1,4 +1,4 @@
-r"""Discrete labels of several projections that a confusion matrix exchanges for one another."""
+r"""Discrete labels of several projections with label noise given by a confusion matrix."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from glassformer.numerics.quasi_random import normal_points
 
 @dataclass(frozen=True, eq=False)
 class MislabelledRowsChannel(LineChannel):
-    r"""Labels :math:`g(Z)` of few values, exchanged for one another with the probabilities of a confusion matrix.
+    r"""Labels :math:`g(Z)` of few values with label noise given by a confusion matrix.
 
-    The posterior is the mixture of those of the labels without noise, each integrated along lines.
+    The posterior is a mixture of the posteriors of the noiseless labels, each integrated along lines.
 
     Args:
         alphabet: values of the link, and the law of the observed label given each of them.

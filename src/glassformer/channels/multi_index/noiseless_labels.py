@@ -90,7 +90,7 @@ class NormalScores(NamedTuple):
 
 
 def _pieces(entry: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """The attributes of :class:`NormalScores` for one entry."""
+    """Return the attributes of :class:`NormalScores` for one entry."""
     scores = np.arange(-_LAST_KNOT, _LAST_KNOT + _KNOT_STEP / 2, _KNOT_STEP)
     place = np.searchsorted(ndtri((np.arange(len(entry)) + 0.5) / len(entry)), scores).clip(max=len(entry) - 1)
     knots, own = np.unique(np.sort(entry)[place], return_inverse=True)
@@ -152,7 +152,7 @@ class NoiselessLinkRowsChannel(ShellChannel):
         return True
 
     def _nearest(self, variance: Array) -> list[Array]:
-        """Information of each replica from nearest labels, and its error."""
+        """Return the information of each replica from nearest labels, and its error."""
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
         return self._respected(_nearest_information(self.clean_labels, omega, root, REPLICAS), variance)
 
@@ -192,7 +192,7 @@ def _functions(link: Callable[[Any], Any], flips: Array, scale: NormalScores, no
 def _nearest_information(
     label: Callable[[Array], Array], omega: Array, root: Array, replicas: int
 ) -> tuple[Array, Array]:
-    """Information of each replica, (replicas, P, P), and its systematic error, (P, P), from nearest labels.
+    """Return the information of each replica, (replicas, P, P), and its systematic error, (P, P), from nearest labels.
 
     Mean fields have shape (n, P, K), those of one replica after the other; the root is lower triangular.
     """
@@ -218,7 +218,9 @@ def _nearest_information(
 
 
 def _nearest_growth(label: Callable[[Array], Array], omega: Array, root: Array) -> Array:
-    r"""Growth of the information with flattened overlaps, :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`, (P^2, P^2).
+    r"""Return the derivative of the information in the overlaps, :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`.
+
+    (P^2, P^2).
 
     Of four draws of nearly the same label, two pairs give independent estimates of the posterior covariance.
     """
@@ -238,7 +240,10 @@ def _nearest_growth(label: Callable[[Array], Array], omega: Array, root: Array) 
 
 
 def _draws(label: Callable[[Array], Array], omega: Array, root: Array) -> Iterator[tuple[Array, Array]]:
-    """Whitened deviations drawn for each mean field, (draws, P, K), and scores of their labels, (draws, k + 1)."""
+    """Yield the whitened deviations drawn for each mean field, (draws, P, K).
+
+    The second array has the scores of their labels, shape (draws, k + 1).
+    """
     rng, step = np.random.default_rng(0), max(1, _FIELDS_AT_ONCE // _DRAWS)
     for own in np.split(omega, range(step, len(omega), step)):
         white = rng.standard_normal((len(own), _DRAWS, *own.shape[1:]))

@@ -40,7 +40,7 @@ def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) 
     identity = jnp.eye(len(start))
 
     def expand(x: Any) -> tuple[Any, Any, Any]:
-        """Cost, Gauss-Newton precision and gradient."""
+        """Return cost, Gauss-Newton precision and gradient."""
 
         def both(x: Any) -> Any:
             residual, log_weight = target(x)

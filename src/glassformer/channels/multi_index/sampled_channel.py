@@ -26,8 +26,8 @@ from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import confidence_factor, normal_points
 from glassformer.numerics.sequences import remaining_change
 
-# Rule of three: events that none of n sampled data points shows have a probability below 3/n (95 %). Near perfect
-# recovery all that is left of the error are rare points whose signs are in doubt.
+# Rule of three: events not seen in n sampled data points have a probability below 3/n (95 %). Near perfect recovery
+# only rare points of uncertain sign contribute to the error.
 _UNSEEN = 3.0
 # The bias of sampled posteriors is estimated on a quarter of the data points, and on 64 a replica at least (chosen by
 # trial).
@@ -35,7 +35,7 @@ _SHOWN, _FEWEST_SHOWN = 4, 64
 
 
 class SampledRowsChannel(Channel):
-    """A channel whose averages are means over sampled data points, from a posterior of the fields of each."""
+    """Base of channels whose averages are means over sampled data points."""
 
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
         return self.label_from(fields, rng.standard_normal((len(fields), self.sources)))
@@ -50,7 +50,7 @@ class SampledRowsChannel(Channel):
         return self.label_from(fields, np.zeros((len(fields), self.sources)))
 
     def observation_from(self, fields: Array, source: Array) -> Array:
-        """Labels, or what they show in a form that loses fewer digits; posteriors take either."""
+        """Return labels, or equivalent observations with less loss of digits. Posteriors accept both."""
         return self.label_from(fields, source)
 
     def label_errors(
@@ -63,10 +63,10 @@ class SampledRowsChannel(Channel):
 
     @abstractmethod
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
-        """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""
+        """Return the posterior of the fields of n data points, from ``omega`` (n, P, K) and ``variance`` (n, P, P)."""
 
     def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
-        """The posterior, and after it, where it is sampled, estimates of it with ever less work.
+        """Return the posterior and, if it is sampled, further estimates with less and less work.
 
         Each has :attr:`refinement_factor` times less work than the one before; sampled ones are means over all shares
         of that size.
@@ -84,7 +84,7 @@ class SampledRowsChannel(Channel):
         return self.averages(variance).information
 
     def averages(self, variance: Array) -> Averages:
-        """Information and expected log partition; the same quasi-random points for every covariance."""
+        """Return the information and expected log partition; the same quasi-random points for every covariance."""
         variance = np.asarray(variance, dtype=float)
         omega, deviation, labels = self._data(variance)
         batch, count = omega.shape[:2]
@@ -93,7 +93,7 @@ class SampledRowsChannel(Channel):
         return self._averaged(self.posteriors(flat_labels, flat_omega, spread), deviation, variance)
 
     def _averaged(self, found: Sequence[FieldPosterior], deviation: Array, variance: Array) -> Averages:
-        """Averages over data points, from their posteriors and true deviations, shape (batch, n, ...)."""
+        """Return the averages over data points, from their posteriors and true deviations, shape (batch, n, ...)."""
         grid = (len(variance), REPLICAS, self.points)
         shown = max(min(_FEWEST_SHOWN, self.points), self.points // _SHOWN)
         levels = [[part.reshape(*grid, *part.shape[1:]) for part in own[:4]] for own in found]
@@ -111,25 +111,31 @@ class SampledRowsChannel(Channel):
         return self._of_replicas(replicas, missing, log_partition)
 
     def _respected(self, parts: Sequence[Array], v: Array) -> list[Array]:
-        """Information as symmetries have it, at one covariance."""
+        """Return the information at one covariance, projected on the symmetries."""
         return [self.row_symmetries.symmetrise(part, self.self_overlap - v) for part in parts]
 
     def _of_replicas(self, replicas: Array, missing: Array, log_partition: Estimate) -> Averages:
-        """Averages from the information of each replica, (batch, replicas, P, P), and what is missing from all."""
+        """Return averages from the information of each replica, (batch, replicas, P, P).
+
+        ``missing`` is the estimated bias of all replicas.
+        """
         unseen = _UNSEEN / (REPLICAS * self.points)
         value, error = mean_of_replicas(replicas)
         whole = Estimate(value, np.hypot(error, unseen * np.abs(value)))
         return Averages(_with_systematic(whole, missing), log_partition, replicas, unseen, missing)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
-        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L) each.
+        r"""Return two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L) each.
 
         Those of shares of the work follow, as in :meth:`posteriors`.
         """
         raise NotImplementedError
 
     def slopes_at(self, y: Array, omega: Array, variance: Array) -> Slopes:
-        """Slopes of n data points that share one posterior covariance, shape (P, P), those of a replica together."""
+        """Return slopes of n data points that share one posterior covariance.
+
+        The covariance has shape (P, P). Data points of a replica follow each other.
+        """
         return self.slopes(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
 
     def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
@@ -147,7 +153,7 @@ class SampledRowsChannel(Channel):
         return found._replace(weight=weight, fewer=tuple(part._replace(weight=weight) for part in found.fewer))
 
     def _stretch(self, variance: Array, wider: Array) -> Array:
-        """What makes whitened deviations wider in the range of a projector, shape (P, P).
+        """Return the matrix that widens whitened deviations in the range of a projector, shape (P, P).
 
         The variance is that under the fourth power of the length of so many normal numbers.
         """
@@ -156,7 +162,7 @@ class SampledRowsChannel(Channel):
         return np.asarray(np.linalg.solve(root, (np.eye(self.rows) + (factor - 1) * wider) @ root))
 
     def _responding(self, slopes: Slopes, deviation: Array, variance: Array) -> Response:
-        """Slopes beside what true deviations, shape (n, P, K), make of them."""
+        """Return slopes together with their estimates from true deviations, shape (n, P, K)."""
         truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
         inverse = np.linalg.inv(variance)
         for k in range(self.columns):
@@ -165,7 +171,7 @@ class SampledRowsChannel(Channel):
         return found._replace(fewer=tuple(fewer))
 
     def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
-        r"""From the same posteriors; the growth is :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`.
+        r"""Return averages and the derivative of the information, :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`.
 
         Source: the second derivative of an entropy along the heat flow of the mean fields,
         :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]` with
@@ -178,7 +184,7 @@ class SampledRowsChannel(Channel):
         return averages, np.asarray(0.5 * (slope + slope.T))
 
     def _data(self, variance: Array, known: int = 0, stretch: Array | None = None) -> tuple[Array, Array, Array]:
-        r"""Means, :math:`V^{-1}(z - \omega)` and labels of sampled data points, shapes (batch, n, ...).
+        r"""Return means, :math:`V^{-1}(z - \omega)` and labels of sampled data points, shapes (batch, n, ...).
 
         Whitened deviations are multiplied by ``stretch``, shape (P, P).
         """
@@ -199,5 +205,5 @@ class SampledRowsChannel(Channel):
 
 
 def _with_systematic(found: Estimate, missing: Array) -> Estimate:
-    """With what is missing as a share of the standard error, such that it is once in an error of 95 % confidence."""
+    """Return averages whose standard error includes the bias, scaled so that it enters a 95 % interval once."""
     return Estimate(found.value, found.error + np.abs(missing) / confidence_factor(REPLICAS))

@@ -1,4 +1,4 @@
-"""Links of one index and one token: scalar channels whose fields come in the shape of a multi-index model."""
+"""Links of one index and one token: scalar channels with fields in the shape of multi-index models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.core.estimate import Array
 
 
 class SingleIndexChannel(ScalarChannel):
-    """What these links share: fields of shape (n, 1, 1), and errors on labels with their standard errors."""
+    """Base of these channels: fields of shape (n, 1, 1), and errors on labels with standard errors."""
 
     function: Any
     """A :class:`~glassformer.channels.link.contract.Link`."""
@@ -57,7 +57,7 @@ class SingleIndexLink(SingleIndexChannel, LinkChannel):
 
 
 class SingleIndexLabelNoise(SingleIndexChannel, LabelNoiseChannel):
-    """A link of few values that are exchanged for one another."""
+    """A link of few values with label noise given by a confusion matrix."""
 
 
 class SingleIndexLabelLaw(SingleIndexChannel, LabelLawChannel):

@@ -120,28 +120,28 @@ class TiedAttentionChannel(AttentionChannel):
 
 
 def _rank(network: Architecture) -> int:
-    """Directions ``r`` of the last layer."""
+    """Return directions ``r`` of the last layer."""
     return network.directions[-1]
 
 
 def _hides_mean(network: Architecture) -> int:
-    """One if labels hide the mean over tokens, as softmax does, else zero."""
+    """Return one if labels hide the mean over tokens, as softmax does, else zero."""
     return int(network.last_activation == "softmax")
 
 
 def _hidden_means(network: Architecture) -> int:
-    """Components of the mean over tokens that labels do not show."""
+    """Return the components of the mean over tokens that labels do not show."""
     rank, hidden = _rank(network), _hides_mean(network)
     return hidden * (rank - _visible_rank(rank, network.tokens, hidden))
 
 
 def _angles(rank: int) -> int:
-    """Dimension of the rotations of so many directions."""
+    """Return the dimension of the rotations of so many directions."""
     return rank * (rank - 1) // 2
 
 
 def _visible_rank(rank: int, tokens: int, hidden: int) -> int:
-    """Rank of the Gram matrix that labels show; softmax (``hidden = 1``) takes the mean over tokens away."""
+    """Return the rank of the Gram matrix that labels show; softmax (``hidden = 1``) takes the mean over tokens away."""
     return min(rank, tokens - hidden)
 
 
@@ -181,7 +181,7 @@ def rotations(skew: Any, rank: int) -> tuple[Any, Any]:
 
 
 def _directions_from_scores(scores: Array, rank: int, hidden: int) -> tuple[Array, Array]:
-    """One choice of directions from symmetric scores (n, L, L), known up to a constant for softmax.
+    """Return one choice of directions from symmetric scores (n, L, L), known up to a constant for softmax.
 
     Returns:
         Directions, shape (n, r, L), and the eigenvalues that should vanish, relative to the largest, shape (n, ...).
@@ -208,7 +208,7 @@ def _functions(network: Architecture) -> LatentPosterior:
     mixing = earlier_mixing(network)
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
-        """Whitened deviations of the last rows on all charts of the rotation, and the log-weight."""
+        """Return the whitened deviations of the last rows on all charts of the rotation, and the log-weight."""
         vectors, omega, root = datum
         earlier, skew, hidden = jnp.split(x, [before * tokens, before * tokens + angles])
         earlier = earlier.reshape(before, tokens)
@@ -229,7 +229,7 @@ def _functions(network: Architecture) -> LatentPosterior:
     flips = np.array(list(itertools.product([1.0, -1.0], repeat=before)))
 
     def images(x: Any, datum: Any) -> Any:
-        """The latents with the signs of the earlier rows flipped."""
+        """Return the latents with the signs of the earlier rows flipped."""
         if before == 0:
             return x[None]
         _, omega, root = datum

@@ -114,7 +114,7 @@ class UntiedAttentionChannel(AttentionChannel):
         return self._normalised(np.stack([values[:, :1] * left[:, :, 0], right[:, 0]], axis=1))
 
     def _normalised(self, vectors: Array) -> Array:
-        """Pairs of shape (n, 2, L) with the first of a typical length, shape (n, 2 L)."""
+        """Return pairs of shape (n, 2, L) with the first of a typical length, shape (n, 2 L)."""
         length = np.linalg.norm(vectors[:, 0], axis=1) / (self.network.typical_length * np.sqrt(self.columns))
         share = np.where(length > 0, length, 1.0)[:, None]
         return np.asarray(np.concatenate([vectors[:, 0] / share, vectors[:, 1] * share], axis=1))
@@ -122,7 +122,7 @@ class UntiedAttentionChannel(AttentionChannel):
 
 @lru_cache(maxsize=32)
 def _order(depth: int) -> Array:
-    """Rows with those of the last layer at the end; keys before queries in both parts."""
+    """Return rows with those of the last layer at the end; keys before queries in both parts."""
     layers = np.arange(depth - 1)
     return np.concatenate([layers, depth + layers, [depth - 1, 2 * depth - 1]]).astype(int)
 
@@ -138,7 +138,10 @@ def _functions(network: Architecture) -> LatentPosterior:
         return omega[order], cholesky((root @ root.T)[order][:, order])
 
     def target_and_deviations(x: Any, datum: Any) -> tuple[Any, Any, Any]:
-        """Residuals of the last layer for both signs, log-weights, and deviations of all rows in their own order."""
+        """Return residuals of the last layer for both signs, log-weights.
+
+        The deviations of all rows are returned as well, in the order of the network.
+        """
         vectors, omega, root = datum
         omega, root = ordered(omega, root)
         earlier, free = x[: before * tokens].reshape(before, tokens), x[before * tokens :]
@@ -163,7 +166,7 @@ def _functions(network: Architecture) -> LatentPosterior:
         return jnp.einsum("ab,sbl->sal", triangular_inverse(datum[2]), deviations).reshape(2, -1)
 
     def images(x: Any, datum: Any) -> Any:
-        """The latents with the signs of each earlier layer flipped."""
+        """Return the latents with the signs of each earlier layer flipped."""
         if before == 0:
             return x[None]
         _, omega, root = datum
@@ -175,7 +178,7 @@ def _functions(network: Architecture) -> LatentPosterior:
 
 
 def _last_vectors(network: Architecture) -> Any:
-    """Key and query vectors of the last layer, without the mean of the query if softmax hides it."""
+    """Return key and query vectors of the last layer, without the mean of the query if softmax hides it."""
     last = [network.depth - 1, 2 * network.depth - 1]
     earlier = _order(network.depth)[:-2]
 

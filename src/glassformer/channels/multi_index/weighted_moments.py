@@ -71,7 +71,7 @@ def prior_moments(log_weight: Any, values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _moments_of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ...]:
-    """Moments from sets whose axes run over the two halves, over parts and over halves of the parts.
+    """Return moments from sets whose axes run over the two halves, over parts and over halves of the parts.
 
     The bias of a ratio falls as one over the sample size, so twice the whole minus the mean of its halves is free of
     it. Each half of the sample is corrected on its own: one latent that outweighs all others is then in one of the two
@@ -97,19 +97,19 @@ def _moments_of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ..
 
 
 def _unbiased_ratio(whole: Any, halves: Any, weight: Any, weights: Any) -> Any:
-    """Twice the ratio of the whole minus the mean of the halves; the whole alone where a half has no weight."""
+    """Return twice the ratio of the whole minus the mean of the halves; the whole alone where a half has no weight."""
     ratio = whole / _expanded(jnp.where(weight > 0, weight, 1.0), whole)
     of_halves = jnp.mean(halves / _expanded(jnp.where(weights > 0, weights, 1.0), halves), axis=2)
     return jnp.where(_expanded(jnp.all(weights > 0, axis=2), ratio), 2 * ratio - of_halves, ratio)
 
 
 def _expanded(flags: Any, part: Any) -> Any:
-    """Flags of sets and data points with axes of length one in between, as many as ``part`` has."""
+    """Return flags of sets and data points with axes of length one in between, as many as ``part`` has."""
     return flags.reshape(*flags.shape[:-1], *(1,) * (part.ndim - flags.ndim), -1)
 
 
 def _sums_of_sets(log_weight: Sequence[Any], values: Sequence[Sequence[Any]], count: int) -> tuple[Any, Any, _Sums]:
-    """Logarithm of the unit of weights, mean of all samples, and sums over ``count`` consecutive sets."""
+    """Return the logarithm of the unit of weights, mean of all samples, and sums over ``count`` consecutive sets."""
     top = jnp.max(jnp.stack([jnp.max(part, axis=0) for part in log_weight]), axis=0)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     weight = [jnp.exp(part - top) for part in log_weight]

@@ -21,9 +21,9 @@ _T, _STEP = np.linspace(0.0, 13.0, 209, retstep=True)
 _R = np.linspace(0.0, 42.0, 253)
 _U = np.linspace(-12.0, 12.0, 161)
 _ROUNDING = 1e-14
-# From here on exp(-a^2/2) is rounding beside one.
+# exp(-a^2/2) is below rounding relative to one beyond this.
 _FAR = 9.6
-# Entries of an array that are averaged at once, so that temporaries stay in the cache of the processor.
+# Number of entries of one block, so that temporaries fit into the cache of the processor.
 _AT_ONCE = 256
 
 
@@ -58,7 +58,7 @@ class AbsoluteChannel(ScalarChannel):
         return abs
 
     def clean(self, h: Array) -> Array:
-        """Size of the field."""
+        """Return the absolute value of the field."""
         return np.asarray(np.abs(h), dtype=float)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
@@ -96,11 +96,12 @@ class AbsoluteChannel(ScalarChannel):
         return Estimate(sign_part.value - 0.5 * np.log(2 * np.pi * v) - 0.5, sign_part.error + _ROUNDING)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``prediction_error``: :math:`E(|h| - E[|h|\mid\omega])^2`, of a folded normal."""
+        r"""Return ``prediction_error``: :math:`E(|h| - E[|h|\mid\omega])^2`, of a folded normal."""
         v = np.asarray(variance, dtype=float)
         a = np.sqrt(1 - v)[..., None] * _T
         mean = np.sqrt(2 / np.pi) * np.exp(-(a**2) / 2) + a * erf(a / np.sqrt(2))
-        # Far from zero the label is the field, with its variance; near zero the unknown sign changes the mean square.
+        # Far from zero the label is the field up to its sign, with its variance. Near zero the unknown sign changes the
+        # square.
         gained = _average(v, mean**2 - a**2).value
         named = {"prediction_error": v * (1 - gained), "label_noise": np.zeros_like(v)}
         return {**named, "label_mse": named["prediction_error"]}
@@ -115,7 +116,10 @@ def _checked(y: ArrayLike) -> Array:
 
 
 def _average(variance: Array, f: Array) -> Estimate:
-    """E f(a) over a ~ N(0, q/V), trapezoid rule in a = sqrt(q) t, where sqrt(V) exp(-V t^2/2) is the density of t."""
+    """Return E f(a) over a ~ N(0, q/V), by the trapezoid rule in a = sqrt(q) t.
+
+    The density of t is proportional to sqrt(V) exp(-V t^2/2).
+    """
     v = variance[..., None]
     density = np.sqrt(2 * v / np.pi) * np.exp(-v * _T**2 / 2) * f
     density[..., 0] *= 0.5
@@ -123,7 +127,7 @@ def _average(variance: Array, f: Array) -> Estimate:
 
 
 def _even_average(a: Array, f: Callable[[Array], Array], power: int = 0) -> Array:
-    """exp(-a^2/2) E_h[h^power f(|h a|)], h standard normal; the nodes follow the decay of both weights."""
+    """Return exp(-a^2/2) E_h[h^power f(|h a|)], h standard normal; the nodes follow the decay of both weights."""
     step = _R[1] - _R[0]
 
     def one(a: Array) -> Array:
@@ -139,13 +143,13 @@ def _even_average(a: Array, f: Callable[[Array], Array], power: int = 0) -> Arra
 
 
 def _in_parts(function: Callable[[Array], Array], a: Array) -> Array:
-    """Apply a function to every entry of an array of one axis, a few entries at a time."""
+    """Apply a function to every entry of a one-dimensional array, block by block."""
     parts = [function(a[start : start + _AT_ONCE]) for start in range(0, max(len(a), 1), _AT_ONCE)]
     return np.concatenate(parts)
 
 
 def _ambiguity(a: Array) -> Array:
-    """1 - V E[g^2 | omega] = E[h^2 sech^2(h a)], h ~ N(a, 1): the variance left by not knowing the sign."""
+    """Return 1 - V E[g^2 | omega] = E[h^2 sech^2(h a)], h ~ N(a, 1): the variance left by not knowing the sign."""
 
     def sech(x: Array) -> Array:
         decay = np.exp(-x)
@@ -155,7 +159,10 @@ def _ambiguity(a: Array) -> Array:
 
 
 def _small_field_gain(a: Array) -> Array:
-    """V E[g^2 | omega] = E (h tanh(h a) - a)^2, h ~ N(a, 1), with a^2 factored out to keep relative precision at 0."""
+    """Return V E[g^2 | omega] = E (h tanh(h a) - a)^2, h ~ N(a, 1).
+
+    a^2 is factored out to keep relative precision at 0.
+    """
     weight = np.exp(-(_U**2) / 2) * (_U[1] - _U[0]) / np.sqrt(2 * np.pi)
 
     def one(a: Array) -> Array:

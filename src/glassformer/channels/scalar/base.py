@@ -1,4 +1,4 @@
-"""The case of one row: a channel given by functions of arrays of numbers."""
+"""Channels of one row of fields, given by functions of arrays of numbers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from glassformer.numerics.quasi_random import normal_points
 
 __all__ = ["Array", "Estimate", "LabelNodes", "ScalarChannel"]
 
-# Relative step of differences of scores and of the information: rounding and curvature are both far below the errors
-# of quadratures.
+# Relative step of finite differences of scores and of the information. Errors of rounding and of curvature are both far
+# below the errors of quadratures.
 _STEP = 1e-4
 
 
 class LabelNodes(NamedTuple):
-    """Quadrature over continuous labels, shape (nodes,): given each of them the field is normal.
+    """Quadrature over continuous labels, shape (nodes,). Given a label the field is normal.
 
     Attributes:
         y: labels.
         weight: their probabilities.
-        mean: of the field there.
-        variance: of the field there.
+        mean: mean of the field given the label.
+        variance: variance of the field given the label.
     """
 
     y: Array
@@ -67,7 +67,7 @@ class ScalarChannel(Channel):
 
     @classmethod
     def with_noise(cls, noise: float) -> ScalarChannel:
-        """The channel of this kind with Gaussian label noise of variance ``noise``.
+        """Return the channel of this kind with Gaussian label noise of variance ``noise``.
 
         A channel that has a :attr:`clean_label` is, with noise, a link with noise:
         :func:`~glassformer.channels.scalar.named.scalar_channel` makes it.
@@ -82,15 +82,13 @@ class ScalarChannel(Channel):
             )
         return cls()
 
-    clean = default_property(
-        None, "Labels without their own noise, from an array of fields; None where they are no numbers."
-    )
+    clean = default_property(None, "Labels without noise, from an array of fields. None if labels are not numbers.")
     any_power = default_property(False, "True when averages depend on the posterior variance of the field alone.")
 
     @property
     @abstractmethod
     def even(self) -> bool:
-        """True when labels are blind to the sign of ``h``: no information at zero overlap, q = 0 is a fixed point."""
+        """True when labels do not depend on the sign of ``h``, so that q = 0 is a fixed point."""
 
     @property
     def symmetries(self) -> Array:
@@ -99,36 +97,42 @@ class ScalarChannel(Channel):
     @property
     @abstractmethod
     def noiseless(self) -> bool:
-        r"""True when ``V * information(V)`` tends to ``rank > 0`` as ``V`` vanishes: labels fix the signal locally."""
+        r"""True when ``V * information(V)`` tends to ``rank > 0`` as ``V`` vanishes.
+
+        Labels determine the signal locally.
+        """
 
     @property
     def rank(self) -> float:
-        r""":math:`\lim_{V\to0} V\,E|g|^2`: components of the field that a noiseless label fixes; zero with noise."""
+        r""":math:`\lim_{V\to0} V\,E|g|^2`: number of components of the field that a noiseless label determines.
+
+        Zero with noise.
+        """
         return 1.0 if self.noiseless else 0.0
 
     field_components = default_property((), "``(K,)`` for fields of ``K`` components; empty for numbers.")
     label_shape = default_property((), "Shape of the label of one sample; empty for numbers.")
 
-    values = default_property((), "Values of the label, where they are finitely many.")
+    values = default_property((), "Values of the label, if it has finitely many.")
     steps = default_property((0.0,), "Fields at which labels of finitely many values change.")
 
     def label_nodes(self, finer: float = 1.0) -> LabelNodes:
-        """Quadrature over labels of continuous values.
+        """Return a quadrature over continuous labels.
 
         Args:
             finer: factor of the usual number of nodes.
 
         Raises:
-            IncompatibleError: there is none.
+            IncompatibleError: the channel has no such quadrature.
         """
         raise IncompatibleError(f"channel {self.label} has no quadrature over its labels, which this loss needs")
 
     @property
     def regression(self) -> tuple[float, float]:
-        r"""Of each component of the label on its field: the slope :math:`c_1 = E[hy]` and :math:`E[y^2] - c_1^2`.
+        r"""Slope :math:`c_1 = E[hy]` and residual :math:`E[y^2] - c_1^2` of the regression of the label on its field.
 
         Raises:
-            IncompatibleError: they are not known.
+            IncompatibleError: the moments are not known.
         """
         if not self.values:
             nodes = self.label_nodes()
@@ -140,39 +144,42 @@ class ScalarChannel(Channel):
         return slope, float(np.sum(chance * y**2)) - slope**2
 
     def components_of(self, labels: Array) -> Array:
-        """Components of labels in the order of the fields, for channels whose label is the field with noise."""
+        """Return components of labels in the order of the fields, for channels whose label is the field with noise."""
         return labels
 
     def shares_of(self, labels: Array) -> Array:
-        """Labels as rows of probabilities, shape (..., T, T); a position is a row with a single one.
+        """Return labels as rows of probabilities, shape (..., T, T). A position becomes a row with a single one.
 
         Raises:
-            IncompatibleError: labels are neither.
-            DataError: labels that this channel does not give.
+            IncompatibleError: labels are neither probabilities nor positions.
+            DataError: the channel cannot have these labels.
         """
-        raise IncompatibleError(f"labels of channel {self.label} are no rows of probabilities: use another loss")
+        raise IncompatibleError(f"labels of channel {self.label} are not rows of probabilities: use another loss")
 
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:
-        """The label without noise as a function of arrays of fields that JAX can differentiate; None where it is none.
+        """The noiseless label as a function of arrays of fields that JAX can differentiate, or None.
 
-        Its slope must not vanish almost everywhere, as that of a step does.
+        None for labels whose slope vanishes almost everywhere, such as a step function.
         """
         return None
 
     def at_power(self, power: float) -> ScalarChannel:
-        """The same channel for fields of another prior variance; for those that do not depend on it, itself."""
+        """Return the channel for fields of another prior variance.
+
+        Channels that do not depend on it return themselves.
+        """
         del power
         return self
 
-    # Functions of arrays of numbers, which a channel gives.
+    # Functions of arrays of numbers, which subclasses define.
 
     @abstractmethod
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         """Draw one label per field ``h``; same shape as ``h``."""
 
     def true_label(self, h: Array) -> Array:
-        """Discrete labels of fields, without their own noise.
+        """Return the noiseless discrete labels of fields.
 
         Raises:
             IncompatibleError: labels are not discrete.
@@ -180,7 +187,7 @@ class ScalarChannel(Channel):
         return super().true_labels(h)
 
     def likeliest_label(self, omega: Array, variance: float) -> Array:
-        """The most probable discrete label, entry by entry, of fields with these means and one variance.
+        """Return the most probable discrete label, entry by entry, of fields with these means and one variance.
 
         Raises:
             IncompatibleError: labels are not discrete.
@@ -190,44 +197,48 @@ class ScalarChannel(Channel):
 
     @abstractmethod
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        r""":math:`g(y, \omega, V)`, elementwise with broadcasting; finite for every finite input and ``V > 0``."""
+        r"""Return :math:`g(y, \omega, V)`, elementwise with broadcasting.
+
+        It is finite for every finite input and ``V > 0``.
+        """
 
     def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        r""":math:`-\partial_\omega g`, elementwise; by central differences unless a channel knows better."""
+        r"""Return :math:`-\partial_\omega g`, elementwise. The default uses central differences."""
         step = _STEP * np.sqrt(variance)
         return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
 
     def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        """Both at once, for channels that find them together."""
+        """Return score and curvature, for channels that compute them together."""
         return self.score(y, omega, variance), self.curvature(y, omega, variance)
 
     @abstractmethod
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        r""":math:`\log Z_{out}(y, \omega, V)`, elementwise with broadcasting."""
+        r"""Return :math:`\log Z_{out}(y, \omega, V)`, elementwise with broadcasting."""
 
     @abstractmethod
     def information(self, variance: Array) -> Estimate:
-        r""":math:`E\,g^2` over :math:`\omega \sim N(0, 1-V)`, ``h``, ``y``; ``variance`` in (0, 1], shape (batch,)."""
+        r"""Return :math:`E\,g^2` over :math:`\omega \sim N(0, 1-V)`, ``h`` and ``y``.
+
+        ``variance`` is in (0, 1] and has shape (batch,).
+        """
 
     @abstractmethod
     def expected_log_partition(self, variance: Array) -> Estimate:
-        r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
+        r"""Return :math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
 
-    noise_law = default_property(
-        "", "Name of the law by which labels differ from their link, where it is no Gaussian noise."
-    )
+    noise_law = default_property("", "Name of the law of the label noise, if it is not Gaussian.")
 
     @property
     def without_noise(self) -> ScalarChannel:
-        """The channel of discrete labels without their own noise: mistakes, or noise inside a threshold."""
+        """The channel without label noise: without flipped labels or noise inside a threshold."""
         return self
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none.
+        r"""Return the errors on a new label at posterior variance ``V``, by name. Empty if the channel defines none.
 
-        ``prediction_error`` is the squared error of the posterior mean of the label without its own noise, and
-        ``plugin_error`` that of the label at :math:`\omega`; ``label_noise`` stands beside them: the sum is what is
-        measured on noisy labels. Squares are summed over the entries of a label, and divided by ``error_unit``.
+        ``prediction_error`` is the squared error of the posterior mean of the noiseless label, and ``plugin_error`` the
+        squared error of the label at :math:`\omega`. ``label_noise`` is the variance of the noise: on noisy labels the
+        sum is measured. Squares are summed over the entries of a label, and divided by ``error_unit``.
         ``label_error`` is the share of wrong discrete labels, without their own noise. ``label_mse`` and
         ``label_mse_plugin`` are squared errors that for some channels include the noise.
         """
@@ -235,7 +246,10 @@ class ScalarChannel(Channel):
         return {}
 
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:
-        """Errors of :meth:`label_error` that are integrals, with their errors; empty when the channel has none."""
+        """Return the errors of :meth:`label_error` that are integrals, with error estimates.
+
+        Empty if there are none.
+        """
         del variance
         return {}
 
@@ -262,12 +276,12 @@ class ScalarChannel(Channel):
         raise IncompatibleError("needs a label of single projections that JAX can differentiate")
 
     def with_points(self, points: int) -> Self:
-        """Itself: averages are not sampled."""
+        """Return the channel itself, since averages are not sampled."""
         del points
         return self
 
     def _flat(self, fields: Array) -> Array:
-        """Fields of shape (n, 1, K) as the functions above take them."""
+        """Return fields of shape (n, 1, K) in the shape of the functions of this class."""
         return fields.reshape(len(fields), *self.field_components)
 
     def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
@@ -275,7 +289,7 @@ class ScalarChannel(Channel):
 
     def clean_labels(self, fields: Array) -> Array:
         if self.clean is None:
-            raise IncompatibleError(f"channel {self.label} has no labels apart from their noise")
+            raise IncompatibleError(f"channel {self.label} has no labels without noise")
         return np.asarray(self.clean(self._flat(fields)))
 
     def true_labels(self, fields: Array) -> Array:
@@ -301,14 +315,14 @@ class ScalarChannel(Channel):
         return Averages(found, log_partition, found.value[:, None], 0.0, np.zeros_like(found.value))
 
     def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
-        """By differences: the information itself is no sampled average."""
+        """Return averages and the derivative of the information, by finite differences since nothing is sampled."""
         step = 2 * _STEP * float(variance[0, 0])
         most = min(float(variance[0, 0]) * (1 + _STEP), float(self.self_overlap[0, 0]))
         more, less = self.information(np.array([most - step, most])).value
         return self.averages(variance[None]), np.array([[(more - less) / step]])
 
     def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
-        """Slopes on sampled data points, for a field that is a number."""
+        """Return slopes of the score on sampled data points, for fields of one component."""
         points = normal_points(2, self.points, REPLICAS)[:, known:].reshape(-1, 2)
         v, stretch = float(variance[0, 0]), 1.0 if wider is None else float(np.sqrt(1 + 4 * wider[0, 0]))
         omega, u = np.sqrt(max(float(self.self_overlap[0, 0]) - v, 0.0)) * points[:, 0], stretch * points[:, 1]
@@ -321,6 +335,6 @@ class ScalarChannel(Channel):
     def label_errors(
         self, variance: Array, last_layer: Array | None = None, decisions: bool = True
     ) -> dict[str, Array]:
-        """Those of :meth:`label_error`."""
+        """Return the errors of :meth:`label_error`."""
         del last_layer, decisions
         return {name: np.asarray(value) for name, value in self.label_error(variance[:, 0, 0]).items()}

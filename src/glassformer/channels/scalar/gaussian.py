@@ -1,4 +1,4 @@
-"""The linear channel with Gaussian noise, noiseless included."""
+"""The linear channel with or without Gaussian noise."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class GaussianChannel(ScalarChannel):
         return self.noise == 0.0
 
     def clean(self, h: Array) -> Array:
-        """The field itself."""
+        """Return the field itself."""
         return np.array(h, dtype=float)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
@@ -93,7 +93,7 @@ class GaussianChannel(ScalarChannel):
         return self.noise
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``prediction_error``: :math:`V`, beside the ``label_noise`` :math:`\Delta`."""
+        r"""Return ``prediction_error``, :math:`V`, and ``label_noise``, :math:`\Delta`."""
         v = np.asarray(variance, dtype=float)
         noise = np.full_like(v, self.label_noise)
         return {"prediction_error": v, "label_noise": noise, "label_mse": v + noise}

@@ -25,13 +25,13 @@ def scalar_channel(
     link: Callable[..., Any] | None = None,
     noise_law: object = None,
 ) -> ScalarChannel:
-    """The channel named or defined by ``channel``, with Gaussian label noise of variance ``noise``.
+    """Return the channel given by ``channel``, with Gaussian label noise of variance ``noise``.
 
     Args:
         channel: a name, a function from fields to labels, or a finished channel.
-        noise: label noise; a finished channel carries its own.
+        noise: variance of the label noise. A finished channel has its own noise.
         link: a function of one field, instead of ``channel``.
-        noise_law: of discrete labels, instead of Gaussian noise: a confusion, or its name.
+        noise_law: law of discrete label noise instead of Gaussian noise: a confusion law or its name.
 
     Raises:
         ParameterError: an unknown name.

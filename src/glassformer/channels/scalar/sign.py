@@ -16,7 +16,7 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.normal import inverse_mills_ratio
 from glassformer.numerics.quadrature import gauss_panels, trapezoid
 
-# Nodes of the trapezoid rule, in standard deviations (every integral estimates its own error).
+# Nodes of the trapezoid rule, in standard deviations. Every integral estimates its own error.
 _NODES, _STEP = np.linspace(-12.0, 12.0, 193, retstep=True)
 _ROUNDING = 1e-14
 # Gauss panels of wrong labels: where standard normal variables end, and nodes of a panel.
@@ -78,7 +78,10 @@ class SignChannel(ScalarChannel):
         return _average(v, 2 * np.exp(log_phi) * log_phi)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``label_error``: :math:`\arccos(\sqrt q)/\pi`; ``prediction_error``: :math:`1 - (2/\pi)\arcsin q`."""
+        r"""Return ``label_error``, :math:`\arccos(\sqrt q)/\pi`.
+
+        The ``prediction_error`` is :math:`1 - (2/\pi)\arcsin q`.
+        """
         v = np.asarray(variance, dtype=float)
         # Half-angle forms keep the relative precision where V is small.
         wrong = np.arcsin(np.sqrt(v)) / np.pi
@@ -152,7 +155,7 @@ class NoisySignChannel(ScalarChannel):
         return self.true_label(h + np.sqrt(self.noise) * rng.standard_normal(np.shape(h)))
 
     def chance(self, omega: Array, variance: Array | float) -> Array:
-        """The probability of the label +1, elementwise."""
+        """Return the probability of the label +1, elementwise."""
         return np.asarray(ndtr(self._distance(omega, variance)))
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
@@ -187,11 +190,11 @@ class NoisySignChannel(ScalarChannel):
         return replace(self, noise=0.0)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        """``label_error``: share of new labels without their noise that differ from the more probable label."""
+        """Return ``label_error``: the share of new noiseless labels that differ from the more probable label."""
         return {"label_error": self.without_noise.missed(variance)}
 
     def missed(self, variance: Array) -> Array:
-        """Share of new labels, with their noise, that differ from the more probable label."""
+        """Return the share of new noisy labels that differ from the more probable label."""
         v = np.asarray(variance, dtype=float)
         spread = np.maximum(np.sqrt(np.maximum(self.power - v, 0.0)), _ROUNDING)[:, None]
         edges = [np.broadcast_to([-_TAIL, 0.0, _TAIL], (len(v), 3))]
@@ -209,12 +212,12 @@ class NoisySignChannel(ScalarChannel):
         return np.asarray((omega + self.offset) / self._width(variance))
 
     def _nodes(self, variance: Array) -> Array:
-        r"""Nodes in ``t``: the weight of ``omega`` times :math:`e^{-t^2/2}` is normal."""
+        r"""Return the nodes in ``t``: the weight of ``omega`` times :math:`e^{-t^2/2}` is normal."""
         s, q, total = self._width(variance)[:, None], self.power - variance[:, None], self.power + self.noise
         return np.asarray(s * self.offset / total + np.sqrt(q / total) * _NODES)
 
     def _average(self, variance: Array, f: Array) -> Estimate:
-        r"""Trapezoid rule for :math:`E[f\,e^{-t^2/2}]`, where ``f`` grows slowly."""
+        r"""Return the trapezoid rule for :math:`E[f\,e^{-t^2/2}]`, where ``f`` grows slowly."""
         total = self.power + self.noise
         weight = self._width(variance) * np.exp(-0.5 * self.offset**2 / total) / np.sqrt(2 * np.pi * total)
         density = weight[:, None] * np.exp(-0.5 * _NODES**2) * f
@@ -222,10 +225,10 @@ class NoisySignChannel(ScalarChannel):
 
 
 def checked_signs(y: ArrayLike) -> Array:
-    """Labels as an array.
+    """Return labels as an array.
 
     Raises:
-        DataError: one is neither +1 nor -1.
+        DataError: a label is neither +1 nor -1.
 
     Example:
         >>> checked_signs([1, -1])
@@ -239,12 +242,12 @@ def checked_signs(y: ArrayLike) -> Array:
 
 
 def _scaled_field(variance: Array) -> Array:
-    """Nodes of a = omega / sqrt(V): as V + q = 1, a = sqrt(q) t leaves the weight exp(-t^2/2) for every V."""
+    """Return nodes of a = omega / sqrt(V): as V + q = 1, a = sqrt(q) t leaves the weight exp(-t^2/2) for every V."""
     return np.sqrt(1 - variance)[..., None] * _NODES
 
 
 def _average(variance: Array, f: Array) -> Estimate:
-    """Trapezoid rule for E f(a), a ~ N(0, q/V), where f(a) itself falls at least as exp(-a^2/2)."""
+    """Return the trapezoid rule for E f(a), a ~ N(0, q/V), where f(a) itself falls at least as exp(-a^2/2)."""
     v = variance[..., None]
     density = np.sqrt(v / (2 * np.pi)) * np.exp(-v * _NODES**2 / 2) * f
     return trapezoid(density, _STEP)

@@ -1,4 +1,4 @@
-"""Table of the averages of a channel: splines through it, their errors, and extrapolation to smaller variances."""
+"""Interpolated tables of the averages of a channel, with errors, and extrapolation to smaller variances."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from scipy.interpolate import CubicSpline, PchipInterpolator
 
 from glassformer.core.estimate import Array, Estimate
 
-# Factor by which the error of a cubic spline falls at least on twice the nodes, where it is smooth (16 in the limit).
+# Smallest factor by which the error of a cubic spline falls with twice the nodes, for smooth functions (16 in the
+# limit).
 _ORDER = 8.0
 # Power of the variance at its small end above which the information is taken to saturate (chosen by trial).
 _BOUNDED = -0.25
@@ -27,7 +28,7 @@ class _LogSpline:
         self._x, self._fine = x, CubicSpline(x, values)
         middle = 0.5 * (x[1:] + x[:-1])
         gap = np.abs(self._fine(middle) - CubicSpline(x[::2], values[::2])(middle)) / _ORDER
-        # The largest gap of three intervals: the two splines cross somewhere.
+        # The largest difference over three intervals, because the two splines cross somewhere.
         self._gap = np.max([gap, np.append(gap[1:], gap[-1]), np.append(gap[0], gap[:-1])], axis=0)
 
     def __call__(self, x: Array) -> Estimate:
@@ -39,10 +40,10 @@ class _Extrapolation(Protocol):
     """Information below the smallest variance of the table."""
 
     def information(self, variance: Array) -> Estimate:
-        """Information, with the error of the extrapolation."""
+        """Return the information, with the error of the extrapolation."""
 
     def integral(self, variance: Array) -> Array:
-        """Integral of the information from these variances to the smallest one of the table."""
+        """Return the integral of the information from these variances to the smallest variance of the table."""
 
 
 class _Saturated(NamedTuple):
@@ -61,7 +62,7 @@ class _Saturated(NamedTuple):
 
     def information(self, variance: Array) -> Estimate:
         value = 1 / (self.a + self.b * variance)
-        # The error estimate is the whole change that the slope makes.
+        # The error estimate is the full effect of the slope.
         return Estimate(value, value * self.b * (self.smallest - variance) / (self.a + self.b * self.smallest))
 
     def integral(self, variance: Array) -> Array:
@@ -81,7 +82,7 @@ class _Power(NamedTuple):
         """Fit the five smallest variances."""
         x, y = np.log(v[:5]), np.log(information[:5])
         slope, before = (y[2] - y[0]) / (x[2] - x[0]), (y[4] - y[2]) / (x[4] - x[2])
-        # The information of labels is at most that of the field itself, 1/V, whose integral diverges.
+        # The information of labels is at most the information 1/V of the field itself, whose integral diverges.
         return cls(float(v[0]), float(information[0]), max(float(slope), -1 + 1e-6), abs(float(slope - before)))
 
     def information(self, variance: Array) -> Estimate:
@@ -113,8 +114,11 @@ class Tabulated(NamedTuple):
 
     @classmethod
     def of(cls, v: Array, rows: Array) -> Tabulated:
-        """Make it from an odd number of ascending variances, and rows of information and E log Z with their errors."""
-        # A value far below its error is zero within it; its logarithm and relative error stay finite.
+        """Return the table of an odd number of ascending variances.
+
+        The rows are information and E log Z with their errors.
+        """
+        # A value far below its error is zero within the error. The bound keeps its logarithm and relative error finite.
         known = np.maximum(rows[:, 0], np.maximum(1e-9 * rows[:, 1], 1e-300))
         x, power = np.log(v), _Power.of(v, known)
         law = power if power.slope < _BOUNDED else _Saturated.of(v, known)
@@ -124,14 +128,14 @@ class Tabulated(NamedTuple):
         )
 
     def information(self, variance: Array) -> Estimate:
-        """Information, in the table and below it."""
+        """Return the information at variances in the table and below it."""
         x, below = np.log(np.maximum(variance, self.smallest)), variance < self.smallest
         found, law = self.log_information(x), self.law.information(np.minimum(variance, self.smallest))
         value, relative = np.where(below, law.value, np.exp(found.value)), self.relative(x) + found.error
         return Estimate(value, value * relative + np.where(below, law.error, 0.0))
 
     def expected_log_partition(self, variance: Array) -> Estimate:
-        """E log Z, whose slope is minus half the information."""
+        """Return E log Z, whose slope is minus half the information."""
         x = np.log(np.maximum(variance, self.smallest))
         found, rest = self.expected(x), 0.5 * self.law.integral(np.minimum(variance, self.smallest))
         return Estimate(found.value + rest, found.error + self.error(x))
