@@ -1,4 +1,4 @@
-"""Message passing on inputs shared out over several devices."""
+"""Message passing on inputs divided among several devices."""
 
 import json
 import os

@@ -244,7 +244,7 @@ def test_a_denoiser_stands_for_its_law():
     ("denoiser", "what"),
     [
         (lambda b, a: b / (2 + a), "unit variance"),
-        (lambda b, a: np.tanh(b) * (1 - 0.1 * a), "not one"),
+        (lambda b, a: np.tanh(b) * (1 - 0.1 * a), "no posterior mean"),
         (lambda b, a: np.tanh(b)[:, 0], "finite posterior means of shape"),
     ],
 )

@@ -124,7 +124,7 @@ def centred(given: object) -> Law:
         Traceback (most recent call last):
         ...
         glassformer.core.errors.IncompatibleError: prior = discrete:0.0@0.5,2.0@0.5 has the mean 1, which channels \
-do not see: centre the weights, for instance by Discrete.standardised, and add the mean in the link
+do not include: centre the weights, for instance by Discrete.standardised, and add the mean in the link
     """
     law = law_of(given)
     if abs(law.mean) > _ROUNDING:
