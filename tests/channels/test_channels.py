@@ -280,7 +280,7 @@ def test_monotone_noiseless_link_fixes_the_field(function: object) -> None:
     assert not channel.even
 
 
-def test_shifts_and_scales_of_a_link_change_nothing() -> None:
+def test_one_to_one_maps_of_labels_keep_the_information() -> None:
     v = np.array([0.7])
     exact = AbsoluteChannel().information(v).value
     for function in (lambda h: h**2 - 1, lambda h: np.exp(-np.abs(h))):

@@ -291,7 +291,7 @@ def test_many_branches_with_noise_against_plain_grids(plain, variance):
     assert abs(found.value[0] - expected) < found.error[0] + 1e-8 * expected
 
 
-def test_no_sample_ratio_leads_where_there_is_no_information():
+def test_states_without_information_have_no_sample_ratio():
     """The information of a fast wave at small overlap is below rounding."""
     q_hat = np.geomspace(1e-2, 1e2, 9)
     curve = StateCurve(q_hat, np.where(q_hat < 0.1, np.inf, 1 + q_hat), 1 / (1 + q_hat), np.zeros(9))

@@ -30,13 +30,13 @@ from check_sampled_posteriors import LINKS, SEVERAL, measured
     ("power", "kept"),
     [(0.5, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 4.2), (0.1, 0.4461)],
 )
-def test_geometric_errors_are_what_is_missing(power, kept):
+def test_remaining_change_of_a_geometric_sequence(power, kept):
     """Beyond the powers that are believed the remainder is larger than what is missing, or smaller."""
     levels = [1 + 0.01 * work**-power * np.array([1.0, -2.0]) for work in (1.0, 1 / 4, 1 / 16)]
     np.testing.assert_allclose(remaining_change(levels), kept * -0.01 * np.array([1.0, -2.0]), rtol=2e-3)
 
 
-def test_of_exact_results_nothing_is_missing():
+def test_remaining_change_of_special_sequences():
     assert np.all(remaining_change([np.ones(3)]) == 0)
     # Half of the work that loses twice as much misses what was lost last.
     assert remaining_change([np.array(1.0), np.array(1.1), np.array(1.3)], 2) == pytest.approx(-0.1)
@@ -118,7 +118,7 @@ def test_the_bias_of_few_latents_is_in_the_estimate(name, noise):
 
 
 @pytest.mark.slow
-def test_errors_hold_what_is_missing():
+def test_errors_include_the_estimated_bias():
     # The link of the README, whose programs are compiled once for all tests.
     model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, noise=0.1, points=64)
     found = model.channel.averages(np.eye(2)[None] * 0.5)
@@ -128,12 +128,12 @@ def test_errors_hold_what_is_missing():
     np.testing.assert_allclose(confidence_factor(8) * found.information.error[0], expected + np.abs(found.missing[0]))
 
 
-def test_what_is_systematic_in_growth_is_no_matter_of_confidence():
+def test_systematic_errors_do_not_depend_on_the_confidence():
     found = Instability(2.0, 0.1, np.eye(1), False, np.full(8, 2.0), missing=-0.3)
     assert found.relative_error == pytest.approx((confidence_factor(8) * 0.1 + 0.3) / 2)
 
 
-def test_thresholds_of_one_known_direction_hold_what_is_unseen_and_missing():
+def test_errors_of_thresholds_of_one_known_direction_include_bias_and_unseen_points():
     found = Instability(1.0, 0.0, np.eye(1), False, np.ones(8))
     nothing = (np.zeros(8), np.zeros(8))
     sure, rare, biased = (

@@ -18,7 +18,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def test_a_table_is_computed_once_for_what_determines_it(folder):
+def test_a_table_is_computed_once_for_equal_parameters(folder):
     calls = []
 
     def table(factor):
@@ -41,7 +41,7 @@ def test_a_file_that_is_no_table_is_computed_again(folder):
 
 
 @pytest.mark.parametrize("word", ["off", ""])
-def test_nothing_is_kept_where_that_is_asked_for(word, monkeypatch):
+def test_the_cache_can_be_switched_off(word, monkeypatch):
     monkeypatch.setenv(VARIABLE, word)
     assert cache_folder() is None
 
@@ -104,7 +104,7 @@ def test_the_command_line_keeps_compiled_programs_and_a_call_of_main_does_not(fo
 
 
 @pytest.mark.parametrize(("given", "runs", "expected"), [("elsewhere", False, "elsewhere"), (None, True, None)])
-def test_programs_are_kept_only_where_nobody_else_decides_and_before_jax_runs(
+def test_programs_are_cached_only_before_jax_starts_and_without_other_settings(
     folder, given, runs, expected, monkeypatch
 ):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", given or "removed below")

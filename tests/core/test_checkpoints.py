@@ -103,7 +103,7 @@ def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, mo
         if name != "exploring"
     ],
 )
-def test_finished_runs_are_read_and_nothing_is_drawn_again(algorithm, tmp_path, monkeypatch):
+def test_finished_runs_are_read_without_computing_again(algorithm, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS[algorithm]
     ask = {"d": d, "instances": 2, "algorithm": algorithm, "settings": settings, "checkpoint": tmp_path}
     first = simulate(model, [alpha], **ask)
@@ -118,7 +118,7 @@ def test_finished_runs_are_read_and_nothing_is_drawn_again(algorithm, tmp_path, 
 
 
 @pytest.mark.slow
-def test_what_determines_a_run_makes_another_record(tmp_path):
+def test_every_parameter_of_a_run_changes_its_record(tmp_path):
     ask = {"d": 10, "instances": 1, "checkpoint": tmp_path, "settings": MessagePassing(max_iterations=20)}
     simulate(BSR, [0.5], **ask)
     simulate(BSR, [0.6], **ask)
@@ -130,7 +130,7 @@ def test_what_determines_a_run_makes_another_record(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["json", "npz"])
-def test_what_was_cut_short_is_reported_and_computed_again(ending, tmp_path, monkeypatch):
+def test_incomplete_files_are_reported_and_computed_again(ending, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS["gd"]
     ask = {"d": d, "instances": 1, "algorithm": "gd", "settings": settings}
     whole = simulate(model, [alpha], **ask)
@@ -170,7 +170,7 @@ def scaled(z):
     return SCALE * z[0, 0]
 
 
-def test_the_code_of_a_link_is_part_of_what_determines_a_run(monkeypatch):
+def test_the_code_of_a_link_changes_the_record_of_a_run(monkeypatch):
     def model(link):
         return SequenceMultiIndex(link, indices=1, tokens=1, noise=0.1)
 

@@ -102,7 +102,7 @@ def test_no_kind_of_result_is_left_out():
     assert drawn - tested <= {"plot_history", "plot_forecast"}  # below, and with the forecasts
 
 
-def test_what_did_not_converge_is_marked_and_says_what_to_do():
+def test_unconverged_rows_are_marked_with_a_remedy():
     bad = Table("<m>", {"a": 1}, {"alpha": np.array([0.5, 0.6])}, [Status.CONVERGED, Status.OSCILLATING], ["a < b"])
     shown = bad._repr_html_()
     assert "\N{WARNING SIGN} oscillating" in shown

@@ -47,7 +47,7 @@ def test_a_link_is_replaced_and_not_followed(tmp_path, victim):
     assert unharmed(victim)
 
 
-def test_what_was_there_stays_until_the_new_file_is_complete(tmp_path):
+def test_the_old_file_stays_until_the_new_file_is_complete(tmp_path):
     (tmp_path / "file").write_text("old")
 
     def interrupted():
@@ -190,7 +190,7 @@ def renamed(path):
 
 
 @pytest.mark.parametrize("damage", [foreign_archive, archive_of_another_shape, flipped, renamed])
-def test_a_checkpoint_that_is_damaged_or_foreign_is_told_and_left(damage, tmp_path):
+def test_damaged_and_foreign_checkpoints_are_reported_and_ignored(damage, tmp_path):
     checkpoint = Checkpoint(tmp_path / "state.npz")
     checkpoint.save({"leaf_0": np.ones(2)})
     np.testing.assert_array_equal(checkpoint.load()["leaf_0"], 1.0)
@@ -229,7 +229,7 @@ def test_a_finished_run_that_is_foreign_is_computed_again(text, tmp_path):
     keeper.run(FitResult, identity, lambda _: pytest.fail("computed again"))
 
 
-def test_a_finished_run_of_which_a_digit_has_changed_is_computed_again(tmp_path):
+def test_a_finished_run_with_a_changed_digit_is_computed_again(tmp_path):
     keeper, identity = CheckpointFolder(tmp_path), {"seed": 1}
     run = FitResult(np.full(2, 0.25), status=Status.CONVERGED, iterations=1, residual=0.0)
     keeper.run(FitResult, identity, lambda _: run)
@@ -239,7 +239,7 @@ def test_a_finished_run_of_which_a_digit_has_changed_is_computed_again(tmp_path)
         assert keeper.run(FitResult, identity, lambda _: run).estimates.tolist() == [0.25, 0.25]
 
 
-def test_a_table_of_which_a_byte_has_changed_is_computed_again(tmp_path, monkeypatch):
+def test_a_table_with_a_changed_byte_is_computed_again(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     cached_array(lambda: np.ones(2), "changed")
     (path,) = (tmp_path / "tables").iterdir()

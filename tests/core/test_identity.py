@@ -371,7 +371,7 @@ def test_objects_and_equal_numbers_on_an_axis(tmp_path):
 
 
 @pytest.mark.slow
-def test_points_of_what_has_no_identity_are_never_taken_for_others(tmp_path):
+def test_points_without_identity_are_never_read_from_the_cache(tmp_path):
     source = (n for n in [1])
     parameters = {"rho": 0.5, "noise": 0.1, "channel": lambda h: h if source else -h}
     sweep = Sweep("bsr", {"alpha": [0.5]}, parameters=parameters)
@@ -410,7 +410,7 @@ def test_a_compiled_link_follows_the_globals_that_it_reads(monkeypatch):
     assert len(targets) == 2
 
 
-def test_what_has_no_identity_is_compiled_for_each_object():
+def test_functions_without_identity_are_compiled_for_each_object():
     def link(held, factor):
         return lambda z: factor * z if held else z
 
@@ -422,7 +422,7 @@ def test_what_has_no_identity_is_compiled_for_each_object():
 
 
 @pytest.mark.slow
-def test_few_compiled_functions_are_kept(monkeypatch):
+def test_the_number_of_compiled_functions_is_bounded(monkeypatch):
     monkeypatch.setattr(compiled, "_LARGEST", 4)
 
     class Held:

@@ -16,7 +16,7 @@ from glassformer.numerics import memory
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "forgotten"), [(99.0, False), (101.0, True)])
-def test_what_is_compiled_is_forgotten_beyond_the_limit(size, forgotten, monkeypatch):
+def test_compiled_functions_are_dropped_beyond_the_limit(size, forgotten, monkeypatch):
     double = compiled.CachedJit(lambda x: 2 * x)
     assert double(3.0) == 6
     monkeypatch.setattr(memory, "resident_memory", lambda: size)
@@ -37,7 +37,7 @@ def test_it_is_forgotten_again_only_after_more_growth(monkeypatch):
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_a_link_that_is_forgotten_leaves_nothing(noise):
+def test_memory_of_a_dropped_link_is_released(noise):
     """No object refers to itself: memory is free at once, and not when garbage happens to be collected."""
     cache._in_memory.cache_clear()
     model = BilinearSequenceRegression(rho=0.5, noise=noise, channel=lambda h: np.maximum(h, -0.3))
@@ -52,7 +52,7 @@ def test_a_link_that_is_forgotten_leaves_nothing(noise):
         gc.enable()
 
 
-def test_what_jax_keeps_of_a_function_goes_with_it():
+def test_the_cache_of_jax_is_released_with_the_function():
     compiled.clear_executables()
     compiled.CachedJit(lambda x: 5 * x)(1.0)
     (first,) = compiled._executables.values()

@@ -95,7 +95,7 @@ def test_sampled_averages_tell_the_time_left(monkeypatch, ask):
     assert not core._tasks
 
 
-def test_nothing_is_shown_elsewhere(capsys):
+def test_progress_is_shown_on_terminals_and_notebooks_only(capsys):
     with progress("thinking", 2.0), progress("outer"):
         advance(1.0)
         note("step 1")

@@ -147,7 +147,7 @@ def test_landscape_is_highest_at_the_bayes_optimal_overlap(curve):
     assert curve.free_entropy.shape == curve.error_estimate.shape == curve.q_hat.shape
 
 
-def test_a_table_tells_which_row_failed():
+def test_a_table_names_the_failed_row():
     bad = Table("bsr", {}, {"alpha": np.array([0.1, 0.2])}, [Status.CONVERGED, Status.OSCILLATING])
     assert not bad.converged
     with pytest.raises(glassformer.ConvergenceError, match="oscillating"):
@@ -186,7 +186,7 @@ def test_every_status_has_a_remedy():
         ({"points": 256, "max_iterations": 9}, {"max_iterations", "--data-points"}, {"max_steps", "--noise"}),
     ],
 )
-def test_remedies_name_what_a_result_has(parameters, named, unnamed):
+def test_remedies_name_only_settings_of_the_result(parameters, named, unnamed):
     statuses = (Status.INTEGRATION_NOT_CONVERGED, Status.ITERATION_LIMIT, Status.OSCILLATING)
     tables = [Table("m", parameters, {"alpha": np.ones(1)}, [status]) for status in statuses]
     said = " ".join(map(str, tables))
@@ -213,7 +213,7 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = glassformer.Bilinear
 
 
-def test_importing_the_package_imports_nothing_heavy():
+def test_importing_the_package_imports_no_slow_module():
     code = "import sys, glassformer; print(*({'numpy', 'scipy', 'pandas', 'xarray', 'matplotlib'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

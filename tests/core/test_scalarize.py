@@ -50,7 +50,7 @@ def test_shapes_of_entries_broadcast():
         assert on_entries(lambda v: v[0] * v[1])(x).item().shape == (3, 2)
 
 
-def test_what_is_kept_is_itself():
+def test_no_recompute_returns_the_same_numbers():
     values = np.array([0.0, -0.0, 1e-300, np.inf, -np.inf, np.nan])
     with jax.enable_x64(True):
         np.testing.assert_array_equal(no_recompute(jnp.asarray(values)), values)

@@ -22,7 +22,7 @@ from glassformer.learners.data_set import DataSet
     ],
 )
 @pytest.mark.parametrize("kind", [Iteration, MessagePassing])
-def test_what_is_no_number_is_refused(kind, bad):
+def test_values_that_are_not_numbers_are_refused(kind, bad):
     with pytest.raises(ParameterError, match=f"^{next(iter(bad))} = "):
         kind(**bad)
 

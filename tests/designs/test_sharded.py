@@ -57,7 +57,7 @@ print(json.dumps(gaps))
 
 
 @pytest.mark.slow
-def test_several_devices_find_what_one_finds():
+def test_several_devices_give_the_result_of_one():
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)

@@ -26,7 +26,7 @@ MODELS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("share", [0.2, 0.7])
-def test_an_estimate_as_good_as_the_posterior_mean_errs_as_often_as_theory_says(name, share):
+def test_an_estimate_of_bayes_optimal_overlap_has_the_error_of_theory(name, share):
     """Gram matrices of the limit of large sizes: what is counted is what the channel promises at that overlap."""
     channel = MODELS[name].channel
     power = MODELS[name].prior.self_overlap

@@ -169,7 +169,7 @@ def test_denoising_without_information_returns_the_prior_mean():
     assert estimate.variance == 1.0
 
 
-def test_what_is_not_known_of_a_precision_moves_variances_as_far_as_they_respond():
+def test_errors_of_a_precision_are_propagated_to_variances():
     """V = 1 - max(1 - 1/q_hat, 0)^2: nothing but rounding below the onset at one, and |V'| = 1/4 at two (to 1e-3)."""
     q_hat = np.array([1e-32, 0.9, 2.0])[:, None, None]
     error = np.array([8e-33, 0.05, 1e-3])[:, None, None]

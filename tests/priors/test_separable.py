@@ -176,7 +176,7 @@ def test_entropy_has_half_the_overlap_as_gradient(law, precision):
 
 
 @pytest.mark.slow
-def test_the_first_data_help_every_law_alike():
+def test_the_first_data_reduce_the_variance_of_every_law_equally():
     """V = I - Q_hat to first order: thresholds at zero overlap do not depend on the law."""
     small = 1e-4 * TWO
     for law in LAWS:
@@ -217,7 +217,7 @@ def test_denoiser_makes_the_error_it_claims(law):
 
 
 @pytest.mark.slow
-def test_a_profile_runs_from_nothing_to_almost_all():
+def test_a_profile_runs_from_no_information_to_almost_complete_information():
     for law in LAWS:
         precision, variance = SeparablePrior(law, 1).profile(9)
         assert np.all(np.diff(precision) > 0)
@@ -248,7 +248,7 @@ def test_a_denoiser_stands_for_its_law():
         (lambda b, a: np.tanh(b)[:, 0], "finite posterior means of shape"),
     ],
 )
-def test_what_is_no_posterior_mean_is_refused(denoiser, what):
+def test_denoisers_that_are_not_posterior_means_are_refused(denoiser, what):
     with pytest.raises(ParameterError, match=what):
         SeparablePrior(Denoised(denoiser, SIGNS.draw), 1)
 
@@ -331,7 +331,7 @@ def test_one_weak_recovery_threshold_for_all_laws():
 
 
 @pytest.mark.slow
-def test_nothing_is_counted_where_weights_are_discrete():
+def test_any_data_recover_discrete_weights_perfectly():
     """Any number of labels without noise fixes them; of laws that do not say so nothing is known."""
     model = SequenceMultiIndex(lambda z: z[0, 0], prior="rademacher")
     assert thresholds(model)["perfect_recovery"].alpha == 0

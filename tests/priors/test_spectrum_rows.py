@@ -38,7 +38,7 @@ def test_weak_recovery_begins_earlier_by_the_mean_square():
     assert found.alpha == pytest.approx(0.5 / np.mean(np.square(SPECTRUM)), rel=1e-6)
 
 
-def test_one_eigenvalue_is_what_independent_features_have():
+def test_one_eigenvalue_equals_independent_features():
     precision = np.array([[2.0, 0.3], [0.3, 1.0]])
     plain, flat = SequenceMultiIndex(linear, 1, 1).prior, SpectrumRowsPrior((1.0, 1.0), 2)
     field = np.random.default_rng(0).standard_normal((2, 8))
@@ -56,12 +56,12 @@ def test_message_passing_agrees():
 
 
 @pytest.mark.parametrize("given", [[], [1.0, 2.0], [-1.0, 3.0], [np.nan, 1.0]])
-def test_what_is_no_spectrum(given):
+def test_invalid_spectra_are_refused(given):
     with pytest.raises(ParameterError, match="feature_spectrum"):
         SequenceMultiIndex(linear, 1, 1, feature_spectrum=given)
 
 
-def test_what_excludes_a_spectrum():
+def test_parameters_that_exclude_a_spectrum_are_named():
     with pytest.raises(IncompatibleError, match="feature_spectrum"):
         SequenceMultiIndex(linear, 1, 1, prior="rademacher", feature_spectrum=SPECTRUM)
     with pytest.raises(IncompatibleError, match="feature_spectrum"):

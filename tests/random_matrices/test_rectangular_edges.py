@@ -26,7 +26,7 @@ def test_the_mass_of_every_law_is_one(cut):
 
 
 @pytest.mark.parametrize(("rho", "noise"), [(0.5, 0.1), (1.5, 1.0), (1.0, 1.0), (2.5, 1.0)])
-def test_a_cut_where_the_law_begins_leaves_nothing_below(rho, noise):
+def test_a_cut_at_the_lower_edge_has_no_mass_below(rho, noise):
     s, weight, _ = RectangularLaw(beta=1.0, rho=rho, noise=noise).nodes(0.0)
     assert np.isclose(weight.sum(), 1, atol=1e-6)
     assert np.isclose((weight * s**2).sum(), 1 + noise, atol=1e-6)
