@@ -67,6 +67,7 @@ def test_the_binary_perceptron_against_plain_quadrature():
     assert side["error"][1] < 1e-12
 
 
+@pytest.mark.slow
 def test_the_start_of_a_hard_phase_of_discrete_weights_is_exactly_zero():
     start = thresholds(SequenceMultiIndex(sign_of_one, 1, 1, prior="rademacher"))["hard_phase_start"]
     assert (start.alpha, start.error_estimate) == (0.0, 0.0)

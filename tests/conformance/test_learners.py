@@ -126,6 +126,7 @@ def test_it_has_a_theory_or_says_why_not(name, result):
         assert np.isfinite(result["theory"]).all()
 
 
+@pytest.mark.slow
 def test_records_hold_what_there_is(result):
     for run in result.instances[0]:
         assert np.isfinite(run.error)

@@ -93,6 +93,7 @@ def test_every_result_shows_and_draws_itself(name, tmp_path):
     assert axes.has_data() or axes.texts or axes.collections
 
 
+@pytest.mark.slow
 def test_no_kind_of_result_is_left_out():
     def below(kind):
         return {kind}.union(*(below(one) for one in kind.__subclasses__()))

@@ -45,6 +45,7 @@ def test_linear_labels_with_noise_and_decay_in_closed_form():
     assert np.all(np.abs(path.test_error.value - wanted) <= 2e-3)
 
 
+@pytest.mark.slow
 def test_a_teacher_of_rows_that_are_not_orthonormal_in_closed_form():
     """M' = eta (T - (1 + w) M) and Q' = (eta^2/b)(T - M - M^T + Q + noise) - eta (2 (1 + w) Q - M - M^T)."""
     eta, batch, decay, noise = 0.5, 2, 0.1, 0.3
@@ -136,6 +137,7 @@ def test_error_of_arrival_times_includes_interpolation(count):
     assert found.error[0] <= 0.02 or count < 101
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["a", np.nan, 1.0, -0.1])
 def test_levels_are_checked(level):
     path = online_sgd(LAYERS, [0, 0.1], LAYERS_PACE, points=64)
@@ -160,6 +162,7 @@ def test_the_time_of_escape_grows_like_the_logarithm_of_the_dimension():
     assert delays[1] == pytest.approx(delays[0], rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "pace"),
     [

@@ -125,6 +125,7 @@ def test_the_gap_bounds_the_excess_risk(penalty):
         assert point.risk - least.point.risk <= risk.gap(point) * risk.risk_of_zero
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "huber"])
 def test_losses_with_changing_curvature_reach_their_tolerance(loss):
     found = minimise_rows(risk_of(loss, "ridge", 0.3, data()[2], intercept=True))
@@ -154,6 +155,7 @@ def test_too_few_steps_are_not_taken_for_a_minimum():
         assert found.status is Status.ITERATION_LIMIT and found.gap > 1e-6
 
 
+@pytest.mark.slow
 def test_warm_started_path_takes_fewer_steps_than_separate_points():
     risk, strengths = risk_of("logistic", "lasso", 1.0, data()[2], intercept=True), np.geomspace(2, 0.2, 6)
     path = minimise_along_path(risk, strengths)
@@ -202,6 +204,7 @@ def drawn(model, d, alpha, seed=0):
     return DataSet(design, labels, seed, teacher=teacher), NewInputs(size.design, size.input_shape, (seed, 4))
 
 
+@pytest.mark.slow
 def test_attention_has_the_overlaps_of_theory_from_the_teacher():
     """Theory: power 0.872, overlap 0.874, training loss 0.0894."""
     dataset, new = drawn(ATTENTION, 200, 2.0, seed=4)
@@ -212,6 +215,7 @@ def test_attention_has_the_overlaps_of_theory_from_the_teacher():
     assert abs(found.training_loss - 0.0894) < 0.005
 
 
+@pytest.mark.slow
 def test_lowest_of_several_minima_is_returned():
     dataset, new = drawn(ATTENTION, 60, 2.0)
     settings = RowRiskSettings("square", "ridge", 0.05, starts="random,informed, zero", tolerance=1e-4)
@@ -225,6 +229,7 @@ def test_lowest_of_several_minima_is_returned():
     assert flipped.measured(ATTENTION, dataset.teacher, new)["overlap"][0, 0] > 0
 
 
+@pytest.mark.slow
 def test_students_may_have_more_rows_than_the_teacher():
     model = SequenceMultiIndex(lambda z: jnp.sign(jnp.tanh(z[0, 0]) + 0.5), 1, 1)
     dataset, new = drawn(model, 50, 4.0)

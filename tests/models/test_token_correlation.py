@@ -45,6 +45,7 @@ def test_a_number_and_its_matrix_are_one():
     )
 
 
+@pytest.mark.slow
 def test_one_layer_is_inverted_for_correlated_tokens():
     """The label shows the fields up to a sign: the threshold is that of independent tokens."""
     found = thresholds(DeepAttention(depth=1, points=64, token_correlation=0.5))["weak_recovery"]

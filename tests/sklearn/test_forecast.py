@@ -216,6 +216,7 @@ def test_the_variance_of_so_many_labels_is_in_the_band():
     assert found.high[0] - found.error[0] > 1.5 * np.sqrt(2 / 200) * found.error[0]
 
 
+@pytest.mark.slow
 def test_labels_in_a_column_and_inputs_in_a_frame(pilot):
     inputs, labels = pilot[0](160)
     frame = pandas.DataFrame(inputs.reshape(160, -1)).add_prefix("x")
