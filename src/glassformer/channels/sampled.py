@@ -235,10 +235,11 @@ class SampledChannel(ScalarChannel):
     def _tabulated(self) -> Tabulated:
         decades = np.log10(self.power / self.smallest_tabulated)
         grid = np.geomspace(self.smallest_tabulated, self.power, 2 * int(np.ceil(_PER_DECADE * decades / 2)) + 1)
-        return Tabulated.of(grid, cached_array(lambda: self._table(grid), self, grid))
 
-    def _table(self, grid: Array) -> Array:
-        return np.array([self.averages_at(float(v)) for v in track(grid, f"averages of the {self.label} channel")])
+        def table() -> Array:
+            return np.array([self.averages_at(float(v)) for v in track(grid, f"averages of the {self.label} channel")])
+
+        return Tabulated.of(grid, cached_array(table, self, grid))
 
     def averages_at(self, v: float, data: int = _POINTS) -> tuple[float, float, float, float]:
         """Return information, its error, expected log partition and its error; the same points at every variance.

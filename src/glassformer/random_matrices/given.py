@@ -48,7 +48,8 @@ class Spectrum:
         if not (0 < len(numbers) <= _MOST and np.all(np.isfinite(numbers))):
             raise ParameterError("spectrum", f"{len(numbers)} values", f"1 to {_MOST} finite numbers")
         object.__setattr__(self, "values", tuple(numbers.tolist()))
-        object.__setattr__(self, "name", name or f"{len(numbers)} values, {_digest(numbers)}")
+        digest = hashlib.sha256(numbers.tobytes()).hexdigest()[:8]
+        object.__setattr__(self, "name", name or f"{len(numbers)} values, {digest}")
 
     def __repr__(self) -> str:
         return f"Spectrum({self.name!r})"
@@ -160,7 +161,3 @@ def _from_file(given: str | Path, path: Path) -> Spectrum:
     except (OSError, ValueError) as error:
         raise ParameterError("spectrum", str(given), f"a file of numbers ({error})") from error
     return Spectrum(values)
-
-
-def _digest(values: Array) -> str:
-    return hashlib.sha256(values.tobytes()).hexdigest()[:8]

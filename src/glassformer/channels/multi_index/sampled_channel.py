@@ -103,16 +103,13 @@ class SampledRowsChannel(Channel):
         for k, v in enumerate(variance):
             scores = [[part[k] for part in level[:3]] for level in levels]
             raw = information(scores, deviation[k], v, shown, [part[k] for part in prior], self.refinement_factor)
-            pairs.append(self._respected(raw, v))
+            # Projected on the symmetries, which averages satisfy exactly.
+            pairs.append([self.row_symmetries.symmetrise(part, self.self_overlap - v) for part in raw])
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         partitions = ([level[3][k].mean() for level in levels] for k in range(len(variance)))
         missing_log = np.array([remaining_change(part, self.refinement_factor) for part in partitions])
         log_partition = _with_systematic(mean_of_replicas(levels[0][3].mean(axis=2)), missing_log)
         return self._of_replicas(replicas, missing, log_partition)
-
-    def _respected(self, parts: Sequence[Array], v: Array) -> list[Array]:
-        """Return the information at one covariance, projected on the symmetries."""
-        return [self.row_symmetries.symmetrise(part, self.self_overlap - v) for part in parts]
 
     def _of_replicas(self, replicas: Array, missing: Array, log_partition: Estimate) -> Averages:
         """Return averages from the information of each replica, (batch, replicas, P, P).
