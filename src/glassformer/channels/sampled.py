@@ -196,6 +196,10 @@ class SampledChannel(ScalarChannel):
     def field_components(self) -> tuple[int, ...]:
         return (self.components,)
 
+    @property
+    def self_overlap(self) -> Array:
+        return np.array([[self.power]])
+
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)  # type: ignore[type-var]
 

@@ -73,6 +73,10 @@ class HardmaxPairChannel(ScalarChannel):
         """``T``."""
         return 2
 
+    @property
+    def self_overlap(self) -> Array:
+        return np.array([[self.power]])
+
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)
 

@@ -31,6 +31,10 @@ class SoftmaxProjection(ProjectedChannel):
         if not (np.isfinite(self.temperature) and self.temperature > 0):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
 
+    @property
+    def self_overlap(self) -> Array:
+        return np.array([[self.power]])
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
         return self.clean(h)

@@ -58,9 +58,6 @@ class ScalarChannel(Channel):
     clean_label: ClassVar[Any] = None
     """The label as a function of the field, for channels without noise that exist with noise too."""
 
-    power: Any = 1.0
-    """Prior variance :math:`Q_0` of the field."""
-
     points = 2048
     smallest = 1e-14
     sampled = False
@@ -254,10 +251,6 @@ class ScalarChannel(Channel):
         return {}
 
     # The interface of channels, for one row.
-
-    @property
-    def self_overlap(self) -> Array:
-        return np.array([[float(self.power)]])
 
     @property
     def rows(self) -> int:

@@ -145,6 +145,10 @@ class NoisySignChannel(ScalarChannel):
         slope = float(np.sqrt(2 / (np.pi * total)) * np.exp(-0.5 * self.offset**2 / total))
         return slope, 1 - slope**2 * self.power
 
+    @property
+    def self_overlap(self) -> Array:
+        return np.array([[self.power]])
+
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)
 
