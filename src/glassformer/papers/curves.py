@@ -213,7 +213,10 @@ class CurvesPanel:
         unit = computed[0].theory.parameters["alpha"]
         series, marks, entries = [], [], {}
         sizes = {(runs.d, runs.instances) for curve in self.curves for runs in curve.runs}
-        sized = [f"{runs_label(instances)} at $d = {d}$" for d, instances in sorted(sizes)]
+        sized = [
+            f"{runs_label(count)} at $d = {'$, $'.join(str(d) for d, own in sorted(sizes) if own == count)}$"
+            for count in sorted({count for _, count in sizes})
+        ]
         for k, one in enumerate(computed):
             curve = one.curve
             for color, label, column, row in self._lines(one, k):
