@@ -222,11 +222,12 @@ class CurvesPanel:
             for color, label, column, row in self._lines(one, k):
                 known = [status in (Status.CONVERGED, Status.BISTABLE) for status in one.theory.status]
                 y = np.where(known, values(one.theory, column, row), np.nan)
-                # At few ratios a line between points is no curve: the points are seen.
+                # At few ratios a line between points is no curve: the points are seen, and overlaps may jump between.
                 look = {"marker": "o", "ms": 3} if len(y) < _CURVE else {}
+                style = ":" if look and column == OVERLAP else curve.style
                 look = look if curve.width is None else {**look, "lw": curve.width}
                 x = curve.scale * one.theory["alpha"]
-                series.append(Series(x, y, color, curve.style, label if curve.in_legend else None, look=look))
+                series.append(Series(x, y, color, style, label if curve.in_legend else None, look=look))
                 for runs, table in zip(curve.runs, one.simulations, strict=True):
                     # Runs choose which of their errors stands for the error.
                     drawn = runs.column if column == "error" else column

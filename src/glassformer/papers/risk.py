@@ -52,16 +52,16 @@ def bilinear(quick: bool) -> Recipe:
         ("ridge, best strength", RegularisedRisk(penalty="ridge"), True),
     ]
     size, ratios = (24, 2) if quick else (50, 8), (0.2, 0.5, 0.8, 1.2)
-    optimum, *theories = _curves(model, learners, ratios, size)
+    optimum, nuclear, *others = _curves(model, learners, ratios, size)
     descents = []
     for ratio in ratios:
         # Weight decay on two factors of full width is the nuclear norm of twice its strength.
         decay = float(RegularisedRisk().limits(model, [ratio])["strength"][0]) / 2
         learner = GradientDescent(weight_decay=decay, student_width=size[0], momentum=0.9, max_steps=20_000)
         label, row = "descent on factors with decay", {"curve": "descent on factors with decay"}
-        descents.append(Runs(label, learner, (ratio,), *size, "relative_error", "X", _SHADES[4], row=row))
+        descents.append(Runs(label, learner, (ratio,), *size, "relative_error", "x", "k", row=row))
     panel = CurvesPanel(
-        [replace(optimum, runs=descents), *theories],
+        [optimum, replace(nuclear, runs=[*nuclear.runs, *descents]), *others],
         np.linspace(0.02, 1.6, 60 if quick else 240),
         r"$\beta = 1$, $\rho = 0.3$, noise $\Delta = 0.1$",
         settings={"xlim": (0, 1.6), "ylim": (0, 1.25)},

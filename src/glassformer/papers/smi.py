@@ -23,7 +23,7 @@ from glassformer.papers.panels import phase_panel, rows_in_time
 from glassformer.papers.recipe import Context, Panel, Part, Recipe
 
 _TWO_LAYERS = "depth 2, $L = 2$, $c = 1$"
-_OVERLAPS: dict[str, Any] = {"ylabel": "overlap $Q_{ll}$", "ylim": (-0.03, 1.05)}
+_OVERLAPS: dict[str, Any] = {"ylabel": "overlap $Q_{ll}$", "ylim": (-0.03, 1.05), "xlim": None}
 _LEGEND = {"loc": "lower right", "fontsize": 8}
 
 
