@@ -359,7 +359,7 @@ def test_probabilities_of_all_labels_of_three_tokens_add_up(v):
     labels = np.array([y for y in itertools.product(range(3), repeat=3) if list(y) not in cyclic], dtype=float)
     z = np.exp(channel.log_partition(labels, np.repeat(omega, len(labels), axis=0), v))
     assert np.sum(z) == pytest.approx(1, abs=1e-6)
-    with pytest.raises(DataError, match="circle"):
+    with pytest.raises(DataError, match="cycle"):
         channel.score(np.array(cyclic[:1], dtype=float), omega, v)
 
 
@@ -384,7 +384,7 @@ def test_probabilities_of_all_labels_of_four_tokens_add_up():
     z = np.exp(HardmaxChannel(4, fields=1024).log_partition(labels, omega, v))
     assert np.sum(z) == pytest.approx(1, abs=2e-3)
     for one in circular[:3]:
-        with pytest.raises(DataError, match="circle"):
+        with pytest.raises(DataError, match="cycle"):
             HardmaxChannel(4).score(np.array([one]), omega[:1], v)
 
 
