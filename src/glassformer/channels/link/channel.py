@@ -243,8 +243,9 @@ class LinkChannel(ScalarChannel):
 
     def _averages(self, variance: Array, which: int) -> Estimate:
         v = np.asarray(variance, dtype=float)
-        smallest = 0.0 if self._analysis.law.closed_form else _SMALLEST_VARIANCE[self.noise == 0]
-        rows = self._current.averages(np.maximum(v, smallest).ravel()).reshape(*v.shape, 4)
+        current = self._current  # looked up once, because each look-up hashes the function
+        smallest = 0.0 if current.analysis.law.closed_form else _SMALLEST_VARIANCE[self.noise == 0]
+        rows = current.averages(np.maximum(v, smallest).ravel()).reshape(*v.shape, 4)
         small = v < smallest
         if np.any(small):
             rows[small] = self._small_variance_rows(v[small], smallest)
