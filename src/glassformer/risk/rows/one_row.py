@@ -180,9 +180,8 @@ def one_row_problem(
     if strength == 0 and loss.exact_fit is None:
         raise IncompatibleError(f"strength = 0 of loss {loss.name} has no known limit: give one > 0")
     if strength == 0 and loss.unbounded and penalty.spectral > 0 and penalty.square > 0:
-        raise IncompatibleError(
-            "strength = 0 of penalty elastic with an unbounded estimate: use ridge, or give one > 0"
-        )
+        reason = f"strength = 0 of loss {loss.name} and penalty elastic: the estimate grows without end"
+        raise IncompatibleError(f"{reason}: use ridge or lasso, or give one > 0")
     return OneRowProblem(model, loss.adapted(channel), penalty, has_intercept=intercept)
 
 

@@ -93,7 +93,7 @@ class OneRowAverages(LabelAverages):
     @cached_property
     def law(self) -> BinaryLaw:
         """Probability of the label +1."""
-        law: BinaryLaw = memoize(lambda: BinaryLaw.of(self.channel), "law of binary labels", self.channel)
+        law: BinaryLaw = memoize(lambda: BinaryLaw.of(self.model), "law of binary labels", self.model)
         return law
 
     @property
@@ -220,7 +220,8 @@ class OneRowAverages(LabelAverages):
 
         Labels are without their own noise where they have any without it.
         """
-        law = BinaryLaw.of(self.channel.without_noise)
+        clean = self.channel.without_noise
+        law = self.law if clean is self.channel else BinaryLaw.of_channel(clean)
         shift = self.intercept(order)
         root, m = np.sqrt(np.minimum(_column(order.power), 1 / EMPTY)), _column(order.overlap)
         m = np.minimum(m, root)

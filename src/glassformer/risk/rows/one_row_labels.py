@@ -50,8 +50,21 @@ class BinaryLaw(NamedTuple):
     smooth: Any
 
     @classmethod
-    def of(cls, channel: Any) -> BinaryLaw:
-        """Return the law of a channel of labels +1 and -1.
+    def of(cls, model: Any) -> BinaryLaw:
+        """Return the law of a model whose labels are +1 and -1.
+
+        Raises:
+            IncompatibleError: the probability has jumps and slopes.
+        """
+        if model.noise_law is None or confusion_law(model.noise_law) is not None:
+            return cls.of_channel(model.channel)
+        law, pieces = log_probabilities(label_law(model.noise_law)), find_pieces(array_link(Link(model.link, (1, 1))))
+        h = np.linspace(-_REACH, _REACH, _TABULATED)
+        return cls._smooth(pieces.breaks, h, np.exp(law(np.ones_like(h), np.asarray(pieces.link(h), dtype=float))))
+
+    @classmethod
+    def of_channel(cls, channel: Any) -> BinaryLaw:
+        """Return the law of a channel whose labels are +1 and -1.
 
         Raises:
             IncompatibleError: the probability has jumps and slopes.
@@ -62,10 +75,14 @@ class BinaryLaw(NamedTuple):
         levels = _chance(channel, inner.ravel()).reshape(inner.shape)
         if np.all(np.ptp(levels, axis=1) < _CONSTANT):
             return cls(steps, levels[:, 2], None)
-        if steps.size:
-            raise IncompatibleError(f"channel {channel.label} has no quadrature over labels with steps and slopes")
         h = np.linspace(-_REACH, _REACH, _TABULATED)
-        return cls(steps, np.zeros(0), CubicSpline(h, _chance(channel, h)))
+        return cls._smooth(steps, h, _chance(channel, h))
+
+    @classmethod
+    def _smooth(cls, steps: Array, h: Array, chances: Array) -> BinaryLaw:
+        if steps.size:
+            raise IncompatibleError("labels +1 and -1 whose probability has both jumps and slopes have no quadrature")
+        return cls(steps, np.zeros(0), CubicSpline(h, chances))
 
     @property
     def odd(self) -> bool:

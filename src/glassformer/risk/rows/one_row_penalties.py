@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.numerics.quasi_random import mean_and_error
+from glassformer.numerics.quadrature import gauss_panels
 from glassformer.risk.penalties import STRONG_RIDGE, ConjugateParameters, OrderParameters, Penalty
 
 # Standard deviations of a weight seen through noise beyond which no weight survives a threshold (a convention).
@@ -24,6 +24,9 @@ _FARTHEST = 6.0
 # Thresholds in units of the noise, among which the best one is.
 _THRESHOLDS = (0.0, 12.0)
 _ROUNDING = 4e-16
+# Quadrature over a weight of any law seen through noise: Gauss nodes of two rules, panels at most, drawn weights, the
+# factor by which the law reaches farther than these, and standard deviations of the noise beyond it.
+_NODES, _MOST_PANELS, _DRAWN, _FARTHER, _REACH = (8, 10), 4000, 4096, 3.0, 9.0
 
 
 class WeightMoments(NamedTuple):
@@ -128,19 +131,26 @@ class WeightPenalty(Penalty):
         return WeightMoments(order, active / stiffness**2, self.spectral * size + 0.5 * self.square * square)
 
     def _averages(self, law: Any, strength: float, noise: float, m_hat: float, v_hat: float) -> tuple[Array, Array]:
+        """Return averages at one point, and their errors: the difference of two rules, and the mass they miss."""
         stiffness, precision = v_hat + self.square * strength, np.array([[1 / noise]])
         gain, theta = m_hat / stiffness, self.spectral * strength / m_hat
-
-        def values(field: Array) -> Array:
-            seen = field[:, 0] * noise
+        edges, rules = _panel_edges(law, float(np.sqrt(noise)), theta), []
+        for nodes in _NODES:
+            seen, weight = gauss_panels(edges, nodes)
+            field = (seen / noise)[:, None]
+            log_density = law.log_partition(field, precision) - 0.5 * seen**2 / noise
+            weight = weight * np.exp(log_density) / np.sqrt(2 * np.pi * noise)
             mean, covariance = law.posterior(field, precision)
-            estimate = gain * np.sign(seen) * np.maximum(np.abs(seen) - theta, 0.0)
-            true = mean[:, 0]
+            true, estimate = mean[:, 0], gain * np.sign(seen) * np.maximum(np.abs(seen) - theta, 0.0)
             error = covariance[:, 0, 0] + (estimate - true) ** 2
-            active = (np.abs(seen) > theta).astype(float)
-            return np.stack([estimate * true, estimate**2, active, error, np.abs(estimate), estimate**2], axis=1)
-
-        return mean_and_error(law.estimates(precision, values))
+            size, active = np.abs(estimate), np.abs(seen) > theta
+            rules.append(
+                np.array(
+                    [weight @ part for part in (estimate * true, size**2, active, error, size, size**2, 1.0 + 0 * seen)]
+                )
+            )
+        coarse, fine = rules
+        return fine[:-1], np.abs(fine - coarse)[:-1] + abs(fine[-1] - 1)
 
     def largest_strength(self, prior: Any, conjugate: ConjugateParameters) -> Array:
         if self.spectral == 0:
@@ -166,6 +176,15 @@ class WeightPenalty(Penalty):
             return (1 - zero) * (1 + threshold**2) + zero * 2 * float(_tail(-threshold, 1.0).second)
 
         return float(minimize_scalar(dimension, bounds=_THRESHOLDS, method="bounded", options={"xatol": 1e-10}).fun)
+
+
+def _panel_edges(law: Any, deviation: float, theta: float) -> Array:
+    """Return panels of the weight seen through noise, as narrow as the noise, with ends at the threshold."""
+    drawn = law.sample((_DRAWN,), np.random.default_rng(0))
+    reach = _FARTHER * float(np.max(np.abs(drawn))) + _REACH * deviation
+    count = int(np.clip(np.ceil(2 * reach / deviation), 64, _MOST_PANELS))
+    cuts = [cut for cut in (-theta, theta) if abs(cut) < reach]
+    return np.unique(np.concatenate([np.linspace(-reach, reach, count + 1), cuts]))
 
 
 class _Tail(NamedTuple):
