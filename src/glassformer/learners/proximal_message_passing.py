@@ -14,7 +14,7 @@ For any inputs a fixed point is a minimiser of the risk, because the slope of th
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -55,8 +55,35 @@ class ProximalState:
     damping: ClassVar[float] = 0.0
 
 
+class UndampedStep:
+    """Checks of steps without damping: one start, no symmetry to break, no claimed error that data may contradict."""
+
+    starts: ClassVar[int] = 1
+
+    def has_converged(self, state: Any, history: StepHistory) -> bool:
+        """Return whether the steps are rounding errors."""
+        del history
+        return bool(state.step_size <= _ROUNDING)
+
+    def is_growing(self, old: Any, new: Any) -> bool:
+        del old, new
+        return False
+
+    def on_plateau(self, state: Any) -> bool:
+        del state
+        return False
+
+    def log_evidence(self, state: Any) -> float:
+        del state
+        return 0.0
+
+    def diagnose(self, state: Any) -> Status:
+        del state
+        return Status.CONVERGED
+
+
 @dataclass(frozen=True)
-class ProximalStep:
+class ProximalStep(UndampedStep):
     """Undamped steps on the first instance of a design, from an estimate of zero.
 
     Attributes:
@@ -66,8 +93,6 @@ class ProximalStep:
 
     risk: EmpiricalRisk
     initial_susceptibility: float
-
-    starts: ClassVar[int] = 1
 
     def start(self, attempt: int) -> ProximalState:
         del attempt
@@ -105,28 +130,6 @@ class ProximalStep:
         shrunk, excess = risk.shrink(values, step), abs(matrix.shape[0] - matrix.shape[1])
         slopes = np.where(shrunk > 0, contraction, 0.0)
         return (left * shrunk) @ right, rectangular_divergence(values, shrunk, slopes, excess)
-
-    def has_converged(self, state: ProximalState, history: StepHistory) -> bool:
-        del history
-        return state.step_size <= _ROUNDING
-
-    # There is one start without a symmetry to break, and no claimed error that data could contradict.
-
-    def is_growing(self, old: ProximalState, new: ProximalState) -> bool:
-        del old, new
-        return False
-
-    def on_plateau(self, state: ProximalState) -> bool:
-        del state
-        return False
-
-    def log_evidence(self, state: ProximalState) -> float:
-        del state
-        return 0.0
-
-    def diagnose(self, state: ProximalState) -> Status:
-        del state
-        return Status.CONVERGED
 
 
 def status_of_steps(status: Status, step_sizes: list[float]) -> Status:

@@ -241,21 +241,24 @@ class RegularisedRisk(Learner):
         if model.overlap_shape:
             from glassformer.learners.row_fit import RowRiskSettings, learn_rows
 
-            own = self.row_risk
-            if own.strength is None:
-                self.completed(model)
-                ratio = data.design.sample_ratio * model.prior.degrees
-                own = replace(own, strength=float(self.limits(model, [ratio], throw=False)["strength"][0]))
+            own = replace(self.row_risk, strength=self._strength_on(model, data))
             chosen: dict[str, Any] = {one.name: getattr(own, one.name) for one in fields(own) if one.name != "start"}
-            starts = "informed" if self.start == "informed" else None
             settings = RowRiskSettings(
-                **chosen, starts=starts, tolerance=self.tolerance, max_iterations=self.max_iterations
+                **chosen, starts=self.start, tolerance=self.tolerance, max_iterations=self.max_iterations
             )
             return learn_rows(settings, model, data)
 
         risk = self.empirical_risk(model, data)
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
         return FitResult.from_solution(found, **_fit(risk, found.value[0]))
+
+    def _strength_on(self, model: Any, data: DataSet) -> float:
+        """Return the strength on a data set: where none is given the best one of theory."""
+        if self.strength is not None:
+            return float(self.strength)
+        self.completed(model)
+        ratio = data.design.sample_ratio * model.prior.degrees
+        return float(self.limits(model, [ratio], throw=False)["strength"][0])
 
     def empirical_risk(self, model: Any, data: DataSet) -> EmpiricalRisk:
         """Return the risk on a data set."""
@@ -269,10 +272,8 @@ class RegularisedRisk(Learner):
         if penalty.pinned:
             known = prior.mean(design.signal_shape) if data.teacher is None else data.teacher
             strength, trace = 0.0, float(np.trace(known))
-        elif strength is None:
-            self.completed(model)
-            ratio = design.sample_ratio * prior.degrees
-            strength = float(self.limits(model, [ratio], throw=False)["strength"][0])
+        else:
+            strength = self._strength_on(model, data)
         if strength == 0 and trace is None:
             raise IncompatibleError(f"strength = 0 of penalty {self.penalty_name} on data: {_without_penalty(penalty)}")
         rows, columns = design.signal_shape
@@ -360,6 +361,24 @@ class RowEquations(RiskLimits):
     def thresholds(self) -> Thresholds:
         raise IncompatibleError("thresholds of this risk are not computed: use limits or hysteresis at several ratios")
 
+    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+        from glassformer.risk.rows.trajectory import require_steps, row_risk_trajectory
+
+        require_steps(self.risk.row_risk)
+        strengths = self._strengths(alpha)
+        return self._labelled(row_risk_trajectory(self.model, alpha, self.risk.row_risk, strengths, steps, overlap))
+
+    def _strengths(self, alpha: Array) -> Array:
+        """Return the strength at every sample ratio, the best one where none is given."""
+        import numpy as np
+
+        if self.risk.strength is None:
+            return np.asarray(self.limits(alpha, throw=False)["strength"])
+        return np.full(len(alpha), float(self.risk.strength))
+
+    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+        return _steps_of(self.risk, steps, overlap)
+
     def branches(self, alpha: Any) -> Table:
         from glassformer.risk.rows.limits import row_risk_branches
 
@@ -418,9 +437,6 @@ class OneRowEquations(RowEquations):
         problem = one_row_problem(self.model, *self.risk.minimised_over_row)
         return self._labelled(steps_of(problem, alpha, self.risk.strength, steps))
 
-    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
-        raise IncompatibleError("steps of proximal message passing on one row have a theory alone: leave d out")
-
 
 @dataclass(frozen=True, kw_only=True)
 class RiskEquations(RiskLimits):
@@ -442,8 +458,13 @@ class RiskEquations(RiskLimits):
 
     def simulated(self, steps: int, overlap: float | None = None) -> Learner:
         del overlap
-        own = {one.name: getattr(self.risk, one.name) for one in fields(self.risk)}
-        return ProximalMessagePassing(**{**own, "max_iterations": steps})
+        return _steps_of(self.risk, steps, None)
+
+
+def _steps_of(risk: RegularisedRisk, steps: int, overlap: float | None) -> ProximalMessagePassing:
+    """Return message passing to the minimiser of a risk."""
+    own = {one.name: getattr(risk, one.name) for one in fields(RegularisedRisk)}
+    return ProximalMessagePassing(**{**own, "max_iterations": steps, "overlap": overlap})
 
 
 @dataclass(frozen=True)
@@ -460,6 +481,8 @@ class ProximalMessagePassing(RegularisedRisk):
         loss, penalty, strength: see :class:`~glassformer.RegularisedRisk`.
         tolerance: without effect.
         max_iterations: steps.
+        overlap: of models of rows: overlap with the teacher before the first step; None for weights of zero if the risk
+            is convex, and for 0.99 otherwise.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -475,7 +498,14 @@ class ProximalMessagePassing(RegularisedRisk):
         True
     """
 
+    overlap: float | None = None
+
     def learn(self, model: Any, data: DataSet) -> FitResult:
+        if model.overlap_shape:
+            from glassformer.learners.row_message_passing import pass_row_messages
+
+            strength = self._strength_on(model, data)
+            return pass_row_messages(self.row_risk, strength, model, data, self.max_iterations, self.overlap)
         from glassformer.learners.data_set import ErrorHistory
         from glassformer.learners.message_passing import message_passing
         from glassformer.learners.proximal_message_passing import ProximalStep, status_of_steps

@@ -40,9 +40,11 @@ class RowRiskSettings:
         student_rows: rows of the student; None for its default.
         intercept: whether an intercept is fitted to every output.
         positions: coefficients of the positional encodings of the tokens on orthonormal directions that the teacher
-            does not see, shape (L, directions); None for none.
-        starts: number of random starts, or a list of "random", "zero", "informed" (the teacher, an oracle) and weights
-            of shape (P, d); None for zero if the risk is convex, and for four random starts otherwise.
+            does not see, shape (L,) or (L, directions); None for none.
+        starts: number of random starts; a list of "random" (or "uninformed"), "zero", "informed" (the teacher, an
+            oracle), "positional" (random, with mean fields along the positional encodings) and weights of shape (P, d);
+            or a pair of matrices ``M`` and ``Q`` of shapes (P, P*) and (P, P). None for zero if the risk is convex, and
+            for four random starts otherwise, one of them positional where there are positional encodings.
         start_size: standard deviation of random weights.
         tolerance: gap that is accepted, see :func:`~glassformer.learners.row_risk.minimise_rows`.
         max_iterations: products with the inputs allowed from each start.
@@ -86,8 +88,8 @@ class RowFit(FitResult):
         """
         estimate = self.estimates[0]
         power, overlap = row_products(model, estimate, estimate), row_products(model, estimate, signal)
-        match = match_rows(model, self.student, power, overlap)
         teacher = row_products(model, signal, signal)
+        match = match_rows(model, self.student, power, overlap, np.diag(teacher))
         joint = square_root(np.block([[power, overlap], [overlap.T, teacher]]))
         normal = normal_points(len(joint) * self.student.tokens, _NEW_SAMPLES, 1)[0]
         both = joint @ normal.reshape(len(normal), len(joint), -1)
@@ -128,7 +130,7 @@ def learn_rows(settings: RowRiskSettings, model: Any, data: DataSet) -> RowFit:
         ('converged', (1, 1, 50))
     """
     risk, student = row_risk_on(settings, model, data)
-    starts = _starting_weights(settings, model, student, data, risk.shape)
+    starts = _starting_weights(settings, model, risk, data)
     iteration = Iteration(tolerance=settings.tolerance, max_iterations=settings.max_iterations)
     found = minimise_rows(risk, starts, iteration)
     point, dimension = found.point, risk.shape[1] / float(model.prior.degrees)
@@ -169,6 +171,7 @@ def _encodings(positions: Any, model: Any, student: Student, data: DataSet, leng
     if positions is None:
         return None
     own = np.asarray(positions, dtype=float)
+    own = own[:, None] if own.ndim == 1 else own
     if own.ndim != 2 or len(own) != student.tokens or not np.all(np.isfinite(own)):
         raise ParameterError("positions", np.shape(own), f"finite numbers of shape ({student.tokens}, directions)")
     if model.prior.degrees != 1:
@@ -181,14 +184,37 @@ def _encodings(positions: Any, model: Any, student: Student, data: DataSet, leng
     return np.asarray(own @ basis[:, len(hidden) :].T)
 
 
-def _starting_weights(
-    settings: RowRiskSettings, model: Any, student: Student, data: DataSet, shape: tuple[int, int]
-) -> list[Array]:
+def weights_at(overlap: Array, power: Array, model: Any, data: DataSet, rng: np.random.Generator) -> Array:
+    """Return random weights of given overlap and power, shape (P, d), up to their fluctuations at this size.
+
+    Args:
+        overlap: ``M``, shape (P, P*).
+        power: ``Q``, shape (P, P).
+        model: of the teacher.
+        data: with the teacher.
+        rng: source of the random part.
+
+    Raises:
+        IncompatibleError: the data have no teacher.
+    """
+    if data.teacher is None:
+        raise IncompatibleError("a start with an overlap needs the teacher's rows, which these data do not have")
+    length = data.teacher.shape[1]
+    normal = rng.standard_normal((len(power), length)) * np.sqrt(model.prior.feature_variances(length))
+    return np.asarray(overlap @ data.teacher + square_root(power - overlap @ overlap.T) @ normal)
+
+
+def _starting_weights(settings: RowRiskSettings, model: Any, risk: EmpiricalRowRisk, data: DataSet) -> list[Array]:
     """Return weights to begin at."""
-    starts, rng = settings.starts, data.rng.spawn(1)[0]
-    if starts is None:
-        starts = ["zero"] if student.is_convex else _STARTS
-    if isinstance(starts, str):
+    starts, rng, shape = settings.starts, data.rng.spawn(1)[0], risk.shape
+    if starts is None and risk.student.is_convex:
+        starts = ["zero"]
+    elif starts is None:
+        starts = ["random"] * _STARTS if risk.encodings is None else ["random"] * (_STARTS - 1) + ["positional"]
+    if isinstance(starts, tuple) and len(starts) == 2:
+        overlap, power = (np.asarray(part, dtype=float) for part in starts)
+        starts = [weights_at(overlap, power, model, data, rng)]
+    elif isinstance(starts, str):
         starts = starts.split(",")
     elif isinstance(starts, int | np.integer):
         starts = ["random"] * max(int(starts), 1)
@@ -209,8 +235,14 @@ def _starting_weights(
                 raise IncompatibleError("starts = informed begins at the teacher's rows, which these data do not have")
             known = min(shape[0], len(data.teacher))
             drawn[:known] = data.teacher[:known]
-        elif name != "random":
-            raise ParameterError("starts", name, "random, zero, informed, a number of random starts, or weights")
+        elif name == "positional":
+            if risk.encodings is None:
+                raise IncompatibleError("starts = positional begins along positional encodings: give positions")
+            # Mean fields are half the leading component of the encodings, as at the start of the theory.
+            drawn += 0.5 * np.sqrt(shape[1]) * np.linalg.svd(risk.encodings)[2][0]
+        elif name not in ("random", "uninformed"):
+            allowed = "random, uninformed, zero, informed, positional, a number of random starts, or weights"
+            raise ParameterError("starts", name, allowed)
         return drawn
 
     return [weights(start) for start in starts]

@@ -11,6 +11,7 @@ given :math:`Z^*`: at zero overlap an even student then has an average of exactl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -141,17 +142,18 @@ class LabelSampler:
             labels.reshape(*shape, -1),
         )
 
-    def averages(self, state: OrderState, thorough: bool = False) -> RowAverages:
+    def averages(self, state: OrderState, thorough: bool = False, chosen: Sequence[int] | None = None) -> RowAverages:
         """Return the averages at order parameters.
 
         Args:
             state: order parameters.
             thorough: whether the minimisation begins at two more points, to find lower minima.
+            chosen: numbers of the sets that are used; None for all.
         """
         function = CachedJit(_averages, student=self.student, convex=self.student.is_convex, thorough=thorough)
         with jax_settings():
             here, sets = jax.tree.map(jnp.asarray, (state, self.samples))
-            found = [function(here, jax.tree.map(itemgetter(one), sets)) for one in range(self.sets)]
+            found = [function(here, jax.tree.map(itemgetter(one), sets)) for one in chosen or range(self.sets)]
         return RowAverages(*(np.stack([np.asarray(one) for one in parts]) for parts in zip(*found, strict=True)))
 
     def fields(self, state: OrderState) -> tuple[Array, Array]:

@@ -44,7 +44,7 @@ def row_products(model: Any, first: Array, second: Array) -> Array:
     return np.asarray(same * (first @ second.T) / first.shape[1])
 
 
-def match_rows(model: Any, student: Student, power: Array, overlap: Array) -> RowMatch:
+def match_rows(model: Any, student: Student, power: Array, overlap: Array, teacher: Array | None = None) -> RowMatch:
     r"""Return cosines and errors of the teacher's rows after the best matching with the student's.
 
     Where the student has the teacher's own link, the symmetries of the labels are allowed. Any other student may
@@ -55,6 +55,7 @@ def match_rows(model: Any, student: Student, power: Array, overlap: Array) -> Ro
         student: of these rows.
         power: :math:`Q`, shape (P, P).
         overlap: :math:`M`, shape (P, P*).
+        teacher: powers of the teacher's rows, shape (P*,); one each by default, as in the limit of large sizes.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
@@ -64,20 +65,21 @@ def match_rows(model: Any, student: Student, power: Array, overlap: Array) -> Ro
         RowMatch(cosine=array([0.5]), row_error=array([3.]), turn=array([[1.]]))
     """
     count = overlap.shape[1]
+    true = np.ones(count) if teacher is None else teacher
     if student.own_link:
         turn = model.channel.row_symmetries.alignment(overlap)
         power, overlap = turn @ power @ turn.T, turn @ overlap
         sizes = np.diag(power)
-        own, cosine = np.diag(overlap), np.diag(overlap) / np.sqrt(np.maximum(sizes, 1e-300))
-        return RowMatch(cosine, sizes - 2 * own + 1, turn)
+        own, cosine = np.diag(overlap), np.diag(overlap) / np.sqrt(np.maximum(sizes * true, 1e-300))
+        return RowMatch(cosine, sizes - 2 * own + true, turn)
     sizes = np.diag(power)
-    cosines = overlap / np.sqrt(np.maximum(sizes, 1e-300))[:, None]
+    cosines = overlap / np.sqrt(np.maximum(sizes[:, None] * true, 1e-300))
     even = student.even_rows[:, None]
     gains = np.where(even, np.abs(cosines), cosines)
     rows, teachers = linear_sum_assignment(gains, maximize=True)
-    cosine, row_error = np.zeros(count), np.ones(count)
+    cosine, row_error = np.zeros(count), true.copy()
     cosine[teachers] = gains[rows, teachers]
-    row_error[teachers] = sizes[rows] - 2 * cosine[teachers] * np.sqrt(sizes[rows]) + 1
+    row_error[teachers] += sizes[rows] - 2 * np.abs(overlap[rows, teachers]) * np.sign(cosine[teachers])
     partners = rows[np.argsort(teachers)]
     order = [*partners, *np.setdiff1d(np.arange(len(power)), partners)]
     signs = np.where(even[rows, 0] & (cosines[rows, teachers] < 0), -1.0, 1.0)

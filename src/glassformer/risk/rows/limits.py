@@ -156,7 +156,7 @@ def quantities(problem: RowProblem, point: RowFixedPoint) -> dict[str, tuple[Any
     packing = Packing(problem, point.state)
     vector = packing.pack(point.state)
     states = [point.state, *(packing.unpack(vector + one) for one in point.deviations)]
-    per_state = [_measured(problem, state, which - 1) for which, state in enumerate(states)]
+    per_state = [errors_at(problem, state, which - 1) for which, state in enumerate(states)]
     found: dict[str, tuple[Any, Any]] = {}
     for name in per_state[0]:
         value = per_state[0][name]
@@ -169,8 +169,8 @@ def quantities(problem: RowProblem, point: RowFixedPoint) -> dict[str, tuple[Any
     return found
 
 
-def _measured(problem: RowProblem, state: OrderState, one: int) -> dict[str, Any]:
-    """Return errors at a state: labels of set ``one`` alone where it is the deviation of that set."""
+def errors_at(problem: RowProblem, state: OrderState, one: int) -> dict[str, Any]:
+    """Return errors at a state: on labels of set ``one`` alone, or with -1 on those of all sets."""
     match = match_rows(problem.model, problem.student, state.power, state.overlap)
     true, fields = problem.sampler.fields(state)
     labels = problem.sampler.samples.labels
@@ -331,7 +331,7 @@ def best_strength(model: Model, alpha: float, risk: RowRisk) -> float:
                     lowest = point
         if lowest is None:
             return float(np.inf)
-        own = _measured(problem, lowest.state, -1)
+        own = errors_at(problem, lowest.state, -1)
         return float(next(own[name] for name in ("label_error", "prediction_error", "error") if name in own))
 
     logarithms = np.log(_STRENGTHS)[::-1]

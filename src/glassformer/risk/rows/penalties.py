@@ -76,6 +76,17 @@ class RowPenalty(ABC):
         """Return the sum over features of the penalty of weights, shape (P, features), at their eigenvalues."""
 
     @abstractmethod
+    def estimate(self, field: Array, v_hat: Array, strength: float, spectrum: Array) -> tuple[Array, Array]:
+        r"""Return the weights of every feature in given fields, and their mean response :math:`E\,dw/db`.
+
+        Args:
+            field: ``b``, shape (P, d).
+            v_hat: :math:`\hat V`, shape (P, P).
+            strength: :math:`\lambda`.
+            spectrum: eigenvalue of every feature, shape (d,).
+        """
+
+    @abstractmethod
     def order(self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array) -> RowOrder:
         r"""Return the order parameters at conjugate parameters.
 
@@ -97,6 +108,11 @@ class RowRidge(RowPenalty):
     def value(self, weights: Array, spectrum: Array) -> float:
         return 0.5 * float(np.sum(weights**2 / spectrum))
 
+    def estimate(self, field: Array, v_hat: Array, strength: float, spectrum: Array) -> tuple[Array, Array]:
+        values, places = np.unique(spectrum, return_inverse=True)
+        gains = np.linalg.inv(v_hat + strength / values[:, None, None] * np.eye(len(v_hat)))[places]
+        return np.einsum("dab,bd->ad", gains, field), _symmetric(gains.mean(axis=0))
+
     def order(self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array) -> RowOrder:
         q_hat, m_hat, v_hat, mean_hat = conjugates
         spectrum = np.array(getattr(prior, "spectrum", (1.0,)))[:, None, None]
@@ -115,6 +131,9 @@ class RowRidge(RowPenalty):
 
 def _symmetric(matrix: Array) -> Array:
     return np.asarray(0.5 * (matrix + matrix.T))
+
+
+_OTHER_SPECTRUM = "feature_spectrum has no theory with this penalty on several rows: use ridge"
 
 
 @dataclass(frozen=True)
@@ -138,11 +157,17 @@ class SampledRowPenalty(RowPenalty):
         norms = np.linalg.norm(own, axis=0).sum()
         return float(self.absolute * np.abs(own).sum() + 0.5 * self.square * np.sum(own**2) + self.group * norms)
 
+    def estimate(self, field: Array, v_hat: Array, strength: float, spectrum: Array) -> tuple[Array, Array]:
+        if np.ptp(spectrum) > 0:
+            raise IncompatibleError(_OTHER_SPECTRUM)
+        weights = self._minimiser(field, v_hat, strength)
+        return weights, _symmetric(self._response(weights, v_hat, strength).mean(axis=0))
+
     def order(self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array) -> RowOrder:
         if np.any(gram):
             raise IncompatibleError("positional encodings have no theory with this penalty: use penalty ridge")
         if len(getattr(prior, "spectrum", (1.0,))) > 1:
-            raise IncompatibleError("feature_spectrum has no theory with this penalty on several rows: use ridge")
+            raise IncompatibleError(_OTHER_SPECTRUM)
         q_hat, m_hat, v_hat, mean_hat = conjugates
         true, normal = _weights(prior, len(q_hat))
         root = square_root(q_hat)
@@ -170,7 +195,10 @@ class SampledRowPenalty(RowPenalty):
         hessian = v_hat + strength * self.square * np.eye(len(v_hat))
         values = np.linalg.eigvalsh(hessian)
         step, contraction = 2 / (values[-1] + values[0]), (values[-1] - values[0]) / (values[-1] + values[0])
-        w: Array = np.asarray(np.linalg.solve(hessian, field), dtype=float)
+        if values[0] < _FLAT * values[-1]:
+            # A direction without curvature, as a shift of all outputs of a softmax: longer steps would turn back there.
+            step, contraction = 1 / values[-1], 1 - _FLAT
+        w: Array = np.asarray(np.linalg.lstsq(hessian, field)[0], dtype=float)
         steps = int(np.ceil(np.log(_ACCURACY) / np.log(max(contraction, 1e-3)))) + 2
         for _ in range(min(steps, _MOST_STEPS)):
             w = self._shrunk(w - step * (hessian @ w - field), step * strength)
@@ -201,6 +229,8 @@ class SampledRowPenalty(RowPenalty):
 
 # Relative accuracy of weights in several rows, and steps at most (chosen by trial).
 _ACCURACY, _MOST_STEPS = 1e-12, 2000
+# Share of the largest curvature below which a direction has none.
+_FLAT = 1e-6
 # Sampled weights of the teacher.
 _WEIGHTS = 1 << 14
 

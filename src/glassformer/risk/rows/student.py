@@ -168,7 +168,7 @@ class Student:
         """Return the mean loss of samples with labels as :meth:`targets` gives them."""
         with jax_settings():
             costs = CachedJit(_losses, student=self)(*map(jnp.asarray, (y, fields, intercept)))
-        return float(np.mean(costs))
+            return float(np.mean(np.asarray(costs)))
 
     @cached_property
     def is_linear(self) -> bool:
