@@ -92,7 +92,7 @@ def three_layers(quick: bool) -> Recipe:
 def four_layers(quick: bool) -> Recipe:
     """Overlaps of four layers."""
     return _several_layers(
-        4, *((32, np.array([0.1, 0.15, 0.2, 0.3, 0.4, 2.2])) if quick else (256, np.linspace(0.2, 2.4, 12)))
+        4, *((32, np.array([0.15, 0.3, 0.4, 2.2])) if quick else (256, np.linspace(0.2, 2.4, 12)))
     )
 
 
