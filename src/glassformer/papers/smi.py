@@ -91,9 +91,7 @@ def three_layers(quick: bool) -> Recipe:
 
 def four_layers(quick: bool) -> Recipe:
     """Overlaps of four layers."""
-    return _several_layers(
-        4, *((32, np.array([0.15, 0.3, 0.4, 2.2])) if quick else (256, np.linspace(0.2, 2.4, 12)))
-    )
+    return _several_layers(4, *((32, np.array([0.15, 0.3, 0.4, 2.2])) if quick else (256, np.linspace(0.2, 2.4, 12))))
 
 
 def _several_layers(depth: int, points: int, alpha: Array) -> Recipe:
