@@ -93,11 +93,12 @@ class Logistic(Loss):
             miss = expit(-z)
             return z - margin - v * miss, 1 + v * miss * (1 - miss)
 
-        # Far from the margin one exponential dominates, and Lambert's function solves the equation.
+        # Far from the margin one exponential dominates, and Lambert's function solves the equation: from the field that
+        # is fitted already, or from the longest step.
+        right = margin > -0.5 * v
         with np.errstate(divide="ignore"):
-            right = margin + wrightomega(np.log(v) - margin)
-            left = margin + v - wrightomega(np.log(v) + margin + v)
-        start = np.where(margin > -0.5 * v, right, left)
+            step = wrightomega(np.log(v) + np.where(right, -margin, margin + v))
+        start = margin + np.where(right, step, v - step)
         return y * bracketed_root(condition, margin, margin + v, start=start)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:

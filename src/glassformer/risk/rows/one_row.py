@@ -23,7 +23,7 @@ from glassformer.models.base import Model, require_theory
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, fixed_points_near, refine_averages
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.losses import Hinge
-from glassformer.risk.penalties import OrderParameters
+from glassformer.risk.penalties import ConjugateParameters, OrderParameters
 from glassformer.risk.problem import SMALL_STRENGTH, Flags, RiskProblem
 from glassformer.risk.rows.one_row_averages import OneRowAverages
 from glassformer.risk.rows.one_row_penalties import WeightPenalty
@@ -69,6 +69,9 @@ class OneRowProblem(RiskProblem):
         alike = not self.model.prior.whitens and self.penalty.spectral == 0
         quadratic = np.full(alpha.shape, self.loss.quadratic)
         return np.asarray(quadratic & (strength == 0) & ((alpha >= 1) | alike))
+
+    def conjugate_parameters(self, alpha: Array, order: OrderParameters) -> ConjugateParameters:
+        return self.conjugate_from_averages(alpha, self.labels.without_losses(order))
 
     def tuned_error(self, order: OrderParameters) -> Array:
         """Return the squared difference of the field from the linear part of the label."""

@@ -37,6 +37,8 @@ from glassformer.risk.rows.one_row_labels import BinaryLaw, JointNodes
 _STEPS, _LAST_STEP, _LONGEST = 60, 1e-11, 2.0
 # Weight of a margin from which on labels count as separable at any number.
 _LARGEST_WEIGHT = 60.0
+# Gauss nodes per panel of the first averages, which double until two accuracies agree (chosen by trial).
+_NODES = 10
 # Gauss nodes per panel of noise on labels, for losses that are not of the residual (chosen by trial).
 _NOISE_NODES = 6
 
@@ -56,7 +58,7 @@ class OneRowAverages(LabelAverages):
     @classmethod
     def of(cls, model: Any, loss: Any, has_intercept: bool = False) -> OneRowAverages:
         """Return the averages over the labels of a model."""
-        return cls(model.channel, 1.0, loss, model=model, has_intercept=has_intercept)
+        return cls(model.channel, 1.0, loss, nodes=_NODES, model=model, has_intercept=has_intercept)
 
     @property
     def components(self) -> float:
@@ -105,7 +107,13 @@ class OneRowAverages(LabelAverages):
         """Return the averages at these order parameters."""
         if self.loss.quadratic:
             return self._square(order)
-        return SampleAverages(*self._all_averages(order)[:-1])
+        return SampleAverages(*self._all_averages(order, True)[:-1])
+
+    def without_losses(self, order: OrderParameters) -> SampleAverages:
+        """Return the averages that the next conjugate parameters need; losses are NaN."""
+        if self.loss.quadratic:
+            return self._square(order)
+        return SampleAverages(*self._all_averages(order, False)[:-1])
 
     def intercept(self, order: OrderParameters) -> Array:
         r"""Return the intercept, with :math:`E\,g = 0`, at these order parameters; zero without one."""
@@ -117,11 +125,11 @@ class OneRowAverages(LabelAverages):
         r"""Return :math:`E(\partial_\omega g)^2`."""
         if self.loss.quadratic:
             return self._square(order).v_hat ** 2
-        return self._all_averages(order)[-1]
+        return self._all_averages(order, False)[-1]
 
-    def _all_averages(self, order: OrderParameters) -> tuple[Array, ...]:
+    def _all_averages(self, order: OrderParameters, with_losses: bool) -> tuple[Array, ...]:
         """Return the averages, and that of the squared slope of the score."""
-        parts = [self._at_intercept(part, self._balanced(part)) for part in self._batches(order)]
+        parts = [self._at_intercept(part, self._balanced(part), with_losses) for part in self._batches(order)]
         return tuple(np.concatenate(every) for every in zip(*parts, strict=True))
 
     def _batches(self, order: OrderParameters) -> Iterator[OrderParameters]:
@@ -153,7 +161,7 @@ class OneRowAverages(LabelAverages):
         score, curvature = self.loss.score(nodes.y, nodes.omega, _column(order.susceptibility))
         return _total(nodes.weight * score), _total(nodes.weight * curvature)
 
-    def _at_intercept(self, order: OrderParameters, shift: Array) -> tuple[Array, ...]:
+    def _at_intercept(self, order: OrderParameters, shift: Array, with_losses: bool) -> tuple[Array, ...]:
         residual = None if self.binary else self._residual_averages(order, shift)
         if residual is not None:
             score, *rest = (self.joint.weight @ part for part in residual)
@@ -164,7 +172,8 @@ class OneRowAverages(LabelAverages):
         y, omega, weight, truth = self._label_nodes(order, shift)
         v = _column(order.susceptibility)
         score, curvature = self.loss.score(y, omega, v)
-        losses = (self.loss.value(y, fitted) for fitted in (omega + v * score, omega))
+        fitted = (omega + v * score, omega)
+        losses = [self.loss.value(y, one) for one in fitted] if with_losses else [np.full((1, 1, 1), np.nan)] * 2
         # Losses of new labels may be infinite.
         with np.errstate(invalid="ignore"):
             values = (truth * score, *(weight * part for part in (score**2, curvature, *losses, curvature**2)))
