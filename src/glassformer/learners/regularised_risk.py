@@ -359,7 +359,13 @@ class RowEquations(RiskLimits):
         return self._labelled(row_risk_limits(self.model, alpha, self.risk.row_risk, throw))
 
     def thresholds(self) -> Thresholds:
-        raise IncompatibleError("thresholds of this risk are not computed: use limits or hysteresis at several ratios")
+        from glassformer.core.progress import progress
+        from glassformer.risk.rows.thresholds import row_risk_thresholds
+
+        require_theory(self.model)
+        with progress(f"thresholds {self.model.name}"):
+            found: Thresholds = self._labelled(row_risk_thresholds(self.model, self.risk.row_risk))
+        return found
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         from glassformer.risk.rows.trajectory import require_steps, row_risk_trajectory

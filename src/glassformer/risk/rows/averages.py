@@ -189,7 +189,8 @@ def _averages(state: Any, samples: Any, student: Student, convex: bool, thorough
 
         starts = [jnp.zeros_like(omega)]
         if true.shape[1] == samples.own.shape[1]:
-            starts.append(inverse_lower @ (true - omega))
+            # On both sides: at zero overlap neither may be preferred.
+            starts += [inverse_lower @ (sign * true - omega) for sign in (1, -1)]
         if thorough or len(starts) == 1:
             starts += [side * samples.start, -side * samples.start][: 2 if thorough else 1]
         if convex:

@@ -20,6 +20,8 @@ from glassformer.risk.rows.problem import RowProblem, RowStep
 # The search that begins far from the fixed point, with one set of samples: steps at most, and their damping, since
 # those of the map may overshoot (chosen by trial).
 _SEARCH_STEPS, _DAMPING = 200, 0.5
+# The same with positional encodings, whose means have a slope far below -1; the smallest damping, and its growth.
+_POSITIONAL_DAMPING, _LEAST_DAMPING, _GROWTH = 0.05, 0.02, 1.2
 # Change of a step of the search below which the fixed point of all samples is near.
 _NEAR = 3e-3
 # Accuracy of a fixed point of few samples, whose own sampling error is larger.
@@ -191,7 +193,8 @@ def _images(problem: RowProblem, packing: Packing, state: OrderState, averages: 
 
 def _search(few: RowProblem, packing: Packing, vector: Array) -> tuple[Array, int]:
     """Return a vector near the fixed point, by damped steps, and their number."""
-    damping, last, count = _DAMPING, np.zeros(0), 0
+    damping = _POSITIONAL_DAMPING if np.any(few.gram) else _DAMPING
+    last, count = np.zeros(0), 0
     for _ in range(_SEARCH_STEPS):
         count += 1
         new = few.step(packing.unpack(vector)).state
@@ -201,7 +204,7 @@ def _search(few: RowProblem, packing: Packing, vector: Array) -> tuple[Array, in
         size = np.max(np.abs(change) / (1 + np.abs(vector)))
         # Where the map turns back and forth, steps are damped more.
         turned = last.size > 0 and float(change @ last) < 0
-        damping = max(0.5 * damping, 0.02) if turned else min(1.2 * damping, 1.0)
+        damping = max(0.5 * damping, _LEAST_DAMPING) if turned else min(_GROWTH * damping, 1.0)
         last = change
         moved = vector + damping * change
         if not is_inside(packing.unpack(moved)):

@@ -30,6 +30,8 @@ _SETS, _SHARE, _FEWEST = 8, 2, 64
 # Overlaps of the starts with the teacher, relative to the power: a random start of some ten thousand dimensions, and
 # one next to the teacher.
 _UNINFORMED, _INFORMED = 0.01, 0.99
+# Power of a start along the positional encodings: from a larger one their means decay to zero (chosen by trial).
+_POSITIONAL_POWER = 0.3
 # Relative distance of errors beyond the error estimates that makes two fixed points (chosen by trial).
 _DIFFERENT = 1e-3
 # Strengths of the first search for the best one, and the accuracy of its logarithm (chosen by trial).
@@ -91,7 +93,8 @@ class RowRisk:
             # Along the positional encodings, in proportion to their leading component.
             values, vectors = np.linalg.eigh(np.array(problem.gram))
             means = np.outer(np.ones(problem.student.rows), vectors[:, -1] * np.sqrt(values[-1]) / 2)
-            both["positional"] = start_state(problem, _UNINFORMED)._replace(means=means)
+            start = start_state(problem, _UNINFORMED)
+            both["positional"] = start._replace(power=_POSITIONAL_POWER * start.power, means=means)
         if self.start is None:
             return both
         if isinstance(self.start, str):

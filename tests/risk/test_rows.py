@@ -1,0 +1,220 @@
+"""Regularised risk of rows: any student on any sequence multi-index model."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import DeepAttention, RegularisedRisk, SequenceMultiIndex, limits
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.status import Status
+from glassformer.risk.rows.limits import RowRisk, start_state
+from glassformer.risk.rows.penalties import RowConjugates, row_penalty
+from glassformer.risk.rows.student import student_of
+
+
+def sign(z):
+    return jnp.sign(z[0, 0])
+
+
+def two_tanh(z):
+    return jnp.tanh(z[0, 0]) + 2 * jnp.tanh(z[1, 0])
+
+
+def largest(z):
+    return jnp.argmax(z[:, 0])
+
+
+def attention(z):
+    return jax.nn.softmax(0.25 * z.T @ z, axis=-1)
+
+
+def mixed(z):
+    return 0.7 * attention(z) + 0.3 * jnp.array([[0.6, 0.4], [0.4, 0.6]])
+
+
+@pytest.fixture(scope="module")
+def softmax():
+    return DeepAttention(depth=1, tokens=2, noise=0.05, points=512)
+
+
+def within(table, name, value, row=0, more=0.0):
+    """Whether a column agrees with a value within its error estimate."""
+    error = "error_estimate" if name == "error" else f"{name}_error_estimate"
+    return bool(np.all(np.abs(table[name][row] - value) <= table[error][row] + more))
+
+
+def test_sampled_averages_of_one_row_agree_with_quadrature():
+    model = SequenceMultiIndex(sign, points=1024)
+    exact = RegularisedRisk("logistic", strength=0.1).limits(model, [1.0])
+    sampled = RegularisedRisk("logistic", strength=0.1, start="uninformed").limits(model, [1.0])
+    assert abs(exact["power"][0, 0, 0] - 2.3173829) < 1e-6
+    assert sampled["power_error_estimate"][0, 0, 0] < 0.02
+    for name in ("power", "overlap", "cosine", "training_loss", "test_loss", "label_error"):
+        assert within(sampled, name, exact[name][0]), name
+    for name in ("stability", "free_energy"):
+        np.testing.assert_allclose(sampled[name], exact[name], rtol=5e-3)
+
+
+def test_attention_has_the_order_parameters_of_the_prototype(softmax):
+    table = RegularisedRisk(strength=0.05).limits(softmax, [2.0])
+    assert table.status == [Status.CONVERGED]
+    # From 8,000 samples: the numbers are known to about a per cent.
+    assert within(table, "power", 0.872, more=0.015)
+    assert within(table, "overlap", 0.874, more=0.01)
+    assert within(table, "training_loss", 0.0894, more=0.002)
+    assert abs(table["stability"][0] - 0.63) < 0.15
+    assert table["informed_error"][0] == pytest.approx(table["uninformed_error"][0], abs=table["error_estimate"][0])
+
+
+def test_two_rows_have_the_order_parameters_of_the_prototype():
+    model = SequenceMultiIndex(two_tanh, indices=2, noise=0.09, points=1024)
+    table = RegularisedRisk(strength=0.1, start="informed").limits(model, [4.0])
+    assert within(table, "power", [[0.63, 0.09], [0.09, 0.86]], more=0.01)
+    assert within(table, "overlap", [[0.67, 0.11], [0.10, 0.89]], more=0.01)
+    assert within(table, "training_loss", 0.0266, more=0.0005)
+    assert 0.5 < table["stability"][0] < 1.1
+
+
+def test_positional_and_semantic_minima_of_attention():
+    # In units of tokens of variance 1: lambda / s2, encodings of +-1 / s2 and s2 = 1/4.
+    model = SequenceMultiIndex(mixed, tokens=2, points=1024)
+    risk = RegularisedRisk(strength=0.04, student=attention, positions=[2.0, -2.0])
+    table = risk.limits(model, [2.0], throw=False)
+    assert within(table, "power", 4 * 0.1142, more=0.01)
+    assert within(table, "overlap", 2 * 0.3172, more=0.01)
+    assert table["informed_free_energy"][0] < table["positional_free_energy"][0]
+    assert abs(4 * 0.0500 - float(_power_of(risk, model, 2.0, "positional"))) < 0.03
+
+
+def _power_of(risk, model, alpha, start):
+    from dataclasses import replace
+
+    return replace(risk, start=start).limits(model, [alpha], throw=False)["power"][0, 0, 0]
+
+
+def test_multinomial_regression_treats_classes_alike():
+    model = SequenceMultiIndex(largest, indices=3, points=1024)
+    table = RegularisedRisk("cross-entropy", strength=0.1).limits(model, [3.0])
+    overlap, error = table["overlap"][0], table["overlap_error_estimate"][0]
+    own, other = np.diag(overlap), overlap[~np.eye(3, dtype=bool)]
+    assert np.all(np.abs(own - own.mean()) < 2 * error.max())
+    assert np.all(np.abs(other - other.mean()) < 2 * error.max())
+    # Rows of a multinomial regression with a ridge sum to zero.
+    assert np.all(np.abs(overlap.sum(axis=0)) < 2 * error.max())
+    assert table["stability"][0] < 1
+
+
+@pytest.mark.parametrize(
+    ("model", "risk"),
+    [
+        (SequenceMultiIndex(largest, indices=3, points=256), RegularisedRisk("cross-entropy", strength=0.3)),
+        (DeepAttention(depth=1, tokens=2, noise=0.1, points=256), RegularisedRisk(strength=0.1)),
+    ],
+)
+def test_no_risk_is_below_the_bayes_optimal_error(model, risk):
+    table, best = risk.limits(model, [1.5], throw=False), limits(model, [1.5], throw=False)
+    name = "label_error" if "label_error" in table else "prediction_error"
+    slack = table[f"{name}_error_estimate"][0] + 2 * best[name.replace("error", "standard_error")][0]
+    assert table[name][0] + slack >= best[name][0]
+
+
+def test_the_linear_student_of_several_rows_is_ridge_regression():
+    model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.1, points=256)
+    table = RegularisedRisk(strength=0.2, student="linear").limits(model, [1.5])
+    one = RegularisedRisk(strength=0.2).limits(SequenceMultiIndex(lambda z: z[0, 0], noise=0.1), [1.5])
+    np.testing.assert_allclose(table["error"], one["error"], rtol=1e-3)
+    np.testing.assert_allclose(np.diag(table["overlap"][0]), one["overlap"][0, 0, 0], rtol=1e-3)
+
+
+def test_an_even_student_stays_at_zero_overlap(softmax):
+    problem = RowRisk(strength=0.05).problem(softmax, 1.0, 0.05)
+    blind = start_state(problem, 0.0)
+    new = problem.step(blind).state
+    assert np.max(np.abs(new.overlap)) < 1e-10
+
+
+@pytest.mark.parametrize("name", ["lasso", "elastic", "group"])
+def test_penalties_of_several_rows_solve_their_own_conditions(name):
+    """At the minimum of w V w / 2 - b w + lambda r(w) the order parameters have finite-difference responses."""
+    penalty, prior = row_penalty(name), SequenceMultiIndex(two_tanh, indices=2, noise=0.1).prior
+    v_hat, field = np.array([[2.0, 0.4], [0.4, 1.0]]), np.array([[1.5, -0.7, 0.1], [0.3, 2.0, -0.2]])
+    w = penalty._minimiser(field, v_hat, 0.5)
+
+    def objective(weights):
+        square = np.einsum("an,ab,bn->n", weights, v_hat, weights) / 2 - np.sum(field * weights, axis=0)
+        return square + 0.5 * np.array([penalty.value(one[:, None], np.ones(1)) for one in weights.T])
+
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        assert np.all(objective(w + 1e-3 * rng.standard_normal(w.shape)) >= objective(w) - 1e-12)
+    response = penalty._response(w, v_hat, 0.5)
+    step = 1e-6
+    for k in range(2):
+        shifted = field.copy()
+        shifted[k] += step
+        np.testing.assert_allclose((penalty._minimiser(shifted, v_hat, 0.5) - w) / step, response[:, :, k].T, atol=1e-4)
+    order = penalty.order(
+        prior, 0.5, RowConjugates(0.3 * np.eye(2), np.eye(2), v_hat, np.zeros((2, 1))), np.zeros((1, 1))
+    )
+    assert np.all(np.linalg.eigvalsh(order.power - order.overlap @ order.overlap.T) > -1e-12)
+
+
+def test_branches_follow_two_minima():
+    model = SequenceMultiIndex(mixed, tokens=2, points=256)
+    risk = RegularisedRisk(strength=0.04, student=attention, positions=[2.0, -2.0])
+    found = risk.branches(model, [1.5, 2.0])
+    assert found["two_branches"].tolist() == [1.0, 1.0]
+    assert np.all(found["free_energy_down"] < found["free_energy_up"])
+
+
+def test_a_start_may_be_given(softmax):
+    given = RegularisedRisk(strength=0.05, start=([[0.5]], [[1.0]])).limits(softmax, [2.0])
+    usual = RegularisedRisk(strength=0.05).limits(softmax, [2.0])
+    assert within(given, "error", usual["error"][0])
+
+
+@pytest.mark.parametrize(
+    ("risk", "error", "text"),
+    [
+        (RegularisedRisk("logistic", strength=0.1), IncompatibleError, "labels \\+1 and -1"),
+        (RegularisedRisk("cross-entropy", strength=0.1), IncompatibleError, "discrete labels"),
+        (RegularisedRisk(strength=0.0), IncompatibleError, "strength = 0"),
+        (RegularisedRisk(strength=0.1, positions=[1.0]), ParameterError, "positions"),
+        (RegularisedRisk(strength=0.1, positions=[1.0, np.nan]), ParameterError, "positions"),
+        (RegularisedRisk(strength=0.1, penalty="nuclear"), ParameterError, "penalty"),
+        (RegularisedRisk(strength=0.1, student=lambda z: jnp.ones(4)), ParameterError, "student"),
+        (RegularisedRisk(strength=0.1, student=lambda z: np.array(z)[0]), ParameterError, "student"),
+        (RegularisedRisk(strength=0.1, student=lambda z: z[0]), ParameterError, "student"),
+        (RegularisedRisk(strength=0.1, start="somewhere"), ParameterError, "start"),
+        (RegularisedRisk(strength=0.1, start=([[2.0]], [[1.0]])), ParameterError, "start"),
+        (RegularisedRisk(strength=0.1, student_rows=3), ParameterError, "student_rows"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_before_it_begins(softmax, risk, error, text):
+    with pytest.raises(error, match=text):
+        risk.limits(softmax, [1.0])
+
+
+def test_a_negative_strength_is_refused():
+    with pytest.raises(ParameterError, match="strength"):
+        RegularisedRisk(strength=-0.1)
+
+
+def test_settings_of_rows_are_refused_for_matrices():
+    from glassformer import BilinearSequenceRegression
+
+    model = BilinearSequenceRegression(rho=0.3, noise=0.1)
+    assert "student" in (RegularisedRisk(student="linear").incompatibility(model) or "")
+    with pytest.raises(IncompatibleError, match="positions"):
+        RegularisedRisk(positions=[1.0], strength=0.1).limits(model, [1.0])
+
+
+def test_usual_students():
+    assert student_of(SequenceMultiIndex(sign), "hinge").is_convex
+    assert student_of(SequenceMultiIndex(largest, indices=3), "cross-entropy").rows == 3
+    own = student_of(SequenceMultiIndex(two_tanh, indices=2, noise=0.1), "square")
+    assert (own.rows, own.own_link, own.is_convex) == (2, True, False)
+    assert student_of(SequenceMultiIndex(two_tanh, indices=2, noise=0.1), "square", "linear", 1).is_convex
