@@ -142,15 +142,14 @@ class LabelSampler:
             labels.reshape(*shape, -1),
         )
 
-    def averages(self, state: OrderState, thorough: bool = False, chosen: Sequence[int] | None = None) -> RowAverages:
+    def averages(self, state: OrderState, chosen: Sequence[int] | None = None) -> RowAverages:
         """Return the averages at order parameters.
 
         Args:
             state: order parameters.
-            thorough: whether the minimisation begins at two more points, to find lower minima.
             chosen: numbers of the sets that are used; None for all.
         """
-        function = CachedJit(_averages, student=self.student, convex=self.student.is_convex, thorough=thorough)
+        function = CachedJit(_averages, student=self.student, convex=self.student.is_convex)
         with jax_settings():
             here, sets = jax.tree.map(jnp.asarray, (state, self.samples))
             found = [function(here, jax.tree.map(itemgetter(one), sets)) for one in chosen or range(self.sets)]
@@ -166,7 +165,7 @@ class LabelSampler:
         return samples.true, student
 
 
-def _averages(state: Any, samples: Any, student: Student, convex: bool, thorough: bool) -> Any:
+def _averages(state: Any, samples: Any, student: Student, convex: bool) -> Any:
     """Return the averages of one set."""
     power, overlap, susceptibility, means, intercept = state
     # The part of the field that the true field does not determine: in some directions there may be none.
@@ -188,13 +187,11 @@ def _averages(state: Any, samples: Any, student: Student, convex: bool, thorough
         omega = overlap @ true + side * root @ samples.own + means
 
         starts = [jnp.zeros_like(omega)]
-        if true.shape[1] == samples.own.shape[1]:
-            # On both sides: at zero overlap neither may be preferred.
+        if not convex and true.shape[1] == samples.own.shape[1]:
+            # The teacher's fields, on both sides: at zero overlap neither may be preferred.
             starts += [inverse_lower @ (sign * true - omega) for sign in (1, -1)]
-        if thorough or len(starts) == 1:
-            starts += [side * samples.start, -side * samples.start][: 2 if thorough else 1]
-        if convex:
-            starts = starts[:1]
+        elif not convex:
+            starts += [samples.start, -samples.start]
         found = proximal_map(student, y, omega, lower, inverse_lower, intercept, starts)
         f, slopes = found.score, found.slopes
         diagonal = jnp.einsum("nkllj->kj", slopes) / count

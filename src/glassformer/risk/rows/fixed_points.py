@@ -139,7 +139,7 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
     solution = newton(_map_of(problem, packing, unit), (vector / unit)[None], _SETTINGS, slopes=slopes)
     vector, slopes = solution.value[0] * unit, solution.extra["slopes"][0] * unit[:, None] / unit
     state = packing.unpack(vector)
-    step = problem.from_averages(state, problem.sampler.averages(state, thorough=True))
+    step = problem.from_averages(state, problem.sampler.averages(state))
     deviations = _deviations(problem, packing, state, step, slopes)
     status = solution.status[0]
     if status.ok and not np.all(np.isfinite(deviations)):

@@ -93,7 +93,7 @@ class RowRisk:
             # Along the positional encodings, in proportion to their leading component.
             values, vectors = np.linalg.eigh(np.array(problem.gram))
             means = np.outer(np.ones(problem.student.rows), vectors[:, -1] * np.sqrt(values[-1]) / 2)
-            start = start_state(problem, _UNINFORMED)
+            start = start_state(problem, 0.0)
             both["positional"] = start._replace(power=_POSITIONAL_POWER * start.power, means=means)
         if self.start is None:
             return both
@@ -102,6 +102,13 @@ class RowRisk:
                 raise ParameterError("start", self.start, f"{', '.join(both)}, or a pair of matrices M and Q")
             return {self.start: both[self.start]}
         return {"given": _given_state(problem, self.start)}
+
+    def two_starts(self, problem: RowProblem) -> list[tuple[str, OrderState]]:
+        """Return the two starts whose branches are followed: along the positional encodings or uninformed; informed."""
+        starts = replace(self, start=None).starts(problem)
+        first = "positional" if "positional" in starts else "uninformed"
+        last = "informed" if "informed" in starts else first
+        return [(name, starts[name]) for name in (first, last)]
 
 
 def position_gram(positions: Any, tokens: int) -> tuple[tuple[float, ...], ...]:
@@ -366,7 +373,7 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
     if risk.strength is None:
         raise IncompatibleError("strength = best changes along a branch: give a number")
     up = list(_followed(model, ratios, risk, 0))
-    down = list(_followed(model, ratios[::-1], risk, -1))[::-1]
+    down = list(_followed(model, ratios[::-1], risk, 1))[::-1]
     both = [[quantities(problem, point) for problem, point in branch] for branch in (up, down)]
     errors, estimates = (np.array([[own["error"][k] for own in branch] for branch in both]) for k in (0, 1))
     energies = np.array([[point.free_energy for _, point in branch] for branch in (up, down)])
@@ -393,7 +400,7 @@ def _followed(model: Model, ratios: Array, risk: RowRisk, which: int) -> Iterato
     state = None
     for ratio in track(list(ratios), "sample ratios"):
         problem = risk.problem(model, float(ratio), float(risk.strength or 0.0))
-        name, start = list(risk.starts(problem).items())[which]
+        name, start = risk.two_starts(problem)[which]
         point = fixed_point_from(problem, name, start if state is None else state)
         state = point.state if point.status.ok else None
         yield problem, point

@@ -140,9 +140,7 @@ class _Pair(NamedTuple):
 
 
 def _pair(problem: RowProblem, risk: RowRisk) -> _Pair:
-    starts = replace(risk, start=None).starts(problem)
-    first = "positional" if "positional" in starts else "uninformed"
-    one_point, other_point = (fixed_point_from(problem, name, starts[name]) for name in (first, "informed"))
+    one_point, other_point = (fixed_point_from(problem, name, start) for name, start in risk.two_starts(problem))
     points = one_point, other_point
     (one, own), (other, its) = (quantities(problem, point)["error"] for point in points)
     distinct = bool(abs(one - other) > own + its + 0.02 * max(abs(one), abs(other)))
