@@ -154,7 +154,8 @@ class NoiselessLinkRowsChannel(ShellChannel):
     def _nearest(self, variance: Array) -> list[Array]:
         """Return the information of each replica from nearest labels, and its error."""
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
-        return self._respected(_nearest_information(self.clean_labels, omega, root, REPLICAS), variance)
+        found = _nearest_information(self.clean_labels, omega, root, REPLICAS)
+        return [self.row_symmetries.symmetrise(part, self.self_overlap - variance) for part in found]
 
     def averages(self, variance: Array) -> Averages:
         sampled = super().averages(variance)
