@@ -48,6 +48,39 @@ _PAPERS = {
         "year": "2025",
         "eprint": "2505.17958",
     },
+    "salehi2019impact": {
+        "author": "Salehi, Fariborz and Abbasi, Ehsan and Hassibi, Babak",
+        "title": "The impact of regularization on high-dimensional logistic regression",
+        "year": "2019",
+        "eprint": "1906.03761",
+    },
+    "sur2019modern": {
+        "author": "Sur, Pragya and Cand{\\`e}s, Emmanuel J.",
+        "title": "A modern maximum-likelihood theory for high-dimensional logistic regression",
+        "journal": "Proceedings of the National Academy of Sciences",
+        "year": "2019",
+        "eprint": "1803.06964",
+    },
+    "aubin2020generalization": {
+        "author": "Aubin, Benjamin and Krzakala, Florent and Lu, Yue M. and " + _ZDEBOROVA,
+        "title": "Generalization error in high-dimensional perceptrons: Approaching {B}ayes error with convex "
+        "optimization",
+        "year": "2020",
+        "eprint": "2006.06560",
+    },
+    "thrampoulidis2018precise": {
+        "author": "Thrampoulidis, Christos and Abbasi, Ehsan and Hassibi, Babak",
+        "title": "Precise error analysis of regularized {M}-estimators in high dimensions",
+        "journal": "IEEE Transactions on Information Theory",
+        "year": "2018",
+        "eprint": "1601.06233",
+    },
+    "donoho2005neighborliness": {
+        "author": "Donoho, David L. and Tanner, Jared",
+        "title": "Neighborliness of randomly projected simplices in high dimensions",
+        "journal": "Proceedings of the National Academy of Sciences",
+        "year": "2005",
+    },
     "saad1995on": {
         "author": "Saad, David and Solla, Sara A.",
         "title": "On-line learning in soft committee machines",
