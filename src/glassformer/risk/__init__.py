@@ -1,7 +1,7 @@
 """Regularised risk in the limit of large sizes: the error of the minimiser of a loss and a penalty.
 
 ======================  =====================================================================================
-loss_base, losses       interface of a loss with its proximal map; square, logistic, hinge, Huber; table of names
+loss_base, losses       interface of a loss with its proximal map; square, logistic, hinges, Huber; table of names
 custom_loss             a loss given as a function
 cross_entropy           cross-entropy of attention and its proximal map
 penalties               nuclear norm, ridge, trace; order parameters of the penalised estimate

@@ -102,14 +102,14 @@ def risk_limits(
             "iterations": points.iterations.astype(float),
         },
         status=points.statuses(),
-        notes=_notes(problem, alpha, points) if strength is None else [],
+        notes=strength_notes(problem, alpha, points) if strength is None else [],
     )
     if throw:
         table.raise_unless_converged()
     return table
 
 
-def _notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> list[str]:
+def strength_notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> list[str]:
     """Return notes on best strengths at an end of the search, or not chosen for the least error."""
     none, weak = points.strength == 0, points.strength <= _WEAK * problem.lambda_max(alpha)
     notes = [("the best strength is zero, the limit of no penalty", none)]

@@ -21,6 +21,7 @@ from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.models.base import Model, require_theory
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, fixed_points_near, refine_averages
+from glassformer.risk.limits import strength_notes
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.losses import Hinge
 from glassformer.risk.penalties import ConjugateParameters, OrderParameters
@@ -357,7 +358,7 @@ def one_row_limits(
         parameters=model.parameters,
         columns={"alpha": alpha, **found.columns()},
         status=found.statuses(),
-        notes=[],
+        notes=strength_notes(found.problem, alpha, found.points) if strength is None else [],
     )
     if throw:
         table.raise_unless_converged()
