@@ -35,8 +35,8 @@ def drawn(model, d, alpha):
     [
         (SIGN, 3.0, RowRisk("logistic", intercept=True), 0.3),
         (SPARSE, 1.5, RowRisk("square", "lasso"), 0.5),
-        (CLASSES, 3.0, RowRisk("cross-entropy"), 0.5),
-        (CLASSES, 3.0, RowRisk("cross-entropy", "group"), 0.5),
+        pytest.param(CLASSES, 3.0, RowRisk("cross-entropy"), 0.5, marks=pytest.mark.slow),
+        pytest.param(CLASSES, 3.0, RowRisk("cross-entropy", "group"), 0.5, marks=pytest.mark.slow),
     ],
 )
 def test_messages_end_at_the_minimiser(model, alpha, risk, strength):
@@ -62,6 +62,7 @@ def test_steps_have_the_errors_of_theory():
     np.testing.assert_allclose(table["measured_error"][-1], runs["error"][0], atol=0.01)
 
 
+@pytest.mark.slow
 def test_steps_of_attention_have_the_errors_of_theory():
     table = follow(ATTENTION, [3.0], steps=3, d=400, instances=2, algorithm=RegularisedRisk("square", strength=0.1))
     np.testing.assert_allclose(table["measured_error"][1:], table["error"][1:], atol=0.05)

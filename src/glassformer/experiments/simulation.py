@@ -83,7 +83,8 @@ def simulate(
         - ``relative_error``, the summed error over the summed power of the teachers, which fluctuates, with its
           standard error;
         - those of ``training_error``, ``training_loss``, ``rank``, ``early_stopped_error`` (the least error during
-          training), ``overlap`` and ``cosine`` that model and learner have;
+          training), ``overlap``, ``power`` (of estimated rows), ``cosine``, ``test_loss`` (of a student on new labels)
+          and ``free_energy`` (the risk over the dimension) that model and learner have;
         - ``row_error``; for labels that are numbers ``prediction_error`` and ``plugin_error``, on new labels without
           their noise, in the unit of :func:`~glassformer.bayes_optimal.limits.limits`; for discrete labels
           ``label_error``, the share of wrong ones (positions found by ``argmax`` or ``argmin`` are classes, and have
@@ -226,6 +227,9 @@ def far_from_theory(
     found = []
     for name, mean, error, theory, estimate in rows:
         for k in range(len(alpha)):
+            if not np.isfinite(theory[k]):
+                # Errors without bound have no distance from runs that diverge as well.
+                continue
             gap = abs(mean[k] - theory[k])
             interval = confidence_factor(len(runs[k])) * error[k] + np.nan_to_num(estimate[k])
             beyond = error[k] > 0 and gap > interval and gap > _RELATIVELY_FAR * abs(theory[k])

@@ -24,6 +24,8 @@ from glassformer.risk.rows.student import Student, student_of
 
 # Random starts of a risk that is not convex, where no starts are given (a convention).
 _STARTS = 4
+# Size of weights that begin near zero, in units of random ones (chosen by trial).
+_SMALL = 1e-3
 # New samples: the standard error of a label error is below 0.8 %.
 _NEW_SAMPLES = 4096
 
@@ -227,9 +229,10 @@ def _starting_weights(settings: RowRiskSettings, model: Any, risk: EmpiricalRowR
                 raise ParameterError("starts", np.shape(given), f"finite weights of shape {shape}")
             return given
         name = start.strip()
-        if name == "zero":
-            return np.zeros(shape)
         drawn = spread * rng.standard_normal(shape)
+        if name == "zero":
+            # Zero itself may be a saddle, which descent does not leave.
+            return 0.0 * drawn if risk.student.is_convex else _SMALL * drawn
         if name == "informed":
             if data.teacher is None:
                 raise IncompatibleError("starts = informed begins at the teacher's rows, which these data do not have")

@@ -28,7 +28,8 @@ _PROXIMAL_STEPS, _FACE_STEPS = 5, 200
 _STEEPER, _FLATTER, _STEEPEST = 2.0, 0.8, 1e12
 # Relative rounding errors of a sum of losses.
 _ROUNDING = 1e-12
-# A risk that is not convex is flat around its saddles, too: their gap has to be smaller by this factor (by trial).
+# A risk that is not convex is flat around its saddles, too: there steps go on to a gap smaller by this factor, which
+# inputs in single precision do not reach (by trial).
 _NOT_CONVEX = 1e-4
 # Energies of two minima that are equal, relative to the risk of zero.
 SAME_ENERGY = 1e-6
@@ -115,8 +116,9 @@ def minimise_rows(
     Args:
         risk: on data.
         starts: weights to begin at, each of shape (P, d); zero by default. A convex risk uses the first one alone.
-        settings: ``tolerance`` is the gap that is accepted, ten thousand times less where the risk is not convex;
-            products with the inputs allowed from each start.
+        settings: ``tolerance`` is the gap that is accepted; where the risk is not convex, steps go on to a gap ten
+            thousand times smaller, to leave saddles. ``max_iterations`` are the products with the inputs allowed from
+            each start.
         intercept: to begin at; zero by default.
 
     Example:
@@ -194,12 +196,12 @@ def _order(end: _End) -> tuple[bool, float]:
 def _minimise(risk: EmpiricalRowRisk, weights: Array, intercept: Array, settings: Iteration) -> _End:
     """Minimise the risk from one start."""
     scaled = _Scaled(risk)
-    tolerance = settings.tolerance * (1.0 if risk.student.is_convex else _NOT_CONVEX)
+    aim = settings.tolerance * (1.0 if risk.student.is_convex else _NOT_CONVEX)
     most = settings.max_iterations
     if risk.penalty.smooth or risk.strength == 0:
-        point = _lbfgs(scaled, scaled.pack(weights, intercept), None, tolerance, most)
+        point = _lbfgs(scaled, scaled.pack(weights, intercept), None, aim, most)
     else:
-        point = _alternate(scaled, scaled.pack(weights, intercept), tolerance, most)
+        point = _alternate(scaled, scaled.pack(weights, intercept), aim, most)
     point = risk.with_best_intercept(point)
     gap = risk.gap(point)
     if not np.isfinite(point.risk):
@@ -207,7 +209,7 @@ def _minimise(risk: EmpiricalRowRisk, weights: Array, intercept: Array, settings
     elif risk.strength == 0 and _falls_outwards(risk, point):
         status = Status.DIVERGING
     else:
-        status = Status.CONVERGED if gap <= tolerance else Status.ITERATION_LIMIT
+        status = Status.CONVERGED if gap <= settings.tolerance else Status.ITERATION_LIMIT
     return _End(point, gap, status, scaled.products)
 
 
