@@ -29,7 +29,7 @@ FOR = {
     "vamp": (LINEAR, NETWORK, {"max_iterations": 20}),
     "ridge": (LINEAR, AttentionIndexed(0.5), {"strength": 0.2}),
     "nuclear-norm": (LINEAR, NETWORK, {"strength": 0.2}),
-    "risk": (LINEAR, NETWORK, {"strength": 0.2}),
+    "risk": (LINEAR, AttentionIndexed(0.5, tokens=2, channel="softmax"), {"strength": 0.2}),
     "gd": (LINEAR, NETWORK, {"max_steps": 60}),
     "averaged-gd": (LINEAR, NETWORK, {"max_steps": 60, "starts": 2}),
     "sgd": (NETWORK, LINEAR, {"passes": 2, "batch": 10}),
@@ -77,8 +77,8 @@ def test_settings_are_described_checked_and_kept(name, result):
     kind = learner_type(name)
     for one in fields(kind):
         assert one.metadata["help"]
-        bad = BAD[next(option.kind for option in options_in(kind) if option.field == one.name)]
-        for value in (bad, True, []):
+        option = next(option for option in options_in(kind) if option.field == one.name)
+        for value in (BAD[option.kind], [], *([] if option.flag else [True])):
             with pytest.raises(ParameterError, match=f"^{one.name} = "):
                 learner(name, **{one.name: value})
     with pytest.raises(ParameterError, match="one of the settings"):

@@ -183,7 +183,9 @@ def test_errors_on_labels_are_left_out():
 
 
 def test_risk_has_no_best_strength():
-    with pytest.raises(IncompatibleError, match=r"best strength is that of theory.*token_correlation.*give a strength"):
+    with pytest.raises(
+        IncompatibleError, match=r"best strength follows from theory.*token_correlation.*give a strength"
+    ):
         simulate(CORRELATED, [1.0], d=12, algorithm="risk")
 
 

@@ -38,6 +38,12 @@ def positive_integer(name: str, value: Any, optional: bool = False) -> None:
         require_integer(name, value)
 
 
+def boolean(name: str, value: Any, optional: bool = False) -> None:
+    """Raise unless a value is True or False, or None if that is allowed."""
+    if not (value is None and optional) and not isinstance(value, bool):
+        raise ParameterError(name, value, "True or False")
+
+
 def integer_up_to(most: int) -> Check:
     """Return a check for an integer from 1 to ``most``."""
 

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from glassformer.core.errors import GlassformerError, IncompatibleError
+from glassformer.core.checks import real_numbers
+from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_strength, parse_text
 from glassformer.core.settings import (
     Iteration,
+    boolean,
     max_iterations_setting,
     non_negative,
     positive_integer,
@@ -36,8 +38,15 @@ if TYPE_CHECKING:
 
 # Settings that only models of rows have.
 _OF_ROWS = ("student", "student_rows", "intercept", "positions", "start")
+# Starts by name; those from random or zero weights are for data alone.
+_STARTS = ("informed", "uninformed", "positional", "random", "zero")
 # Singular values below this share of the largest one, or of one, are rounding errors.
 _ROUNDING = 1e-9
+
+
+def _is_pair(start: Any) -> bool:
+    """Return whether a start is a pair of matrices."""
+    return isinstance(start, tuple | list) and len(start) == 2
 
 
 def parse_function(name: str, text: str) -> Any:
@@ -133,7 +142,9 @@ class RegularisedRisk(Learner):
         metavar="FILE.py:FUNCTION",
     )
     student_rows: int | None = setting(None, "of models of rows: rows P of the student", positive_integer)
-    intercept: bool = setting(False, "of models of rows: fit a number that is added to every output of the student")
+    intercept: bool = setting(
+        False, "of models of rows: fit a number that is added to every output of the student", boolean
+    )
     positions: Any = parameter(
         "of models of rows: component of the positional encoding of every token, as a comma list", None, read=parse_grid
     )
@@ -143,16 +154,33 @@ class RegularisedRisk(Learner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        from glassformer.core.errors import ParameterError
         from glassformer.risk.losses import loss_of
         from glassformer.risk.penalties import PENALTIES
         from glassformer.risk.rows.penalties import ROW_PENALTIES
 
         # Unknown names raise.
-        _ = None if self.student is not None else loss_of(self.loss)
-        allowed = dict.fromkeys([*PENALTIES, *ROW_PENALTIES])
+        _ = loss_of(self.loss) if self.student is None or isinstance(self.loss, str) else None
+        allowed = list(dict.fromkeys([*PENALTIES, *ROW_PENALTIES]))
         if self.penalty is not None and self.penalty not in allowed:
             raise ParameterError("penalty", self.penalty, f"one of {', '.join(allowed)}")
+        self._check_row_settings()
+
+    def _check_row_settings(self) -> None:
+        """Raise if a setting of models of rows has no meaning for any model."""
+        if self.student is not None and self.student != "linear" and not callable(self.student):
+            allowed = "linear, FILE.py:FUNCTION, or a function of the student's fields Z of shape (P, L)"
+            raise ParameterError("student", self.student, allowed)
+        if self.positions is not None:
+            components = real_numbers("positions", self.positions)
+            if isinstance(self.positions, bool) or components.ndim not in (1, 2) or not components.size:
+                raise ParameterError("positions", self.positions, "numbers of shape (L,) or (L, r), one row per token")
+        if isinstance(self.start, str):
+            unknown = [name for name in self.start.split(",") if name.strip() not in _STARTS]
+        else:
+            unknown = [] if self.start is None or _is_pair(self.start) else [self.start]
+        if unknown:
+            allowed = f"None, one of {', '.join(_STARTS)}, or a pair of matrices M and Q"
+            raise ParameterError("start", self.start, allowed)
 
     @property
     def row_risk(self) -> RowRisk:

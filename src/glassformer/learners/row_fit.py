@@ -111,6 +111,8 @@ class RowFit(FitResult):
 def learn_rows(settings: RowRiskSettings, model: Any, data: DataSet) -> RowFit:
     """Return the student's rows of least risk on a data set.
 
+    Equation :eq:`row-risk` of the documentation.
+
     Args:
         settings: what is minimised.
         model: that the labels are believed to come from.

@@ -205,7 +205,7 @@ def errors_at(problem: RowProblem, state: OrderState, one: int) -> dict[str, Any
 def row_risk_limits(model: Model, alpha: ArrayLike, risk: RowRisk, throw: bool = True) -> Table:
     r"""Return what the minimum of a regularised risk of rows reaches at each sample ratio.
 
-    Equation :eq:`row-risk` of the documentation.
+    Equations :eq:`row-risk`, :eq:`row-free-energy` and :eq:`row-positions` of the documentation.
 
     The minimum of :math:`\sum_\mu\ell(y_\mu, Z_\mu) + \lambda\sum_ir(w_i)` is described by the fixed points of its
     state evolution. Of a risk that is not convex, those reached from the informed and the uninformed start are listed;

@@ -316,6 +316,8 @@ def one_row_limits(
 ) -> Table:
     r"""Return overlap, errors and free energy of the minimiser of a risk of one row at each sample ratio.
 
+    Equation :eq:`one-row-risk` of the documentation.
+
     Args:
         model: of one index and one token.
         alpha: sample ratios, finite and > 0.

@@ -287,7 +287,7 @@ def _own_link(model: Any) -> Callable[[Any], Any]:
         link: Callable[[Any], Any] = model.traceable_label
     except IncompatibleError as error:
         raise IncompatibleError(
-            f"the teacher's own link cannot be the student: {error}; give student, a differentiable function"
+            f"the teacher's own link cannot be the student: {error}; give student, linear or a differentiable function"
         ) from error
     return link
 

@@ -29,6 +29,8 @@ _SEARCH_SETS = 2
 def row_risk_thresholds(model: Model, risk: RowRisk) -> Thresholds:
     r"""Return where the minimum of a risk of rows leaves zero overlap, and where a second minimum appears.
 
+    Equation :eq:`row-risk` of the documentation.
+
     - ``weak_recovery``: from this sample ratio on, overlaps of an even student grow from zero: the largest eigenvalue
       of :math:`\partial M'/\partial M` at the fixed point of zero overlap is one.
     - ``interpolation``: below it some linear student fits all labels of square loss.

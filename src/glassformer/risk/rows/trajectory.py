@@ -76,6 +76,8 @@ def row_risk_trajectory(
 ) -> Steps:
     r"""Return the errors after every step of undamped proximal message passing, in the limit of large sizes.
 
+    Equation :eq:`row-risk` of the documentation.
+
     Args:
         model: of the teacher, of rows.
         alpha: sample ratios, shape (points,).
