@@ -79,6 +79,11 @@ def test_least_squares_of_least_norm_descends_twice(alpha):
     np.testing.assert_allclose(row["stability"][0], min(alpha, 1 / alpha), rtol=1e-9)
 
 
+def test_least_squares_of_as_many_noisy_labels_as_weights_has_an_infinite_error():
+    found = RegularisedRisk("square", "ridge", strength=0.0).limits(NUMBERS, [1.0, 2.0])
+    assert np.isinf(found["error"][0]) and found["error"][1] == pytest.approx(0.1)
+
+
 def test_ridge_regression_solves_the_equation_of_its_resolvent():
     alpha, strength, spectrum = 0.8, 0.3, np.array([0.2, 0.5, 2.3])
     model = SequenceMultiIndex(field, noise=0.1, feature_spectrum=spectrum)
@@ -328,6 +333,7 @@ def test_a_wide_huber_loss_is_the_square_and_a_narrow_one_the_absolute_error():
     ("model", "loss", "penalty", "strength", "message"),
     [
         (SequenceMultiIndex(lambda z: jnp.abs(z[0, 0])), Square(), "ridge", 0.1, "learns nothing"),
+        (SequenceMultiIndex(lambda z: -z[0, 0]), Square(), "ridge", 0.1, "turn the sign"),
         (NUMBERS, Hinge(), "ridge", 0.1, "labels \\+1 and -1"),
         (NUMBERS, CustomLoss(absolute), "ridge", 0.0, "give one > 0"),
         (SIGNS, Logistic(), "elastic", 0.0, "grows without end"),

@@ -33,6 +33,8 @@ from glassformer.risk.tuning import best_strength
 # Strength of the hinge from which the search for the largest margin begins (chosen by trial), and strength that stands
 # for the limit of no penalty, to which errors converge in proportion to the strength.
 _WEAK, _TINY = 1e-3, 1e-12
+# Slopes of labels on their field that are rounding.
+_NO_SLOPE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,10 @@ def one_row_problem(
     if loss.binary and not OneRowAverages.of(model, loss).binary:
         reason = f"loss {loss.name} is for labels +1 and -1, not for labels of channel {channel.label}"
         raise IncompatibleError(f"{reason}: use square or huber")
+    slope, _ = OneRowAverages.of(model, loss).regression
+    if slope < -_NO_SLOPE:
+        reason = f"labels of channel {channel.label} fall with their field, E[h y] = {slope:.3g}"
+        raise IncompatibleError(f"{reason}: turn the sign of the field in the link")
     if strength == 0 and loss.exact_fit is None:
         raise IncompatibleError(f"strength = 0 of loss {loss.name} has no known limit: give one > 0")
     if strength == 0 and loss.unbounded and penalty.spectral > 0 and penalty.square > 0:
@@ -285,12 +291,15 @@ def _completed(problem: OneRowProblem, alpha: Array, points: FixedPoints) -> One
     """
     labels = problem.labels
     strength = np.where(points.strength == 0, SMALL_STRENGTH, points.strength)
-    moments = problem.penalty.moments(problem.model.prior, strength, points.conjugate)
-    order = points.order._replace(susceptibility=moments.order.susceptibility)
-    slopes = replace(labels, interpolating=False).slope_square(order)
-    if labels.interpolating:
-        slopes = 1 / order.susceptibility**2
-    stability = alpha * slopes * moments.response_square
+    # As many labels as weights, some of them noise, make the power of least squares infinite.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        moments = problem.penalty.moments(problem.model.prior, strength, points.conjugate)
+        order = points.order._replace(susceptibility=moments.order.susceptibility)
+        slopes = replace(labels, interpolating=False).slope_square(order)
+        if labels.interpolating:
+            slopes = 1 / order.susceptibility**2
+        stability = alpha * slopes * moments.response_square
+        free_energy = alpha * points.averages.training_loss + points.strength * moments.penalty
     recovered = (points.strength == 0) & problem.recovers(alpha)
     if recovered.any():
         # Noise shrinks by this factor in every step of message passing with the best threshold.
@@ -300,7 +309,7 @@ def _completed(problem: OneRowProblem, alpha: Array, points: FixedPoints) -> One
         points=points,
         intercept=labels.intercept(points.order),
         stability=np.asarray(stability),
-        free_energy=np.asarray(alpha * points.averages.training_loss + points.strength * moments.penalty),
+        free_energy=np.where(points.strength == 0, alpha * points.averages.training_loss, free_energy),
         unbounded=np.zeros(alpha.shape, dtype=bool),
     )
 

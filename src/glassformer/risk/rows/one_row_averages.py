@@ -33,8 +33,8 @@ from glassformer.risk.loss_base import ResidualAverages
 from glassformer.risk.penalties import OrderParameters
 from glassformer.risk.rows.one_row_labels import BinaryLaw, JointNodes
 
-# Newton steps for the intercept, the step that ends them, and the longest step.
-_STEPS, _LAST_STEP, _LONGEST = 60, 1e-11, 2.0
+# Newton steps for the intercept, and the relative step that ends them.
+_STEPS, _LAST_STEP = 60, 1e-11
 # Weight of a margin from which on labels count as separable at any number.
 _LARGEST_WEIGHT = 60.0
 # Gauss nodes per panel of the first averages, which double until two accuracies agree (chosen by trial).
@@ -141,16 +141,25 @@ class OneRowAverages(LabelAverages):
 
     def _balanced(self, order: OrderParameters) -> Array:
         """Return the intercept at which the mean score vanishes, by Newton's method; zero without an intercept."""
-        shift = np.zeros_like(order.power)
+        size = len(order.power)
         if not self.has_intercept:
-            return shift
+            return np.zeros(size)
+        shift = self._last_intercepts.get(size, np.zeros(size))
+        # The score changes over the width of the field, and within its longest step.
+        longest = 1 + np.sqrt(np.minimum(order.power, 1 / EMPTY)) + np.minimum(order.susceptibility, 1 / EMPTY)
         for _ in range(_STEPS):
             score, curvature = self._mean_score(order, shift)
-            step = np.clip(score / np.maximum(curvature, EMPTY), -_LONGEST, _LONGEST)
+            step = np.clip(score / np.maximum(curvature, EMPTY), -longest, longest)
             shift = shift + step
             if np.all(np.abs(step) <= _LAST_STEP * (1 + np.abs(shift))):
                 break
+        self._last_intercepts[size] = shift
         return shift
+
+    @cached_property
+    def _last_intercepts(self) -> dict[int, Array]:
+        """The last intercepts of so many order parameters, near which the next ones are."""
+        return {}
 
     def _mean_score(self, order: OrderParameters, shift: Array) -> tuple[Array, Array]:
         """Return the mean score, and that of its slope."""
