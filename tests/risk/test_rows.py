@@ -182,12 +182,11 @@ def test_a_start_may_be_given(softmax):
         (RegularisedRisk("cross-entropy", strength=0.1), IncompatibleError, "discrete labels"),
         (RegularisedRisk(strength=0.0), IncompatibleError, "strength = 0"),
         (RegularisedRisk(strength=0.1, positions=[1.0]), ParameterError, "positions"),
-        (RegularisedRisk(strength=0.1, positions=[1.0, np.nan]), ParameterError, "positions"),
         (RegularisedRisk(strength=0.1, penalty="nuclear"), ParameterError, "penalty"),
         (RegularisedRisk(strength=0.1, student=lambda z: jnp.ones(4)), ParameterError, "student"),
         (RegularisedRisk(strength=0.1, student=lambda z: np.array(z)[0]), ParameterError, "student"),
         (RegularisedRisk(strength=0.1, student=lambda z: z[0]), ParameterError, "student"),
-        (RegularisedRisk(strength=0.1, start="somewhere"), ParameterError, "start"),
+        (RegularisedRisk(strength=0.1, start="random"), ParameterError, "start"),
         (RegularisedRisk(strength=0.1, start=([[2.0]], [[1.0]])), ParameterError, "start"),
         (RegularisedRisk(strength=0.1, student_rows=3), ParameterError, "student_rows"),
     ],
@@ -197,9 +196,22 @@ def test_what_cannot_be_computed_is_refused_before_it_begins(softmax, risk, erro
         risk.limits(softmax, [1.0])
 
 
-def test_a_negative_strength_is_refused():
-    with pytest.raises(ParameterError, match="strength"):
-        RegularisedRisk(strength=-0.1)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("strength", -0.1),
+        ("student", "nonlinear"),
+        ("student_rows", 0),
+        ("intercept", "yes"),
+        ("positions", [1.0, np.nan]),
+        ("positions", np.zeros((2, 1, 1))),
+        ("start", "somewhere"),
+        ("start", 3),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(name, value):
+    with pytest.raises(ParameterError, match=f"^{name} = "):
+        RegularisedRisk(**{name: value})
 
 
 def test_settings_of_rows_are_refused_for_matrices():
