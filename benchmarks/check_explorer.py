@@ -1,13 +1,13 @@
 """The explorer under random hands: sliders moved in a browser, what goes wrong in it or in the log, memory, answers.
 
-A server of its own, and a page for every tab, whose sliders are put anywhere; the noise of aim stays zero, as labels of
-softmax attention with noise take minutes. Every tenth move, of bsr or aim, waits for its answers, that of the curve and
-that of the free entropy below it: from the move to the moment when the browser has painted other numbers.
+A server of its own, and a page for every model, whose sliders are put anywhere; the noise of aim stays zero, as labels
+of softmax attention with noise take minutes. Every tenth move, of bsr or aim, waits for the curve: from the move to the
+moment when the browser has painted other numbers.
 
 Before, one key on the skip strength of deep attention: right after the last answer, and once the page has computed the
-next step ahead. With --rest pages stand still for so many seconds before they are moved, in which others are computed.
+next step ahead.
 
-    python benchmarks/check_explorer.py [--moves 1000] [--seed 0] [--rest 0]
+    python benchmarks/check_explorer.py [--moves 1000] [--seed 0]
 """
 
 from __future__ import annotations
@@ -32,52 +32,41 @@ SLIDERS, LIMIT = {"bsr": ("noise", "rho", "beta"), "aim": ("rho", "temperature")
 OTHERS = {"attention": ("skip", "side information", "noise"), "link&family=bsr": ("noise", "rho", "beta")}
 LINK = "import jax.numpy as jnp\n\n\ndef link(z):\n    return jnp.tanh(z)\n"
 MOVE = "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }"
-# A column that only the curve has, and one that only the panel below it has.
-FIGURES = {"curve": "marker", "free entropy": "overlap"}
-# Milliseconds until each of them has other numbers and two more frames, in which it is painted, have passed; the move
-# comes once nothing has changed for a second.
-ANSWERS = """async (input, [value, columns]) => {
+# Milliseconds until the curve has other numbers and two more frames, in which it is painted, have passed. The move is
+# made once nothing has changed for a second.
+ANSWERS = """async (input, value) => {
   const frame = () => new Promise(requestAnimationFrame);
-  const renderers = () => [...Bokeh.documents[0]._all_models.values()].filter((one) => one.type === "GlyphRenderer");
-  const sources = () => renderers().map((one) => one.data_source);
-  const now = () => columns.map((name) => sources().find((one) => one.data[name]?.length > 0)?.data);
-  const others = (first, second) => first.map((one, k) => one !== second[k]);
-  const soon = (from, seen) => {
-    if (performance.now() - from > 60000) throw new Error(`${value}: frames with other numbers in a minute: ${seen}`);
-  };
+  const models = () => [...Bokeh.documents[0]._all_models.values()];
+  const now = () => models().filter((one) => one.type === "ColumnDataSource" && one.data.hint).map((one) => one.data);
+  const changed = (before) => now().some((one, k) => one !== before[k]);
+  const soon = (from) => { if (performance.now() - from > 60000) throw new Error(`${value}: no answer in a minute`); };
   let before = now(), since = performance.now();
-  for (const start = since; performance.now() - since < 1000; await frame(), soon(start, "all"))
-    if (others(before, now()).includes(true)) { before = now(); since = performance.now(); }
-  const start = performance.now(), painted = columns.map(() => null), seen = columns.map(() => 0);
+  for (const start = since; performance.now() - since < 1000; await frame(), soon(start))
+    if (changed(before)) { before = now(); since = performance.now(); }
+  const start = performance.now();
   input.value = value;
   input.dispatchEvent(new Event("input"));
-  for (; painted.includes(null); await frame(), soon(start, seen))
-    others(before, now()).forEach((other, k) => {
-      seen[k] += other;
-      if (seen[k] === 3) painted[k] = performance.now() - start;
-    });
-  return painted;
+  for (let seen = 0; seen < 3; await frame(), soon(start)) seen += changed(before);
+  return performance.now() - start;
 }"""
 
-# Seconds from a key until the last curve is grey, a first look has one point and all of them, and the curve is there.
+# Seconds from a key until the last curve is pale, a preview has one point and all of them, and the curve is there.
 STEP = """async (input) => {
-  const marked = () => [...Bokeh.documents[0]._all_models.values()].filter(
-    (one) => one.type === "GlyphRenderer" && one.data_source.data["marker"]?.length > 0);
-  // What is filled with white is the first look.
-  const looks = (one) => one.glyph.fill_color?.value === "#ffffff";
-  const curve = () => marked().find((one) => !looks(one));
-  const looked = () => marked().find(looks)?.data_source.data["alpha"].length ?? 0;
-  const before = curve().data_source.data, count = before["alpha"].length, seen = [null, null, null, null];
+  const points = () => [...Bokeh.documents[0]._all_models.values()].filter(
+    (one) => one.type === "GlyphRenderer" && one.glyph.type === "Scatter" && one.data_source.data["hint"]?.length > 0);
+  const preview = () => points().find((one) => one.data_source.data["name"][0].startsWith("preview"));
+  const curve = () => points().find((one) => one.data_source.data["name"][0].startsWith("best possible"));
+  const before = curve().data_source.data, count = before["x"].length, seen = [null, null, null, null];
   const start = performance.now(), since = () => (performance.now() - start) / 1000;
   input.stepUp();
   input.dispatchEvent(new Event("input"));
   while (seen[3] === null && since() < 120) {
     await new Promise(requestAnimationFrame);
-    const data = curve().data_source.data;
-    if (seen[0] === null && curve().glyph.line_alpha?.value < 1) seen[0] = since();
-    if (seen[1] === null && looked() > 0) seen[1] = since();
-    if (seen[2] === null && looked() === count) seen[2] = since();
-    if (data !== before) seen[3] = since();
+    const found = preview()?.data_source.data["x"].length ?? 0, now = curve();
+    if (seen[0] === null && now?.glyph.line_alpha?.value < 1) seen[0] = since();
+    if (seen[1] === null && found > 0) seen[1] = since();
+    if (seen[2] === null && found === count) seen[2] = since();
+    if (now && now.glyph.line_alpha?.value === 1 && now.data_source.data !== before) seen[3] = since();
   }
   return seen;
 }"""
@@ -96,10 +85,10 @@ class Hand:
         slider, value = self._place(name)
         slider.evaluate(MOVE, value)
 
-    def answered(self, name: str) -> list[float]:
-        """Seconds from a move to the moment when each figure is painted with other numbers."""
+    def answered(self, name: str) -> float:
+        """Seconds from a move to the moment when the curve is painted with other numbers."""
         slider, value = self._place(name)
-        return [ms / 1000 for ms in slider.evaluate(ANSWERS, [value, list(FIGURES.values())])]
+        return float(slider.evaluate(ANSWERS, value)) / 1000
 
     def _place(self, name: str) -> tuple[Any, str]:
         slider = self._page.get_by_role("slider", name=f"{name} slider")
@@ -115,10 +104,10 @@ def opened(browser: Any, address: str, tab: str, wrong: list[str]) -> Any:
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
     start = time.perf_counter()
-    page.goto(f"{address}?tab={tab}")
+    page.goto(f"{address}?model={tab}")
     page.get_by_role("slider").first.wait_for()
     print(f"{tab}: sliders after {time.perf_counter() - start:.2f} s", flush=True)
-    page.get_by_text("Values as a table").first.wait_for(timeout=60_000)
+    page.locator(".sentence").first.wait_for(timeout=60_000)
     return page
 
 
@@ -131,7 +120,7 @@ def stepped(browser: Any, address: str, process: psutil.Process, wrong: list[str
     for name, seconds in (("cold", 0.0), ("computed ahead", QUIET)):
         for _ in range(KEYS):
             at_rest(process, seconds)
-            seen = zip(("grey", "first look", "all of it", "curve"), slider.evaluate(STEP), strict=True)
+            seen = zip(("pale", "preview", "all of it", "curve"), slider.evaluate(STEP), strict=True)
             told = (f"{what} {'not seen' if s is None else f'after {s:.2f} s'}" for what, s in seen)
             print(f"attention, {name}:", ", ".join(told), flush=True)
     page.close()
@@ -155,8 +144,7 @@ def tortured(
     stepped(browser, address, process, wrong)
     moved = {**SLIDERS, **OTHERS}
     hands = {tab: Hand(opened(browser, address, tab, wrong), rng) for tab in moved}
-    waits: dict[str, list[list[float]]] = {tab: [] for tab in SLIDERS}
-    time.sleep(options.rest)
+    waits: dict[str, list[float]] = {tab: [] for tab in SLIDERS}
     print(f"at the start the server has {process.memory_info().rss / 1e6:.0f} MB", flush=True)
     for move in range(options.moves):
         tab = str(rng.choice(list(moved if move % 10 else SLIDERS)))
@@ -166,9 +154,8 @@ def tortured(
             waits[tab].append(hands[tab].answered(SLIDERS[tab][0]))
             largest = max(largest, process.memory_info().rss)
     for tab, seconds in ((tab, seconds) for tab, seconds in waits.items() if seconds):
-        for figure, own in zip(FIGURES, np.transpose(seconds), strict=True):
-            low, middle, high = np.quantile(own, [0.1, 0.5, 0.9])
-            print(f"{tab}: {figure} after {middle:.3f} s, eight of ten within {low:.3f} to {high:.3f} s")
+        low, middle, high = np.quantile(seconds, [0.1, 0.5, 0.9])
+        print(f"{tab}: curve after {middle:.3f} s, eight of ten within {low:.3f} to {high:.3f} s")
     return wrong, largest
 
 
@@ -178,7 +165,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moves", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rest", type=float, default=0.0)
     options = parser.parse_args()
     command = [sys.executable, "-m", "glassformer", "explore", "--no-browser"]
     with TemporaryDirectory() as folder, Path(folder, "log").open("w+") as log, sync_playwright() as playwright:

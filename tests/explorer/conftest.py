@@ -9,7 +9,8 @@ from queue import Queue
 
 import pytest
 
-from glassformer.explorer.prefetch import AWAY, IDLE
+# Seconds without a question after which a page computes ahead.
+IDLE = 1.0
 
 
 class Thread:
@@ -19,7 +20,7 @@ class Thread:
         self._calls, self.resting = Queue(), []
 
     def later(self, function, seconds=0.0):
-        if seconds in (IDLE, AWAY - IDLE):
+        if seconds == IDLE:
             self.resting.append(function)
         elif not seconds:
             self._calls.put(function)
@@ -32,6 +33,11 @@ class Thread:
                 time.sleep(0.01)
             else:
                 self._calls.get()()
+
+    def settled(self, page):
+        """Whether a page has a whole answer and computes nothing."""
+        waits = not page.work._waiting.done() or not self._calls.empty() or page._awaited
+        return not waits and page.answer is not None and not page.answer.preview
 
     def rest(self, seconds=1.0):
         """Do all that comes within some time."""
@@ -51,6 +57,28 @@ class Thread:
 @pytest.fixture
 def thread():
     return Thread()
+
+
+@pytest.fixture
+def opened(thread):
+    """Opens pages without a browser, and waits for their first answer."""
+    pytest.importorskip("panel")
+    from glassformer.explorer.own_link import LinkSource
+    from glassformer.explorer.page import Page
+
+    pages = []
+
+    def made(query="", given=None, wait=True):
+        page = Page("bsr", given or LinkSource(), query, thread.later)
+        pages.append(page)
+        page.ask()
+        if wait:
+            thread.until(lambda: thread.settled(page))
+        return page
+
+    yield made
+    for page in pages:
+        page.end()
 
 
 @contextmanager

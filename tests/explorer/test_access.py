@@ -166,9 +166,10 @@ def test_a_browser_is_opened_by_a_file_that_others_cannot_read(monkeypatch, caps
     loop = SimpleNamespace(asyncio_loop=SimpleNamespace(set_exception_handler=lambda handler: None))
     made = SimpleNamespace(port=1, io_loop=loop, start=lambda: None, run_until_shutdown=lambda: None)
     monkeypatch.setattr(server, "server", lambda *given: (made, "http://127.0.0.1:1/abc"))
-    for name in ("_quiet", "limit_malloc_arenas", "end"):
+    for name in ("_quiet", "limit_malloc_arenas"):
         monkeypatch.setattr(server, name, lambda: None)
     monkeypatch.setattr(server, "filter_logs", lambda secret: None)
+    monkeypatch.setattr(server, "_pages", lambda: SimpleNamespace(end=lambda: None))
     monkeypatch.setattr(server.webbrowser, "open", look)
     server.serve("bsr", 0, True, LinkSource(code=True))
     ((target, text, mode),) = opened

@@ -1,169 +1,167 @@
-"""What is asked, its address, and the words that give the same numbers elsewhere."""
+"""What is asked, its address, and the code that gives the same numbers elsewhere."""
 
 import shlex
 
 import numpy as np
 import pytest
 
+from glassformer import limits
 from glassformer.cli import main
 from glassformer.core import cache
 from glassformer.core.errors import ParameterError
-from glassformer.explorer.answer import Request
-from glassformer.explorer.question import (
-    VIEW,
-    address,
-    beginning,
-    built,
-    from_address,
-    given,
-    offered,
-    positive,
-)
-from glassformer.explorer.work import Work
+from glassformer.explorer.question import SETTINGS, Question, beginning, from_address, offered
 from glassformer.models.registry import MODELS
+
+pytest.importorskip("panel")
+
+from glassformer.explorer.limits_view import best_error, learner_errors, refusals
+from glassformer.explorer.views import diagram, free_entropy, runs, samples, spectrum, steps
+
+
+def asked(name, **texts):
+    return Question(name, {**beginning(name), **texts})
+
+
+def ignore(answer):
+    pass
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "smi"])
-def test_what_a_look_begins_with_is_a_model(name):
-    texts = beginning(name)
-    assert built(name, texts).name == name
-    assert not {option.field for option in offered(name)} & {*VIEW, "alpha", "tab", "family"}, "two things of one name"
+def test_the_first_question_about_every_model_can_be_asked(name):
+    assert asked(name).model.name == name
+    reserved = {*SETTINGS, "model", "tab", "view", "family"}
+    assert not {option.field for option in offered(name)} & reserved, "two controls of one name"
 
 
-def test_no_control_opens_a_file():
+def test_no_control_opens_a_file(tmp_path):
     for name in MODELS:
         assert not {"link", "spectrum"} & {option.field for option in offered(name)}
     with pytest.raises(ParameterError, match="prior"):
-        built("bsr", {**beginning("bsr"), "rho": "", "width": "1", "prior": "/etc/passwd"})
+        _ = asked("bsr", rho="", width="1", prior="/etc/passwd").model
+    (tmp_path / "loss.py").write_text("raise SystemExit('run')\n")
+    with pytest.raises(ParameterError, match="opens no files"):
+        asked("bsr", **{"risk.loss": f"{tmp_path / 'loss.py'}:loss"}).learner("risk")
 
 
 def test_an_address_holds_all_that_was_asked():
-    start = beginning("aim")
-    texts = {
-        **start,
-        "rho": "",
-        "width": "2",
-        "untied": "yes",
-        "alpha": "0.1,0.2",
-        "learners": "ridge,risk",
-        "at": "&=?#",
-    }
-    found = from_address(address("aim", texts, start))
-    assert found.pop("tab") == "aim"
-    assert {**start, **found} == texts
+    texts = {"rho": "", "width": "2", "untied": "yes", "alpha": "0.1,0.2", "at": "&=?#", "risk.strength": "0.5"}
+    question = asked("aim", **texts)
+    found = from_address(question.address(model="aim", tab="learn"))
+    assert (found.pop("model"), found.pop("tab")) == ("aim", "learn")
+    assert {**beginning("aim"), **found} == question.texts
 
 
-def test_bad_values_get_the_errors_of_the_library():
-    for name, text, said in [
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
         ("rho", "-1", "expected >= 0"),
         ("rho", "wide", "a number"),
         ("width", "1.5", "a whole number"),
         ("width", "1e400", "a whole number"),
         ("channel", "nope", "one of gaussian"),
-    ]:
-        with pytest.raises(ParameterError, match=said):
-            built("bsr", {**beginning("bsr"), name: text})
+    ],
+)
+def test_bad_values_get_the_errors_of_the_library(name, text, message):
+    with pytest.raises(ParameterError, match=message):
+        _ = asked("bsr", **{name: text}).model
 
 
-def test_code_and_command_give_the_numbers_of_the_page(tmp_path, monkeypatch, capsys):
-    from glassformer.explorer.panels.curve import Curve
+def test_too_many_sample_ratios_are_refused_and_learners_begin_above_zero():
+    assert asked("bsr").parameters == {"rho": 0.5}
+    assert asked("bsr", alpha="0").positive_alpha == ""
+    assert asked("bsr", alpha="0:1:5").positive_alpha == "0.25:1.0:4"
+    assert asked("bsr", alpha="0,0.5").positive_alpha == "0.5"
+    with pytest.raises(ParameterError, match="at most"):
+        _ = asked("bsr", alpha="0:1:100000").alpha
 
-    monkeypatch.chdir(tmp_path)
-    texts = {**beginning("bsr"), "noise": "0.1", "rho": "inf", "alpha": "0:1:5", "learners": "ridge"}
-    asked = Request("bsr", built("bsr", texts), texts)
-    answer = Curve.compute(Curve.__new__(Curve), asked, lambda part: None)
+
+def test_code_and_command_give_the_numbers_of_the_page(tmp_path, capsys):
+    settings = {"learners": "ridge", "ridge.strength": "0.3"}
+    answer = learner_errors(asked("bsr", noise="0.1", rho="inf", alpha="0:1:5", **settings), ignore)
     page = answer.frame.set_index("learner")
     names = {}
     exec(answer.code, names)
-    np.testing.assert_array_equal(names["result"]["error"], page.loc["Bayes-optimal", "error"])
+    np.testing.assert_array_equal(names["result"]["error"], page.loc["bayes-optimal", "error"])
     np.testing.assert_array_equal(names["ridge"]["error"], page.loc["ridge", "error"])
-    optimum, _, ridge = answer.command.splitlines()
-    for line, name in ((optimum, "Bayes-optimal"), (ridge, "ridge")):
-        assert main([*shlex.split(line)[1:], "--csv", f"{name}.csv"]) == 0
-        described = np.genfromtxt(tmp_path / f"{name}.csv", delimiter=",", names=True, usecols=(0, 1))
-        np.testing.assert_allclose(described["error"], page.loc[name, "error"], rtol=1e-14)
+    best, _, ridge = answer.command.splitlines()
+    for line, name in ((best, "bayes-optimal"), (ridge, "ridge")):
+        assert main([*shlex.split(line)[1:], "--csv", str(tmp_path / f"{name}.csv")]) == 0
+        written = np.genfromtxt(tmp_path / f"{name}.csv", delimiter=",", names=True, usecols=(0, 1))
+        np.testing.assert_allclose(written["error"], page.loc[name, "error"], rtol=1e-14)
     capsys.readouterr()
 
 
-def test_learners_that_do_not_fit_are_named_before_the_numbers_are_there():
-    from glassformer.explorer.panels.curve import answered
-
-    texts, first = {**beginning("bsr"), "alpha": "0.2,0.4"}, []
-    whole = answered(Request("bsr", built("bsr", texts), texts), first.append)
-    assert first[0].content.thresholds is None
-    assert "sgd" in first[0].content.refused and "ridge" not in first[0].content.refused
-    assert whole.content.refused == first[0].content.refused
-
-
-def test_runs_one_after_the_other_are_those_of_one_command(tmp_path):
-    from glassformer.explorer.panels.data import Data
-
-    size = {"d": "12", "instances": "2", "places": "2", "algorithm": "ridge"}
-    texts = {**beginning("bsr"), "noise": "0.1", "alpha": "0:1:7", **size}
-    asked = Request("bsr", built("bsr", texts), texts)
-    seen = []
-    answer = Data.compute(Data.__new__(Data), asked, seen.append)
-    assert [len(part.frame) for part in seen] == [1, 2]
-    path = tmp_path / "runs.csv"
-    assert main([*shlex.split(answer.command)[1:], "--csv", str(path)]) == 0
-    described = np.genfromtxt(path, delimiter=",", names=True, usecols=(0, 1))
-    np.testing.assert_array_equal(described["error"], answer.frame["error"])
+@pytest.mark.parametrize(
+    ("view", "texts"),
+    [
+        (free_entropy, {}),
+        (steps, {"steps": "5"}),
+        (samples, {"learner": "ridge", "noise": "0.1", "target": "0.6"}),
+        (diagram, {"horizontal": "noise", "grid": "2"}),
+        (runs, {"d": "12", "places": "2", "learner": "ridge", "noise": "0.1", "alpha": "0:1:7"}),
+    ],
+)
+def test_every_view_has_code_and_a_command_that_work(view, texts, tmp_path, capsys):
+    partial = []
+    answer = view(asked("bsr", **texts), partial.append)
+    names = {}
+    exec(answer.code, names)
+    frame = names["result"].to_pandas()
+    column = next(name for name in ("error", "free_entropy", "alpha") if name in frame)
+    np.testing.assert_array_equal(frame[column].to_numpy(float), answer.frame[column].to_numpy(float))
+    assert main([*shlex.split(answer.command)[1:], "--csv", str(tmp_path / "numbers.csv")]) == 0
+    capsys.readouterr()
+    assert [len(one.frame) for one in partial] == ([1, 2] if view is runs else [])
 
 
 @pytest.mark.slow
-def test_a_diagram_is_a_sweep(tmp_path, monkeypatch):
-    from glassformer.explorer.panels.diagram import Diagram
+def test_spectra_of_a_teacher_and_a_trained_matrix_are_drawn_beside_their_laws():
+    first = []
+    answer = spectrum(asked("bsr", trained="ridge", d="12", noise="0.1"), first.append)
+    assert [len(one.picture.series) for one in (*first, answer)] == [2, 4]
+    exec(answer.code, {})
 
-    monkeypatch.chdir(tmp_path)
-    texts = {**beginning("bsr"), "grid": "2", "horizontal": "noise", "alpha": "0:1:3"}
-    diagram = Diagram.__new__(Diagram)
-    answer = diagram.compute(Request("bsr", built("bsr", texts), texts), lambda part: None)
-    names = {}
-    exec(answer.code, names)
-    cells = answer.frame.set_index(["noise", "alpha"])["error"].to_xarray()
-    np.testing.assert_allclose(names["result"]["error"].transpose("noise", "alpha"), cells, rtol=1e-6)
-    (tmp_path / "sweep.toml").write_text(answer.command.split("\n\n")[1])
-    assert main(["sweep", "run", "sweep.toml", "--store", "results"]) == 0
+
+def test_learners_that_do_not_fit_are_named_with_the_reason():
+    refused = refusals(asked("bsr").model)
+    assert "sgd" in refused and "ridge" not in refused
+    softmax = refusals(asked("aim").model)
+    assert "risk" not in softmax and "ridge" in softmax
+
+
+def test_the_sentence_says_what_is_seen_and_calls_errors_below_their_estimate_zero():
+    answer = best_error(asked("bsr", alpha="0:1.5:4", at="1.5"), ignore)
+    assert 0 < answer.frame["error"].iloc[-1] < 1e-12, "the table has the number as it is"
+    start = "With 1.5 samples per entry the best possible error is 0; perfect recovery begins at 0.75"
+    assert answer.sentence.startswith(start)
+    assert [name for _, name in answer.picture.marks] == ["perfect recovery", "nuclear norm"]
+
+
+@pytest.mark.slow
+def test_a_preview_comes_before_sampled_numbers_and_covers_them(monkeypatch, tmp_path):
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
+    question = asked("attention", depth="1", points="128", alpha="0.4,0.8,0.6")
+    seen = []
+    answer = best_error(question, seen.append)
+    previews = [one for one in seen if one.preview]
+    assert [len(one.frame) for one in previews] == [1, 2, 3]
+    table = limits(question.model, question.alpha, throw=False)
+    np.testing.assert_array_equal(answer.frame["error"], table["error"])
+    order = np.argsort(question.alpha)
+    preview = previews[-1].frame
+    distance = np.abs(preview["error"] - table["algorithmic_error"][order])
+    assert np.all(distance <= preview["error_estimate"] + table["error_estimate"][order])
+    again = []
+    best_error(question, again.append)
+    assert not any(one.preview for one in again), "the numbers are in the cache"
 
 
 def test_a_table_comes_back_from_disk_digit_by_digit(tmp_path, monkeypatch):
-    from glassformer import limits
-
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     monkeypatch.setattr(cache, "_SLOW", 0.0)
-    table = cache.cached_table(lambda: limits(built("bsr", beginning("bsr")), [0.0, 0.3, 0.8]), "digit by digit")
+    table = cache.cached_table(lambda: limits(asked("bsr").model, [0.0, 0.3, 0.8]), "digit by digit")
     cache._in_memory.cache_clear()
     again = cache.cached_table(lambda: pytest.fail("computed again"), "digit by digit")
     assert (again.model, list(again.status), again.parameters) == (table.model, list(table.status), table.parameters)
     for name, column in table.columns.items():
         np.testing.assert_array_equal(again[name], column)
-
-
-def test_what_was_asked_before_is_dropped():
-    from threading import Event
-
-    from glassformer.core.progress import note
-
-    done, begun, seen = Event(), Event(), []
-    work = Work(lambda function: function())
-
-    def slow(so_far):
-        begun.set()
-        while True:
-            note("still at it")
-
-    silent = (seen.append, lambda text: None, lambda: None)
-    work.start(slow, seen.append, *silent)
-    assert begun.wait(10)
-    work.start(lambda so_far: "the last", seen.append, seen.append, lambda text: None, done.set)
-    assert done.wait(10)
-    work.end()
-    work.start(lambda so_far: "after the end", seen.append, seen.append, lambda text: None, done.set)
-    assert seen == ["the last"]
-
-
-def test_ratios_of_learners_begin_above_zero():
-    assert given("bsr", beginning("bsr")) == {"rho": 0.5}
-    assert positive({"alpha": "0"}) == ""
-    with pytest.raises(ParameterError, match="at most"):
-        positive({"alpha": "0:1:100000"})

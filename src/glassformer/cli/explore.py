@@ -30,14 +30,12 @@ def run(options: argparse.Namespace) -> int:
         raise ParameterError("port", options.port, "a number from 0 to 65535")
     function = None if options.link is None else function_from(options.link)
     try:
-        from glassformer.explorer.own_link import LinkSource
-        from glassformer.explorer.page import LINK, tabs
+        from glassformer.explorer.own_link import LINK, LinkSource
         from glassformer.explorer.server import check, serve
     except ModuleNotFoundError as error:
         raise IncompatibleError(f"explore needs {error.name}: pip install 'glassformer[explore]'") from None
     given = LinkSource(function, options.link or "", options.model or "", options.allow_code)
-    first = options.model or tabs()[0]
-    first = LINK if options.link or first not in tabs() else first
+    first = LINK if options.link else options.model or ""
     if options.check:
         check(first, options.port, given)
     else:

@@ -1,57 +1,48 @@
-"""The page of one person: a tab for every model, what is asked in its address, and nothing shared with others."""
+"""The page of one person: questions as tabs, controls at the side, one plot, and a sentence that says what is seen."""
 
 from __future__ import annotations
 
+import html
+import io
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
 import panel as pn
-from panel.io.resources import LOCAL_DIST
-from tornado.ioloop import IOLoop
 
-from glassformer.explorer.answer import Request
-from glassformer.explorer.model_tab import ModelTab
-from glassformer.explorer.own_link import LinkSource, OwnLink
-from glassformer.explorer.panels.base import Panel
-from glassformer.explorer.panels.data import Data
-from glassformer.explorer.panels.diagram import Diagram
-from glassformer.explorer.panels.entropy import Entropy
-from glassformer.explorer.panels.plan import Samples
-from glassformer.explorer.panels.spectrum import Spectrum
-from glassformer.explorer.panels.time import InTime
-from glassformer.explorer.prefetch import Prefetcher, first_requests
-from glassformer.explorer.question import address, beginning, from_address
-from glassformer.explorer.updates import as_one_update, on_next_tick
+from glassformer.core.errors import GlassformerError
+from glassformer.core.hashing import identity_or_none
+from glassformer.explorer import own_link
+from glassformer.explorer.controls import Control
+from glassformer.explorer.limits_view import Show, best_error, learner_errors, learners_with_theory, refusals
+from glassformer.explorer.own_link import LINK, LinkSource
+from glassformer.explorer.picture import Answer, Picture, Plot, legend_html
+from glassformer.explorer.question import Question, beginning, from_address
+from glassformer.explorer.session import Session, in_order
+from glassformer.explorer.side import WIDE, Side, pane, title
+from glassformer.explorer.views import QUESTIONS, View
+from glassformer.explorer.work import PATIENCE, Work
 from glassformer.models.registry import MODELS, options_of
 
-PANELS: tuple[type[Panel], ...] = (Entropy, Spectrum, InTime, Data, Diagram, Samples)
-LINK = "link"
+# Seconds until the address follows, and until answers one key away on a slider are computed ahead.
+_LOCATE, _IDLE = 0.3, 1.0
+# Rows of the table on the page.
+_ROWS = 200
+_NO_LINK = (
+    "Start with <code>glassformer explore --link FILE.py:FUNCTION</code> to look at a function of your own, or with "
+    "<code>--allow-code</code> to write one into this page: without it the page runs no code."
+)
 _pages: WeakSet[Page] = WeakSet()
-# Seconds until the address follows.
-_LOCATED = 0.3
-STYLE = """
-.bench { gap: 16px; }
-.left { flex: 1 1 260px; max-width: 340px; }
-.right { flex: 3 1 340px; min-width: 0; }
-.told { color: #444; font-size: 13px; margin: 2px 0; min-height: 1.2em; }
-.refused { color: #a03000; font-size: 13px; margin: 2px 0; }
-.empty { color: #444; height: 360px; padding: 8px; background: #f7f7f7; }
-.said { margin: 4px 0; max-width: 75ch; }
-.wide { overflow-x: auto; max-height: 360px; }
-.wide td, .wide th { padding: 1px 8px; text-align: right; font-size: 12px; white-space: nowrap; }
-pre { overflow-x: auto; background: #f4f4f4; padding: 8px; white-space: pre-wrap; }
-@media (max-width: 700px) { .left { max-width: none; } }
-"""
 
 
-def tabs() -> list[str]:
-    """Models that need no link, and the tab of those that have one.
+def model_names() -> list[str]:
+    """Return the models that need no link, and the word for those that have one.
 
     Example:
-        >>> tabs()
+        >>> model_names()
         ['bsr', 'aim', 'attention', 'link']
     """
     return [name for name in MODELS if not any(o.required and o.opens_file for o in options_of(name))] + [LINK]
@@ -61,112 +52,355 @@ class Page:
     """What one person sees.
 
     Args:
-        first: the tab that is open at first.
+        first: the model at first; one that needs a link opens that tab.
         given: what the command line said of links.
+        query: of the address.
+        later: calls a function in the thread of the page, at once or after some seconds.
     """
 
-    def __init__(self, first: str, given: LinkSource) -> None:
-        self._document, self._given, self._loop = pn.state.curdoc, given, IOLoop.current()
-        # Style sheets come from here, of parts made later too, and from nowhere else.
-        self._document.template_variables["dist_url"] = LOCAL_DIST
-        # What is computed before the page is there waits for it: a document without a session forgets.
-        self._waiting: list[tuple[Callable[[], None], float]] | None = []
-        self._lock = Lock()
-        pn.state.onload(self._loaded)
-        asked = from_address(pn.state.location.search if pn.state.location else "")
-        self._names, self._locating = tabs(), False
-        tab = asked.get("tab") or first
-        active = self._names.index(tab) if tab in self._names else 0
-        self._asked = {tab: asked}
-        self._prefetcher = Prefetcher(self._later, self._next_questions, self._first_questions)
-        self._open_tabs: dict[str, ModelTab | OwnLink] = {}
-        self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
-        titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
-        self._tabs = pn.Tabs(*zip(titles, self._places, strict=True), active=active, sizing_mode="stretch_width")
-        self._tabs.param.watch(lambda event: on_next_tick(self._open, event.new), "active")
-        head = pn.pane.HTML("<h1>glassformer explorer</h1>", margin=(0, 8))
-        self.view = pn.Column(head, self._tabs, sizing_mode="stretch_width")
-        self._open(active)
-        pn.state.on_session_destroyed(lambda _: self.end())
+    def __init__(
+        self, first: str, given: LinkSource, query: str = "", later: Callable[..., None] | None = None
+    ) -> None:
+        self.later = later or Session(self.end).later
+        self._given, self._link, self._tried = given, (given.function, given.name), dict[str, Any]()
+        asked = from_address(query)
+        # The tab of an older address is its model.
+        known = LINK if first and first not in model_names() else first
+        self.model = _among(model_names(), asked.pop("model", asked.get("tab")), known)
+        self.tab = _among(QUESTIONS, asked.pop("tab", None), LINK if self.model == LINK else None)
+        self.view = _among(QUESTIONS[self.tab][1], asked.pop("view", None))
+        self.family = _among(own_link.families()[::-1], asked.pop("family", None), given.family)
+        self._texts, self._asked = dict[str, dict[str, str]](), asked
+        self.work, self._ahead = Work(self.later), Work(self.later)
+        self.side = Side(self.change)
+        self.picture: Picture | None = None
+        self.answer: Answer | None = None
+        self._last, self._token, self._awaited, self._locating = "", object(), False, False
+        self._make_parts()
+        self._show_empty("Computing…")
+        self._arrange()
         _pages.add(self)
 
-    def _open(self, index: int) -> None:
-        name = self._names[index]
-        if name not in self._open_tabs:
-            asked = self._asked.get(name, {})
-            if name == LINK:
-                made: ModelTab | OwnLink = OwnLink(self._given, asked, self._model_tab, self._locate, self._later)
-            else:
-                made = self._model_tab(name, asked)
-            self._open_tabs[name] = made
-            self._places[index].append(made.view)
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _make_parts(self) -> None:
+        titles = {name: f"{name}: {MODELS[name].title}" if name in MODELS else "my own link" for name in model_names()}
+        questions = {name: title for name, (title, _) in QUESTIONS.items()}
+        self.tabs = self._chooser("tab", "Questions", questions, kind="tabs", css_classes=["questions"])
+        self.views = self._chooser("view", "Views", {}, kind="tabs", css_classes=["views"])
+        self.models = self._chooser("model", "Model", titles, css_classes=["whole"])
+        self.legend, self.progress, self.status, self.sentence, self.drawer = (pane("") for _ in range(5))
+        self.run, self.cancel = _button("Compute", lambda: self.ask(True), "primary"), _button("Cancel", self._cancel)
+        toggles = [pn.widgets.Toggle(name=name, margin=0) for name in ("Code", "Table")]
+        self.code, self.table = toggles
+        for toggle in toggles:
+            toggle.param.watch(lambda _: in_order(self._fill_drawer)(), "value")
+        download = {"auto": True, "embed": False, "margin": 0}
+        self.csv = pn.widgets.FileDownload(callback=self._csv, filename="glassformer.csv", label="CSV", **download)
+        self.png, copy = (pn.widgets.Button(name=name, margin=0) for name in ("PNG", "Copy link"))
+        self.plot = Plot(in_order(self._click))
+        self.png.js_on_click(args={"tool": self.plot.save}, code="tool.do.emit('save')")
+        # Not the whole address, which holds a secret.
+        copy.js_on_click(code="navigator.clipboard.writeText(window.location.search)")
+        self.place = pn.Column(css_classes=["plot"], sizing_mode="stretch_both", margin=0)
+        self.column = pn.Column(css_classes=["side"], margin=0)
+        name = "<h1>glassformer <small>exact limits of learning from sequences</small></h1>"
+        head = pane(name, css_classes=["head"])
+        bar, actions = [self.views, self.run, self.cancel], [*toggles, self.csv, self.png, copy]
+        rows = [pn.Row(*parts, css_classes=["row"], **WIDE) for parts in (bar, actions)]
+        below = [self.progress, self.status, self.sentence, rows[1], self.drawer]
+        main = pn.Column(rows[0], self.legend, self.place, *below, css_classes=["main"], margin=0)
+        self.root = pn.Column(head, self.tabs, self.column, main, css_classes=["page"], margin=0)
+
+    def _chooser(self, what: str, label: str, choices: dict[str, str], kind: str = "choice", **given: Any) -> Control:
+        """Return a control of the model, the tab, the view or the family."""
+        choose = in_order(partial(self.choose, what))
+        return Control(choose, kind=kind, label=label, text=getattr(self, what), choices=choices, **given)
+
+    def _arrange(self) -> None:
+        """Put the controls of this tab at the side."""
+        views = QUESTIONS[self.tab][1]
+        self.views.param.update(choices={name: view.title for name, view in views.items()}, text=self.view)
+        self.models.text, self.tabs.text, self.views.visible = self.model, self.tab, len(views) > 1
+        parts: list[Any] = [title("Model"), self.models, *(self._link_parts() if self.model == LINK else [])]
+        if self.model != LINK or self._link[0]:
+            parts += self.side.arrange(self.question(), self.open_view, self.texts)
+        self.column.objects = parts
+
+    def _link_parts(self) -> list[Any]:
+        known = {name: f"{name}: {MODELS[name].title}" for name in own_link.families()}
+        parts: list[Any] = [self._chooser("family", "Family of the model", known, css_classes=["whole"])]
+        if self._given.code and not hasattr(self, "_code_parts"):
+            source = pn.widgets.TextAreaInput(name="Python code", value=own_link.EXAMPLE, rows=9, **WIDE)
+            function = pn.widgets.TextInput(name="Name of the function", value="link", **WIDE)
+            upload = pn.widgets.FileInput(accept=".py", margin=0)
+            upload.param.watch(lambda event: setattr(source, "value", event.new.decode(errors="replace")), "value")
+            use = _button("Run this code", lambda: self._run_code(source.value, function.value), "primary")
+            self._code_parts = [source, upload, function, use]
+        parts += self._code_parts if self._given.code else []
+        said = f"Labels are <code>{html.escape(self._link[1])}</code>." if self._link[0] else _NO_LINK
+        self.found = pane(f'<p class="note">{said}</p>')
+        return [*parts, self.found]
+
+    # --- what a person does -------------------------------------------------------------------------------------------
+
+    @property
+    def open_view(self) -> View:
+        """The view that is open."""
+        return QUESTIONS[self.tab][1][self.view]
+
+    @property
+    def controls(self) -> dict[str, Control]:
+        """The controls at the side, by name."""
+        return self.side.controls
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts of the controls of this model, by name."""
+        name = self.family if self.model == LINK else self.model
+        key = f"{self.model} {name}"
+        if key not in self._texts:
+            # The address speaks of the first model.
+            self._texts[key], self._asked = {**beginning(name), **self._asked}, {}
+        return self._texts[key]
+
+    def question(self) -> Question:
+        """Return what is asked now."""
+        link: Any = self._link if self.model == LINK else ()
+        return Question(self.family if self.model == LINK else self.model, dict(self.texts), *link)
+
+    def change(self, name: str, text: str) -> None:
+        """Another text was written or chosen."""
+        if self.texts.get(name) != text:
+            self.texts[name], self._last = text, name
+            in_order(self.ask)()
+
+    def choose(self, what: str, text: str) -> None:
+        """Another model, tab, view or family was chosen."""
+        if getattr(self, what) == text:
+            return
+        setattr(self, what, text)
+        if what == "model":
+            self.tab = LINK if text == LINK else "learn" if self.tab == LINK else self.tab
+        elif text == LINK:
+            self.model = LINK
+        self.view, self.side.refused = _among(QUESTIONS[self.tab][1], self.view), {}
+        self._show_empty("Computing…")
+        self._arrange()
+        self.ask()
+
+    def _run_code(self, code: str, name: str) -> None:
+        try:
+            self._link, self._tried = (own_link.from_code(code, name), f"link.py:{name}"), {}
+        except GlassformerError as error:
+            self.found.object = _alert(error)
+        else:
+            self._arrange()
+            self.ask()
+
+    def _click(self, x: float) -> None:
+        if "at" in self.controls and self.picture is not None and self.picture.at is not None:
+            self.controls["at"].text = f"{max(x, 0.0):.4g}"
+
+    # --- questions and answers ----------------------------------------------------------------------------------------
+
+    def ask(self, pressed: bool = False) -> None:
+        """Compute the answer, or before a button is pressed what comes before it."""
         self._locate()
+        self.work.drop()
+        self._ahead.drop()
+        self._token = token = object()
+        if self.model == LINK and not self._link[0]:
+            self._show_empty("There is no function yet.")
+            return
+        try:
+            question = self._checked()
+        except GlassformerError as error:
+            self._stale()
+            self._show_empty("Nothing to draw: correct the value that is refused.", keep=True)
+            self._refuse(error)
+            return
+        self._refuse(None)
+        view, quick = self.open_view, question.model.has_curve
+        self.run.visible = view.on_request or (not quick and view.compute not in (best_error, learner_errors))
+        waits = self.run.visible and not pressed
+        if pressed:
+            self._awaited = True
+            self._wait()
+        elif not self._awaited:
+            self._awaited = True
+            self.later(self._wait, PATIENCE)
 
-    def _model_tab(self, name: str, asked: dict[str, str], link: tuple[Any, str] = (None, "")) -> ModelTab:
-        return ModelTab(name, asked, self._later, self._locate, PANELS, self._prefetcher, link)
+        def compute(show: Show) -> Answer:
+            self.later(partial(self.side.offer, refusals(question.model)))
+            if not waits:
+                return view.compute(question, show)
+            answer = best_error(question, show)
+            return replace(answer, sentence=f"Press Compute for: {view.title.lower()}. {answer.sentence}")
 
-    def _next_questions(self) -> list[Request]:
-        return self._open_tabs[self._names[self._tabs.active]].neighbours()
+        self.work.start(compute, self._show, self._fail, self._report, partial(self._over, token))
 
-    def _first_questions(self) -> list[Request]:
-        return first_requests(name for name in self._names if name in MODELS and name not in self._open_tabs)
+    def _checked(self) -> Question:
+        """Return the question, or raise what is wrong with it; the shape of a new link is tried first."""
+        if self.model == LINK and (function := self._link[0]) is not None:
+            if self.family not in self._tried:
+                self._tried[self.family] = own_link.shape_of(function, self.family, self.texts)
+                for name, text in self._tried[self.family].items():
+                    self.texts[name] = self.controls[name].text = text
+            self.found.object = f'<p class="note">{html.escape(own_link.description(self.question()))}</p>'
+        question = self.question()
+        _ = question.model, question.settings
+        if "at" in self.controls:
+            top = max(question.alpha)
+            self.controls["at"].param.update(end=top, step=top / 100)
+        for name in question.settings.learners.split(",") if "learners" in self.controls else ():
+            _ = question.learner(name) if name in learners_with_theory() and name not in self.side.refused else None
+        return question
+
+    def _wait(self) -> None:
+        """Fade the picture of the last answer, if the next one takes longer than a moment."""
+        if self._awaited:
+            self._stale()
+            self._report("Computing")
+
+    def _report(self, text: str) -> None:
+        self.cancel.visible = True
+        text = html.escape(f"{text[:1].upper()}{text[1:]}…")
+        self.progress.object = f'<p class="progress" role="status">{text}</p>'
+
+    def _stale(self) -> None:
+        self.progress.object, self.cancel.visible = "", False
+        if self.picture is not None:
+            self._draw(self.picture.faded())
+
+    def _show(self, answer: Answer) -> None:
+        self._awaited, self.answer, picture = False, answer, answer.picture
+        if answer.preview and self.picture is not None:
+            earlier = [one for one in self.picture.faded().series if one.kind != "preview"]
+            picture = replace(picture, series=(*earlier, *picture.series))
+        if self.picture is None:
+            self.place.objects = [pn.pane.Bokeh(self.plot.figure, sizing_mode="stretch_both", margin=0)]
+        self._draw(picture)
+        notes = "".join(f'<p class="note">{html.escape(note)}</p>' for note in answer.notes)
+        self.sentence.object = f'<p class="sentence">{html.escape(answer.sentence)}</p>{notes}'
+        self.csv.disabled = self.png.disabled = answer.preview
+        self._fill_drawer()
+
+    def _draw(self, picture: Picture) -> None:
+        if picture is not self.picture:
+            self.picture = picture
+            self.plot.draw(picture)
+            self.legend.object = legend_html(picture)
+
+    def _show_empty(self, text: str, keep: bool = False) -> None:
+        """Say in the place of the plot why there is none; ``keep`` a plot that is there."""
+        if self.picture is None or not keep:
+            self.picture = self.answer = None
+            self.legend.object = self.sentence.object = self.drawer.object = self.progress.object = ""
+            self.csv.disabled = self.png.disabled = True
+            self.run.visible = self.cancel.visible = False
+            self.place.objects = [pane(f'<p class="empty">{html.escape(text)}</p>', sizing_mode="stretch_both")]
+
+    def _fail(self, error: Exception) -> None:
+        self._awaited = False
+        self._stale()
+        self._show_empty("There is no answer.", keep=True)
+        self._refuse(error)
+
+    def _refuse(self, error: Exception | None) -> None:
+        """Say what is wrong beside the control that is to blame, or below the plot; None for nothing."""
+        self.status.object = "" if self.side.blame(error) or error is None else _alert(error)
+
+    def _cancel(self) -> None:
+        self.work.drop()
+        self._awaited = False
+        self._stale()
+        self.progress.object = '<p class="note" role="status">Cancelled.</p>'
+
+    def _over(self, token: object) -> None:
+        self.progress.object, self.cancel.visible = "", False
+        self.later(partial(self._compute_ahead, token), _IDLE)
+
+    # --- computed ahead -----------------------------------------------------------------------------------------------
+
+    def _compute_ahead(self, token: object) -> None:
+        """Compute what may be asked next, while nobody asks anything; results wait in the cache."""
+        question, control = self.question(), self.controls.get(self._last)
+        if token is self._token and control is not None and not question.model.has_curve:
+            texts = [{**question.texts, self._last: text} for text in control.neighbours()]
+            self._ahead.start(partial(_answer_ahead, [replace(question, texts=one) for one in texts]))
+
+    # --- taken along --------------------------------------------------------------------------------------------------
 
     def _locate(self) -> None:
-        """Put what is asked into the address, soon: a hand that moves would write it over and over."""
+        """Put the question into the address, soon: a hand that moves would write it over and over."""
         if not self._locating:
             self._locating = True
-            self._later(self._update_address, _LOCATED)
+            self.later(self._update_address, _LOCATE)
 
     def _update_address(self) -> None:
         self._locating = False
-        name = self._names[self._tabs.active]
-        if name in self._open_tabs and pn.state.location:
-            texts = self._open_tabs[name].texts
-            pn.state.location.search = address(name, texts, beginning(texts.get("family", name)))
+        if pn.state.location:
+            pn.state.location.search = self.address()
 
-    def _later(self, function: Callable[[], None], seconds: float = 0.0) -> None:
-        """Call a function in the thread of the page; with a delay only from that thread."""
-        with self._lock:
-            if self._waiting is not None:
-                self._waiting.append((function, seconds))
-                return
-        if seconds:
-            self._put_off(function, seconds)
-        else:
-            # From any thread: a document that is just being changed may lose what another thread adds to it.
-            self._loop.add_callback(self._put_off, function)
+    def address(self) -> str:
+        """Return the query of an address that leads back to this view."""
+        page = {"model": self.model, "tab": self.tab, "view": self.view}
+        return self.question().address(**page, **({"family": self.family} if self.model == LINK else {}))
 
-    def _put_off(self, function: Callable[[], None], seconds: float = 0.0) -> None:
-        if self._left():
-            self.end()
-        elif seconds:
-            self._document.add_timeout_callback(partial(as_one_update, function), round(1000 * seconds))
-        else:
-            self._document.add_next_tick_callback(partial(as_one_update, function))
+    def _fill_drawer(self) -> None:
+        answer, parts = self.answer, list[str]()
+        if answer is not None and self.code.value:
+            link = f"{self.address()}\n\nAppend it to the address that glassformer explore prints."
+            texts = {"Python": answer.code, "Command line": answer.command, "Link to this view": link}
+            parts += [f"<h2>{title}</h2><pre>{html.escape(text)}</pre>" for title, text in texts.items() if text]
+        if answer is not None and self.table.value:
+            table = answer.frame.head(_ROWS).to_html(index=False, border=0, float_format=lambda x: f"{x:.6g}")
+            more = f'<p class="note">The first {_ROWS} of {len(answer.frame)} rows.</p>'
+            parts.append(f'<div class="numbers" tabindex="0">{table}</div>{more * (len(answer.frame) > _ROWS)}')
+        self.drawer.object = "".join(parts)
 
-    def _left(self) -> bool:
-        """Whether nobody looks at the page any more, some time before its session is given up."""
-        context = self._document.session_context
-        return context is None or (context.session is not None and context.session.connection_count == 0)
-
-    def _loaded(self) -> None:
-        with self._lock:
-            waiting, self._waiting = self._waiting or [], None
-        for function, seconds in waiting:
-            self._later(function, seconds)
+    def _csv(self) -> io.BytesIO:
+        return io.BytesIO(b"" if self.answer is None else self.answer.frame.to_csv(index=False).encode())
 
     def end(self) -> None:
-        """The person has left."""
-        for one in (*self._open_tabs.values(), self._prefetcher):
-            one.end()
+        """Compute nothing more: the person has left."""
+        self.work.end()
+        self._ahead.end()
+
+
+def _answer_ahead(questions: list[Question], show: Show) -> None:
+    del show
+    for question in questions:
+        # An answer without an identity could not be found again, and a refusal is shown once it is asked for.
+        with suppress(GlassformerError):
+            if identity_or_none(question.model) is not None:
+                best_error(question, lambda answer: None)
+
+
+def _among(allowed: Any, *texts: str | None) -> str:
+    return next((text for text in texts if text is not None and text in allowed), next(iter(allowed)))
+
+
+def _button(name: str, pressed: Callable[[], None], kind: str = "default") -> Any:
+    button = pn.widgets.Button(name=name, button_type=kind, margin=0)
+    button.on_click(lambda _: in_order(pressed)())
+    return button
+
+
+def _alert(error: Exception) -> str:
+    return f'<p class="refused" role="alert">{html.escape(str(error))}</p>'
 
 
 def end() -> None:
-    """Nobody looks at any page any more."""
+    """End all pages."""
     for one in list(_pages):
         one.end()
 
 
 def page(first: str, given: LinkSource) -> Any:
-    """The page as Panel has it."""
-    return Page(first, given).view
+    """Return the page as Panel shows it."""
+    made = Page(first, given, pn.state.location.search if pn.state.location else "")
+    # Before that the page has no connection to the browser.
+    pn.state.onload(made.ask)
+    return made.root

@@ -1,44 +1,53 @@
-"""What a person asks of a model, in the words of the command line: what an address holds, and models are made of."""
+"""The question that a person asks: a model and settings, as the texts that controls and addresses hold."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+import glassformer
 from glassformer.core.errors import ParameterError
-from glassformer.core.options import Option
+from glassformer.core.options import Option, options_in, parameter
 from glassformer.core.parsing import parse_grid, parse_number
+from glassformer.learners.base import Learner
+from glassformer.learners.registry import compatible_learner, learner_type, names, parse_settings
 from glassformer.models.registry import MODELS, build, options_of
 
-# Where a look begins, beside the parameters of the model.
-VIEW = {
-    "at": "",
-    "learners": "",
-    "panel": "0",
-    "algorithm": "gamp",
-    "d": "60",
-    "instances": "2",
-    "seed": "0",
-    "places": "6",
-    "steps": "30",
-    "target": "0.2",
-    "planned": "gamp",
-    "trained": "none",
-    "horizontal": "",
-    "vertical": "alpha",
-    "grid": "12",
-}
-# The shape of the fields that a link is a function of.
-SHAPE = ("indices", "tokens")
 # Most sample ratios of one curve.
 _MOST = 401
+# Unknown of which samples are counted, by the definition of the sample ratio; the other definitions count parameters.
+_UNKNOWNS = {"n/(dL)": "entry", "n/d^2": "entry", "n/d": "dimension"}
 
-Texts = Mapping[str, str]
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked beside the parameters of the model; every field is a control of the page."""
+
+    alpha: str = parameter("START:STOP:COUNT, or a comma list", "0:1:21", option="sample_ratios")
+    at: float | None = parameter("sample ratio of the sentence; a click into the plot sets it", None, option="look_at")
+    learners: str = parameter("names of learners whose theory is drawn, as a comma list", "ridge,nuclear-norm")
+    learner: str = parameter("the learner that is run or followed", names()[0], among=names())
+    d: int = parameter("token dimension of runs on data", 60, usual=(10, 210))
+    instances: int = parameter("independent runs at each sample ratio", 2)
+    seed: int = parameter("of the random numbers", 0)
+    places: int = parameter("number of sample ratios that are simulated", 6)
+    steps: int = parameter("number of steps of the learner", 30, usual=(1, 101))
+    runs: bool = parameter("of size d beside theory", False)
+    target: float = parameter("error to be reached", 0.2, usual=(0.01, 1.01))
+    trained: str = parameter("learner whose estimate is drawn", "none", among=("none", *names()))
+    horizontal: str = parameter("parameter on the horizontal axis", "", among=("",))
+    grid: int = parameter("number of values on the horizontal axis", 12)
+
+
+SETTINGS = {option.field: option for option in options_in(Settings)}
 
 
 def offered(model: str) -> list[Option]:
-    """The options of a model that a page offers: what opens files is for command lines.
+    """Return the options of a model that the page offers: all but those that open files.
 
     Example:
         >>> [option.name for option in offered("bsr")]
@@ -48,122 +57,219 @@ def offered(model: str) -> list[Option]:
 
 
 def beginning(model: str) -> dict[str, str]:
-    """What is asked of a model at first, by the fields of its options and the names of :data:`VIEW`."""
-    parameters = {option.field: _begin(option) for option in offered(model)}
-    across = next(option.field for option in offered(model) if option.usual)
-    return {**parameters, "alpha": MODELS[model].usual, **VIEW, "horizontal": across}
+    """Return the texts of all controls of a model at first."""
+    texts = {"alpha": MODELS[model].usual, "horizontal": next(one.field for one in offered(model) if one.usual)}
+    for option in [*offered(model), *SETTINGS.values()]:
+        value = option.begin if option.begin is not None else option.default
+        texts.setdefault(option.field, "" if value is None or option.flag else str(value))
+    return texts
 
 
-def _begin(option: Option) -> str:
-    value = option.begin if option.begin is not None else option.default
-    return "" if value is None or option.flag else str(value)
-
-
-def given(model: str, texts: Texts) -> dict[str, Any]:
-    """The parameters that are not at their defaults, by field.
+def parse(option: Option, text: str) -> Any:
+    """Return the value of an option from its text; None where the text is empty.
 
     Raises:
-        ParameterError: a text that is no value of its option.
-
-    Example:
-        >>> given("bsr", {**beginning("bsr"), "rho": "0.3"})
-        {'rho': 0.3}
+        ParameterError: the text is no value of the option.
     """
-    found = {option.field: _read(option, texts.get(option.field, "").strip()) for option in offered(model)}
-    defaults = {option.field: option.default for option in offered(model)}
-    needed = {option.field for option in offered(model) if option.required}
-    said = {name: value for name, value in found.items() if value is not None}
-    return {name: value for name, value in said.items() if name in needed or value != defaults[name]}
-
-
-def _read(option: Option, text: str) -> Any:
-    if not text:
+    if not text.strip():
         return None
-    if option.kind is int:
-        return _whole(option.name, text)
-    return option.value(parse_number(option.name, text) if option.kind is float else text)
+    if option.kind not in (float, int):
+        return option.value(text.strip())
+    number = parse_number(option.name, text)
+    if option.kind is float:
+        return option.value(number)
+    if not (abs(number) < 2**53 and number.is_integer()):
+        raise ParameterError(option.name, text, "a whole number")
+    return int(number)
 
 
-def built(model: str, texts: Texts, link: Callable[..., Any] | None = None) -> Any:
-    """The model that is asked about, its link a function of one's own if there is one.
+@dataclass(frozen=True)
+class Question:
+    """A model and settings, in texts.
 
-    Raises:
-        ParameterError: a value out of range.
-        IncompatibleError: values that exclude each other.
+    Attributes:
+        name: of the model in the table of models.
+        texts: of all controls, by the fields of :class:`Settings` and of the model, and ``LEARNER.SETTING``.
+        function: an own link function, if any.
+        link: ``FILE.py:FUNCTION``, the name of that function on the command line.
 
-    Example:
-        >>> built("bsr", beginning("bsr")).rho
-        0.5
-    """
-    parameters = given(model, texts)
-    if link is not None:
-        parameters.pop("channel", None)
-    return build(model, {**parameters, **({} if link is None else {"link": link})})
-
-
-def ratios(texts: Texts) -> list[float]:
-    """The sample ratios of the curve.
-
-    Raises:
-        ParameterError: the text stands for none, or for too many.
-    """
-    text = texts["alpha"]
-    found = parse_grid("alpha", text)
-    if len(found) > _MOST:
-        raise ParameterError("alpha", text, f"at most {_MOST} sample ratios")
-    return found
-
-
-def positive(texts: Texts) -> str:
-    """The sample ratios of the curve above zero, as the command line writes them: learners need samples.
+    Errors of the library are raised where a property cannot be computed from the texts.
 
     Example:
-        >>> positive({"alpha": "0:1:5"}), positive({"alpha": "0,0.5"})
-        ('0.25:1.0:4', '0.5')
+        >>> question = Question("bsr", beginning("bsr"))
+        >>> question.model.rho, question.parameters, len(question.alpha)
+        (0.5, {'rho': 0.5}, 61)
     """
-    found = [alpha for alpha in ratios(texts) if alpha > 0]
-    even = ":" in texts["alpha"] and len(found) > 1
-    return f"{found[0]}:{found[-1]}:{len(found)}" if even else ",".join(map(str, found))
 
+    name: str
+    texts: Mapping[str, str]
+    function: Callable[..., Any] | None = None
+    link: str = ""
 
-def chosen_ratio(texts: Texts) -> float:
-    """The sample ratio that was clicked; before, one on the way down, a sixth along the curve."""
-    found = ratios(texts)
-    return parse_number("at", texts["at"]) if texts["at"] else found[len(found) // 6]
+    @cached_property
+    def options(self) -> list[Option]:
+        """The options of the model; an own link replaces the channel."""
+        return [one for one in offered(self.name) if not (self.function and one.field == "channel")]
 
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the model that are not at their defaults."""
+        values = {one.field: (one, parse(one, self.texts.get(one.field, ""))) for one in self.options}
+        return {k: v for k, (one, v) in values.items() if v is not None and (one.required or v != one.default)}
 
-def whole(texts: Texts, name: str) -> int:
-    """A whole number that is asked for.
+    @cached_property
+    def model(self) -> Any:
+        """The model."""
+        return build(self.name, {**self.parameters, **({"link": self.function} if self.function else {})})
 
-    Raises:
-        ParameterError: it is none.
-    """
-    return _whole(name, texts[name])
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings; those without a text are at their defaults."""
+        values = {name: parse(option, self.texts.get(name, "")) for name, option in SETTINGS.items()}
+        return Settings(**{name: value for name, value in values.items() if value is not None})
 
+    @cached_property
+    def alpha(self) -> list[float]:
+        """The sample ratios of the curve."""
+        found = parse_grid("alpha", self.settings.alpha)
+        if len(found) > _MOST:
+            raise ParameterError("alpha", self.settings.alpha, f"at most {_MOST} sample ratios")
+        return found
 
-def _whole(name: str, text: str) -> int:
-    value = parse_number(name, text)
-    if not (abs(value) < 2**53 and value.is_integer()):
-        raise ParameterError(name, text, "a whole number")
-    return int(value)
+    @property
+    def positive_alpha(self) -> str:
+        """The sample ratios above zero as the command line writes them: learners need samples."""
+        found = [alpha for alpha in self.alpha if alpha > 0]
+        even = ":" in self.settings.alpha and len(found) > 1
+        return f"{found[0]}:{found[-1]}:{len(found)}" if even else ",".join(map(str, found))
 
+    @property
+    def at(self) -> float:
+        """The sample ratio of the sentence; by default a sixth along the curve."""
+        return self.alpha[len(self.alpha) // 6] if self.settings.at is None else self.settings.at
 
-def address(tab: str, texts: Texts, start: Texts) -> str:
-    """The query of an address that leads back here: what is not as it was at the start.
+    @property
+    def samples(self) -> str:
+        """The sample ratio of the sentence, in words."""
+        return f"With {self.at:.3g} samples per {self.unknown}"
 
-    Example:
-        >>> start = beginning("bsr")
-        >>> address("bsr", {**start, "rho": "0.3"}, start)
-        '?tab=bsr&rho=0.3'
-    """
-    return "?" + urlencode({"tab": tab, **{name: text for name, text in texts.items() if text != start.get(name)}})
+    @property
+    def unknown(self) -> str:
+        """The unknown of which samples are counted."""
+        return _UNKNOWNS.get(self.model.parameters["alpha"], "parameter")
+
+    @property
+    def axis(self) -> str:
+        """Name of the axis of sample ratios."""
+        return f"sample ratio α = {self.model.parameters['alpha']}"
+
+    def learner(self, name: str) -> Learner:
+        """Return a learner with the settings on the page, and others that are compatible with the model."""
+        texts = {option.field: self.texts.get(f"{name}.{option.field}", "").strip() for option in learner_options(name)}
+        given = {key: text for key, text in texts.items() if text}
+        for key, text in given.items():
+            if ":" in text:
+                raise ParameterError(key, text, "a name or a number: the page opens no files")
+        return replace(compatible_learner(name, self.model), **parse_settings(name, given))  # type: ignore[type-var]
+
+    def command(self, command: str, **other: Any) -> str:
+        """Return a command line about the model.
+
+        Example:
+            >>> Question("bsr", beginning("bsr")).command("limits", alpha="0:1:3")
+            'glassformer limits bsr --rho 0.5 --alpha 0:1:3'
+        """
+        words = ["glassformer", command, self.name]
+        for option in (one for one in self.options if one.field in self.parameters):
+            words += [option.word] if option.flag else [option.word, self.texts[option.field].strip()]
+        words += ["--link", self.link] if self.link else []
+        for key, value in other.items():
+            words += [f"--{key.replace('_', '-')}", str(value)]
+        return shlex.join(words)
+
+    def code(self, call: str, **imports: str) -> str:
+        """Return Python code: the model, and a call that names it ``model``.
+
+        Args:
+            call: the last lines.
+            imports: further names and the modules that they come from.
+
+        Example:
+            >>> print(Question("bsr", beginning("bsr")).code("limits(model, [0.5])"))
+            from glassformer import BilinearSequenceRegression, limits
+            model = BilinearSequenceRegression(rho=0.5)
+            result = limits(model, [0.5])
+        """
+        kind = type(self.model)
+        given = {**(kind.select(dict(self.parameters)) or {})}
+        arguments = [f"{name}={_literal(value)}" for name, value in given.items()]
+        public = {kind.__name__, *(word for word in glassformer.__all__ if f"{word}(" in call)}
+        imports |= {"learner": "glassformer.learners.registry"} if "learner(" in call else {}
+        lines = [*["import numpy as np"] * ("np." in call), f"from glassformer import {', '.join(sorted(public))}"]
+        lines += [f"from {module} import {name}" for name, module in imports.items()]
+        if self.link:
+            file, _, name = self.link.rpartition(":")
+            lines.append(f"from {file.removesuffix('.py')} import {name}  # the file {file} beside this one")
+            arguments.insert(0, f"link={name}")
+        return "\n".join([*lines, f"model = {kind.__name__}({', '.join(arguments)})", f"result = {call}"])
+
+    def address(self, **page: str) -> str:
+        """Return the query of an address that leads back here: the page, and the texts that differ from the first.
+
+        Example:
+            >>> Question("bsr", {**beginning("bsr"), "rho": "0.3"}).address(model="bsr", tab="learn")
+            '?model=bsr&tab=learn&rho=0.3'
+        """
+        start = beginning(self.name)
+        return "?" + urlencode({**page, **{k: text for k, text in self.texts.items() if text != start.get(k, "")}})
 
 
 def from_address(query: str) -> dict[str, str]:
-    """What a query says, by name.
+    """Return the texts in the query of an address, by name."""
+    return dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
+
+
+def learner_options(name: str) -> list[Option]:
+    """Return the settings of a learner that change its limits.
 
     Example:
-        >>> from_address("?tab=bsr&rho=0.3")
-        {'tab': 'bsr', 'rho': '0.3'}
+        >>> [option.field for option in learner_options("risk")]
+        ['loss', 'penalty', 'strength']
     """
-    return dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
+    kind = learner_type(name)
+    return [option for option in options_in(kind) if option.field in (kind.info.limit_settings or ())]
+
+
+def learner_settings(one: Learner) -> dict[str, Any]:
+    """Return the settings of a learner that are not at their defaults, as options of the command line."""
+    values = {field.name: getattr(one, field.name) for field in fields(one)}  # type: ignore[arg-type]
+    return {name: value for name, value in values.items() if value != getattr(type(one)(), name)}
+
+
+def learner_code(one: Learner, name_only: bool = False) -> str:
+    """Return Python code that makes a learner; ``name_only``: its name where it has no other settings.
+
+    Example:
+        >>> from glassformer.learners.registry import learner
+        >>> learner_code(learner("risk", penalty="trace")), learner_code(learner("gamp"), True)
+        ("learner('risk', penalty='trace')", "'gamp'")
+    """
+    settings = [f"{name}={_literal(value)}" for name, value in learner_settings(one).items()]
+    return repr(one.name) if name_only and not settings else f"learner({', '.join([repr(one.name), *settings])})"
+
+
+def alpha_code(text: str) -> str:
+    """Return sample ratios in Python.
+
+    Example:
+        >>> alpha_code("0:1:5"), alpha_code("0.1,0.2")
+        ('np.linspace(0.0, 1.0, 5)', '[0.1, 0.2]')
+    """
+    if ":" in text:
+        start, stop, count = text.split(":")
+        return f"np.linspace({float(start)}, {float(stop)}, {int(count)})"
+    return str([float(part) for part in text.split(",")])
+
+
+def _literal(value: Any) -> str:
+    return 'float("inf")' if value == float("inf") else repr(value)

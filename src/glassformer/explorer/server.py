@@ -13,6 +13,7 @@ import webbrowser
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from tornado.httpclient import AsyncHTTPClient
@@ -22,18 +23,17 @@ from tornado.websocket import WebSocketClosedError
 from glassformer.core.errors import ParameterError
 from glassformer.explorer.access import filter_logs, protect
 from glassformer.explorer.own_link import LinkSource
-from glassformer.explorer.page import STYLE, end, page, tabs
 from glassformer.numerics.memory import limit_malloc_arenas
 
 ADDRESS = "127.0.0.1"
 
 
-def server(port: int = 0, first: str = "bsr", given: LinkSource | None = None) -> tuple[Any, str]:
+def server(port: int = 0, first: str = "", given: LinkSource | None = None) -> tuple[Any, str]:
     """A server that listens on 127.0.0.1, not yet started, and the address of its page, which holds a secret.
 
     Args:
         port: 0 for any that is free.
-        first: the tab that is open at first.
+        first: the model at first.
         given: what the command line said of links.
 
     Raises:
@@ -41,19 +41,14 @@ def server(port: int = 0, first: str = "bsr", given: LinkSource | None = None) -
     """
     import panel as pn
 
-    pn.extension(raw_css=[STYLE])
-    # Models are read in before anybody waits for a page.
-    tabs()
+    pn.extension(raw_css=[Path(__file__).with_name("style.css").read_text()])
     secret = secrets.token_hex(16)
     # From Python 3.12 on none is made on demand.
     loop = IOLoop(make_current=False)
     try:
         made = pn.io.server.get_server(
-            {secret: lambda: page(first, given or LinkSource())},
-            port=port,
-            address=ADDRESS,
-            title="glassformer explorer",
-            loop=loop,
+            {secret: lambda: _pages().page(first, given or LinkSource())},
+            **{"port": port, "address": ADDRESS, "title": "glassformer explorer", "loop": loop},
         )
     except OSError as error:
         loop.close(all_fds=True)
@@ -62,6 +57,14 @@ def server(port: int = 0, first: str = "bsr", given: LinkSource | None = None) -
         raise ParameterError("port", port, reason, "leave out --port for any that is free") from None
     protect(made._tornado, made.port, secret)
     return made, f"http://{ADDRESS}:{made.port}/{secret}"
+
+
+def _pages() -> Any:
+    """Return the module of pages, with the models: importing it takes as long as starting the server."""
+    from glassformer.explorer import page
+
+    page.model_names()
+    return page
 
 
 def serve(first: str, port: int, show: bool, given: LinkSource) -> None:
@@ -79,11 +82,13 @@ def serve(first: str, port: int, show: bool, given: LinkSource) -> None:
         "with the same port at both ends.",
         flush=True,
     )
+    # While a person opens the address.
+    Thread(target=_pages, daemon=True).start()
     with redirection(address) as file:
         if show:
             webbrowser.open(file.as_uri())
         made.run_until_shutdown()
-    end()
+    _pages().end()
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Computations beside the page: one at a time, the last one asked for; what was asked before is dropped."""
+"""Computations in a thread beside the page: the latest one asked for; earlier ones are dropped."""
 
 from __future__ import annotations
 
@@ -6,118 +6,92 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from threading import Event
-from typing import Any, Protocol
+from typing import Any
 
 from glassformer.core.errors import GlassformerError
 from glassformer.core.progress import watch_progress
 from glassformer.numerics.memory import MemoryBound
 
 _LOG = logging.getLogger(__name__)
-# Seconds until a wait is worth a word, and between two words of how far it is.
-PATIENCE, _EVERY = 0.6, 0.2
-# Of the server, which answers many people for days.
+# Seconds until a computation counts as long, and between two reports of its progress.
+PATIENCE, _INTERVAL = 0.6, 0.2
+# Of the server, which runs for days: megabytes, and growth between two checks.
 _BOUND = MemoryBound(limit=550.0, growth=80.0)
 
 
-class Scheduler(Protocol):
-    """Has a function called in the thread of a page, at once or, asked in that thread, after some seconds."""
-
-    def __call__(self, function: Callable[[], None], seconds: float = 0.0) -> None: ...
-
-
 class DroppedError(Exception):
-    """A computation that nobody waits for any more."""
+    """Raised in a computation that nobody waits for any more."""
 
 
 class Work:
-    """What one part of one page has computed.
+    """One thread of a page.
 
     Args:
-        later: has a function called in the thread of the page.
+        later: calls a function in the thread of the page.
     """
 
-    def __init__(self, later: Scheduler) -> None:
+    def __init__(self, later: Callable[[Callable[[], None]], None]) -> None:
         self._later = later
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="glassformer-explore")
         self._waiting: Future[None] | None = None
         self._dropped = Event()
         self._ended = False
 
-    def start(
-        self,
-        compute: Callable[[Callable[[Any], None]], Any],
-        show: Callable[[Any], None],
-        fail: Callable[[Exception], None],
-        tell: Callable[[str], None],
-        over: Callable[[], None],
-    ) -> None:
-        """Compute in a thread.
+    def start(self, compute: Callable[[Callable[[Any], None]], Any], *shown: Callable[..., None]) -> None:
+        """Compute in the thread; what was started before is dropped.
 
         Args:
-            compute: is given a function that shows what there is so far, and returns the rest.
-            show: what was computed.
-            fail: with what was raised.
-            tell: how far it is, in words.
-            over: when it has ended, whether dropped or not.
+            compute: is given a function that shows a partial result, and returns the whole one.
+            shown: called with a result, with an exception, with the progress in words, and without anything at the
+                end; those that are left out do nothing.
         """
         self.drop()
-        if self._ended:
-            # The last move of somebody who has left.
-            return
-        self._dropped = dropped = Event()
-        self._waiting = self._threads.submit(self._run, dropped, compute, show, fail, tell, over)
+        if not self._ended:
+            self._dropped = Event()
+            self._waiting = self._threads.submit(self._run, self._dropped, compute, shown)
 
     def drop(self) -> None:
-        """Wait for nothing any more."""
+        """Drop the computation: none of its results is shown."""
         self._dropped.set()
         if self._waiting is not None:
             self._waiting.cancel()
 
     def end(self) -> None:
-        """Drop what there is, and take nothing on any more."""
+        """Drop the computation, and start none any more."""
         self._ended = True
         self.drop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, dropped: Event, compute: Any, show: Any, fail: Any, tell: Any, over: Any) -> None:
-        last_word = time.monotonic() + PATIENCE - _EVERY
+    def _run(self, dropped: Event, compute: Any, shown: tuple[Callable[..., None], ...]) -> None:
+        last_report = time.monotonic() + PATIENCE - _INTERVAL
+        ignored: list[Callable[..., None]] = [lambda *values: None] * 4
+        show, fail, report, over = [*shown, *ignored][:4]
 
-        def unless_dropped(function: Callable[..., None], *given: Any) -> None:
-            if not dropped.is_set():
-                function(*given)
-
-        def later(function: Callable[..., None], *given: Any) -> None:
-            self._later(partial(unless_dropped, function, *given))
+        def later(function: Callable[..., None], *values: Any) -> None:
+            self._later(lambda: None if dropped.is_set() else function(*values))
 
         def watch(text: str, done: int, total: int | None) -> None:
-            nonlocal last_word
+            nonlocal last_report
             if dropped.is_set():
                 raise DroppedError
-            if time.monotonic() - last_word > _EVERY:
-                last_word = time.monotonic()
-                later(tell, text if total is None else f"{text}: {done} of {total}")
+            if time.monotonic() - last_report > _INTERVAL:
+                last_report = time.monotonic()
+                later(report, text if total is None else f"{text}: {done} of {total}")
 
-        def so_far(answer: Any) -> None:
+        def partial_result(result: Any) -> None:
             watch("computing", 0, None)
-            later(show, answer)
+            later(show, result)
 
         try:
             with watch_progress(watch):
-                found = compute(so_far)
-            later(show, found)
-            later(tell, "")
+                later(show, compute(partial_result))
         except DroppedError:
             pass
-        except GlassformerError as error:
-            later(fail, error)
         except Exception as error:
-            if dropped.is_set():
-                # Threads of its own end before it does when the server is stopped.
-                return
-            # A page outlives a mistake of the library; whoever runs it reads of it in the log.
-            _LOG.exception("not computed")
+            # When the server is stopped, the threads of a computation end before it does.
+            if not isinstance(error, GlassformerError) and not dropped.is_set():
+                _LOG.exception("not computed")
             later(fail, error)
         finally:
             later(over)

@@ -1,0 +1,161 @@
+"""The error against the sample ratio: Bayes-optimal, of message passing, and of learners whose theory is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas
+
+from glassformer.bayes_optimal.limits import limits, mean_error
+from glassformer.bayes_optimal.solve import first_look
+from glassformer.bayes_optimal.thresholds import thresholds
+from glassformer.core.cache import cached_table, memoize
+from glassformer.core.display import readable_name
+from glassformer.core.errors import GlassformerError
+from glassformer.core.parsing import parse_grid
+from glassformer.core.results import Table
+from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series, error_text, hints
+from glassformer.explorer.question import Question, alpha_code, learner_code, learner_settings
+from glassformer.learners.base import Learner
+from glassformer.learners.registry import compatible_learner, learners_with_limits, names, refusal
+
+# Bayes-optimal and algorithmic errors differ if by this share and by more than rounding.
+_RELATIVE, _ROUNDING = 1e-6, 1e-9
+_PHRASES = {
+    "weak_recovery": "weak recovery begins at",
+    "perfect_recovery": "perfect recovery begins at",
+    "algorithmic_perfect_recovery": "message passing recovers perfectly from",
+    "nuclear_norm_perfect_recovery": "minimal nuclear norm recovers perfectly from",
+    "bayes_optimal_transition": "the best possible error jumps at",
+    "hard_phase_start": "a hard phase begins at",
+    "hard_phase_end": "it ends at",
+}
+Show = Callable[[Answer], None]
+
+
+def best_error(question: Question, show: Show) -> Answer:
+    """Return the Bayes-optimal error, that of message passing where it differs, and the thresholds."""
+    return _curves(question, show, [])
+
+
+def learner_errors(question: Question, show: Show) -> Answer:
+    """Return the errors of the chosen learners beside the Bayes-optimal one."""
+    return _curves(question, show, [name for name in question.settings.learners.split(",") if name])
+
+
+def learners_with_theory() -> list[str]:
+    """Return the learners that can be drawn beside the Bayes-optimal error.
+
+    Example:
+        >>> "ridge" in learners_with_theory(), "gd" in learners_with_theory()
+        (True, False)
+    """
+    return [name for name in learners_with_limits() if name != names()[0]]
+
+
+def refusals(model: Any) -> dict[str, str]:
+    """Return why learners cannot learn from a model, by their names."""
+
+    def compute() -> dict[str, str]:
+        found = {name: refusal(compatible_learner(name, model), model) for name in names()}
+        return {name: why for name, why in found.items() if why is not None}
+
+    found: dict[str, str] = memoize(compute, "refusals", model)
+    return found
+
+
+def optimum_series(question: Question, compute: Callable[[], Table] | None = None) -> tuple[Table, list[Series]]:
+    """Return the Bayes-optimal limits, and their curves: that of message passing is drawn where it differs."""
+    model, alpha = question.model, question.alpha
+    table = cached_table(compute or (lambda: limits(model, alpha, throw=False)), "limits", model, alpha)
+    told = hints(table.status, table["error_estimate"])
+    series = [Series("best possible (Bayes-optimal)", table["alpha"], table["error"], hints=told)]
+    if any(_differs(*pair) for pair in zip(table["error"], table["algorithmic_error"], strict=True)):
+        style: dict[str, Any] = {"color": COLORS[1], "dash": "dashed", "hints": told}
+        series.append(Series("message passing", table["alpha"], table["algorithmic_error"], **style))
+    return table, series
+
+
+def _differs(error: float, algorithmic_error: float) -> bool:
+    return algorithmic_error > error * (1 + _RELATIVE) + _ROUNDING
+
+
+def _curves(question: Question, show: Show, chosen: Sequence[str]) -> Answer:
+    model, alpha = question.model, question.alpha
+
+    def compute() -> Table:
+        rows = list[Sequence[float]]()
+        for ratio, found in first_look(model, alpha):
+            rows.append((ratio, mean_error(found.value)[0], found.error_estimate[0]))
+            show(_preview(question, rows))
+        return limits(model, alpha, throw=False)
+
+    best, series = optimum_series(question, compute)
+    curves, missing = list[tuple[Learner, Table]](), dict[str, str]()
+    show(_answer(question, best, series, curves, missing, None))
+    found = memoize(lambda: thresholds(model), "thresholds", model)
+    for name in (name for name in chosen if name not in refusals(model)):
+        show(_answer(question, best, series, curves, missing, found))
+        try:
+            one, above = question.learner(name), parse_grid("alpha", question.positive_alpha)
+            learned = partial(one.limits, model, above, throw=False)
+            curves.append((one, cached_table(learned, "limits", one, model, above)))
+        except GlassformerError as error:
+            missing[name] = str(error)
+    return _answer(question, best, series, curves, missing, found)
+
+
+def _preview(question: Question, rows: Sequence[Sequence[float]]) -> Answer:
+    frame = pandas.DataFrame(rows, columns=["alpha", "error", "error_estimate"])
+    x, y, bars = (frame[name].to_numpy() for name in frame)
+    series = Series("preview of message passing", x, y, "preview", bars=bars)
+    sentence = f"Preview from few sampled points, {len(rows)} of {len(question.alpha)} sample ratios: the error of "
+    sentence += "message passing lies within the bars. The curve follows."
+    return Answer(Picture(question.axis, "estimation error", (series,)), frame, sentence, preview=True)
+
+
+def _answer(
+    question: Question,
+    best: Table,
+    series: list[Series],
+    curves: list[tuple[Learner, Table]],
+    missing: dict[str, str],
+    found: Any,
+) -> Answer:
+    grid, above = question.settings.alpha, question.positive_alpha
+    commands = [question.command("limits", alpha=grid), question.command("thresholds")]
+    call, frames = f"limits(model, {alpha_code(grid)}, throw=False)", [best.to_pandas()]
+    parts, drawn, estimate = [], list(series), best["error_estimate"]
+    k = int(np.argmin(np.abs(best["alpha"] - question.at)))
+    error, reached = best["error"][k], best["algorithmic_error"][k]
+    text = f"With {best['alpha'][k]:.3g} samples per {question.unknown} the best possible error is "
+    if _differs(error, reached):
+        parts.append(f"message passing reaches {error_text(reached, estimate[k])}")
+    for one, table in curves:
+        position, title = names().index(one.name), one.info.title
+        style: dict[str, Any] = {"color": COLORS[2 + position % 5], "dash": list(DASHES)[1 + position % 4]}
+        told = hints(table.status, table["error_estimate"])
+        drawn.append(Series(title, table["alpha"], table["error"], hints=told, **style))
+        j = int(np.argmin(np.abs(table["alpha"] - question.at)))
+        parts.append(f"{title} reaches {error_text(table['error'][j], table['error_estimate'][j])}")
+        commands.append(question.command("limits", alpha=above, learner=one.name, **learner_settings(one)))
+        call += f"\n{one.name.replace('-', '_')} = {learner_code(one)}.limits(model, {alpha_code(above)}, throw=False)"
+        frames.append(table.to_pandas())
+    known = {} if found is None else {one.name: one.alpha for one in found.entries if 0 < one.alpha < np.inf}
+    if known.get("algorithmic_perfect_recovery") == known.get("perfect_recovery"):
+        known.pop("algorithmic_perfect_recovery", None)
+    parts += [f"{_PHRASES.get(name, f'{readable_name(name)} is at')} {alpha:.3g}" for name, alpha in known.items()]
+    sentence, notes = "; ".join([text + error_text(error, estimate[k]), *parts]) + ".", list(best.notes)
+    if doubtful := sum(not status.ok for status in best.status):
+        notes.append(f"{doubtful} of {len(estimate)} points did not plainly converge: the table has their status.")
+    notes += [f"{name}: {reason}." for name, reason in missing.items()]
+    short = {name: readable_name(name).replace("nuclear norm perfect recovery", "nuclear norm") for name in known}
+    marks = tuple((alpha, short[name]) for name, alpha in known.items() if alpha <= max(best["alpha"]))
+    if curves:
+        learned = ["bayes-optimal", *(one.name for one, _ in curves)]
+        frames = [frame.assign(learner=name) for name, frame in zip(learned, frames, strict=True)]
+    picture = Picture(question.axis, "estimation error", tuple(drawn), marks, question.at)
+    return Answer(picture, pandas.concat(frames), sentence, question.code(call), "\n".join(commands), notes)

@@ -1,0 +1,70 @@
+"""The connection of a page to its browser: calls in the thread of the page, and changes that arrive in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import panel as pn
+from panel.io.resources import LOCAL_DIST
+from tornado.ioloop import IOLoop
+
+
+class Session:
+    """The document of one person, created in the thread of the page.
+
+    Args:
+        left: called when the person has left.
+    """
+
+    def __init__(self, left: Callable[[], None]) -> None:
+        self._document, self._loop, self._left = pn.state.curdoc, IOLoop.current(), left
+        # Style sheets come from this server, those of parts that are made later too.
+        self._document.template_variables["dist_url"] = LOCAL_DIST
+        pn.state.on_session_destroyed(lambda _: left())
+
+    def later(self, function: Callable[[], None], seconds: float = 0.0) -> None:
+        """Call a function in the thread of the page; with a delay only from that thread."""
+        if seconds:
+            self._schedule(function, seconds)
+        else:
+            # From any thread: a document that is being changed may lose what another thread adds to it.
+            self._loop.add_callback(self._schedule, function)
+
+    def _schedule(self, function: Callable[[], None], seconds: float = 0.0) -> None:
+        context = self._document.session_context
+        if context is None or (context.session is not None and context.session.connection_count == 0):
+            # Nobody looks at the page any more, some time before its session is destroyed.
+            self._left()
+        elif seconds:
+            self._document.add_timeout_callback(partial(_in_one_update, function), round(1000 * seconds))
+        else:
+            self._document.add_next_tick_callback(partial(_in_one_update, function))
+
+
+def in_order(function: Callable[..., None]) -> Callable[..., None]:
+    """Have a function called once the changes of the page that are being made are sent."""
+
+    def called(*values: Any) -> None:
+        document, change = pn.state.curdoc, partial(function, *values)
+        if document is None or document.callbacks.hold_value or not pn.state.loaded:
+            change()
+        else:
+            document.add_next_tick_callback(partial(_in_one_update, change))
+
+    return called
+
+
+def _in_one_update(change: Callable[[], None]) -> None:
+    """Make a change of the page, and send all of it at its end.
+
+    Panel sends its changes at once and Bokeh those of its models at the end: a new figure would be filled before the
+    browser has it. Panel also delays changes that it cannot send at once, and may forget them.
+    """
+    document = pn.state.curdoc
+    document.hold("collect")
+    try:
+        change()
+    finally:
+        document.unhold()

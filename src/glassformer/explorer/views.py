@@ -1,0 +1,272 @@
+"""Views beside the curves of limits, and the table of all views by the question that they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas
+
+from glassformer.bayes_optimal.free_entropy import landscape
+from glassformer.bayes_optimal.limits import limits
+from glassformer.bayes_optimal.phase_diagram import phase_diagram
+from glassformer.core.cache import cached_table, memoize
+from glassformer.core.display import readable_name
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.parsing import parse_grid
+from glassformer.experiments.instances import Simulation
+from glassformer.experiments.simulation import experiment_of, simulate
+from glassformer.experiments.trajectories import follow
+from glassformer.explorer.limits_view import Show, best_error, learner_errors, optimum_series
+from glassformer.explorer.own_link import LINK
+from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series, error_text, hints
+from glassformer.explorer.question import Question, learner_code, learner_settings
+from glassformer.learners.base import Learner
+from glassformer.learners.plan import plan
+from glassformer.learners.registry import compatible_learner
+
+# Overlaps of a free entropy, values of a density, bars of a histogram, and the variance of noise that stands for none.
+_OVERLAPS, _VALUES, _BARS, _QUIET = 200, 400, 16, 1e-3
+# Most steps, simulated sample ratios and values of a parameter.
+_MOST = {"steps": 1000, "places": 50, "grid": 60}
+
+
+def _checked(question: Question, name: str, least: int = 1) -> int:
+    count: int = getattr(question.settings, name)
+    if not least <= count <= _MOST[name]:
+        raise ParameterError(name, count, f"an integer from {least} to {_MOST[name]}")
+    return count
+
+
+def free_entropy(question: Question, show: Show) -> Answer:
+    """Return the free entropy against the overlap; its highest maximum is Bayes-optimal."""
+    from glassformer.plotting.plots import height_limits, height_of
+
+    del show
+    model, alpha = question.model, question.at
+    found = memoize(lambda: landscape(model, alpha, _OVERLAPS), "landscape", model, alpha)
+    height, ends = height_of(found), height_limits([found])
+    tops = np.interp(found.maxima, found.overlap, height) if len(found.maxima) else []
+    curve = Series("free entropy", found.overlap, height, hints=hints(found.status, found.error_estimate))
+    maxima = Series("maximum: fixed point of state evolution", found.maxima, tops, "points", COLORS[1])
+    picture = Picture("overlap q with the truth", "free entropy Φ(q) − Φ(0) [nats]", (curve, maxima), y_range=ends)
+    sentence = f"{question.samples} the free entropy has its maxima at overlap {found.peaks}: "
+    sentence += "there is a hard phase." if found.hard_phase else "there is no hard phase."
+    code = question.code(f"landscape(model, {alpha!r}, {_OVERLAPS})")
+    command = question.command("landscape", alpha=alpha, points=_OVERLAPS)
+    return Answer(picture, found.to_pandas(), sentence, code, command)
+
+
+def spectrum(question: Question, show: Show) -> Answer:
+    """Return the spectral laws of the signal and of what message passing sees of it; on request those of matrices."""
+    model, alpha, settings = question.model, question.at, question.settings
+    if model.overlap_shape:
+        raise IncompatibleError(f"the weights of model {model.name} are a few rows, not a matrix with a spectrum")
+    q_hat = memoize(lambda: limits(model, [alpha], throw=False), "limits", model, [alpha])["q_hat"][0]
+    noise = float(1 / max(q_hat, _QUIET))
+    laws = {"signal": _density(model, _QUIET), "signal in the noise of message passing": _density(model, noise)}
+    series = [Series(f"{name}, theory", *law, color=COLORS[k]) for k, (name, law) in enumerate(laws.items())]
+    frames = [pandas.DataFrame({"of": name, "value": law[0], "density": law[1]}) for name, law in laws.items()]
+    low, high = series[1].x[[0, -1]]
+    sentence = f"{question.samples} message passing sees the signal in noise of variance 1/q_hat = {noise:.3g}: "
+    sentence += f"values from {low:.3g} to {high:.3g}."
+    call = f"limits(model, [{alpha!r}], throw=False)\n"
+    call += 'law = model.prior.noisy_law(1 / result["q_hat"])  # law.support, law.density(values)'
+    # Narrow matrices have many zeros, and their law without noise a peak there: both would hide the rest.
+    tops = [np.max(series[1].y)]
+    axes = "singular value, or eigenvalue", "density"
+    picture = Picture(*axes, tuple(series), y_range=(0.0, 1.25 * float(tops[0])))
+    if settings.trained == "none":
+        return Answer(picture, pandas.concat(frames), sentence, question.code(call))
+    show(Answer(picture, pandas.concat(frames), sentence, question.code(call)))
+    one = compatible_learner(settings.trained, model)
+    teacher, learned = experiment_of(model, [alpha], settings.d, 1, settings.seed, one).learned()
+    matrices = {"teacher": teacher, f"estimate of {one.info.title}": learned.estimates[0]}
+    values = {name: _values(matrix, model.prior.symmetric) for name, matrix in matrices.items()}
+    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), _BARS)
+    for k, (name, own) in enumerate(values.items(), 2):
+        density = np.histogram(own, edges, density=True)[0]
+        tops.append(np.sort(density)[-2])
+        frames.append(pandas.DataFrame({"of": name, "value": own}))
+        series.append(Series(f"{name}, one matrix", [*edges, edges[-1]], [0.0, *density, 0.0], "steps", COLORS[k]))
+        sentence += f" The {name} has values up to {np.max(own):.3g}."
+    sizes = f"{settings.d}, 1, {settings.seed}, {learner_code(one)}"
+    call += f"\nteacher, learned = experiment_of(model, [{alpha!r}], {sizes}).learned()"
+    picture = Picture(*axes, tuple(series), y_range=(0.0, 1.25 * float(max(tops))))
+    code = question.code(call, experiment_of="glassformer.experiments.simulation")
+    return Answer(picture, pandas.concat(frames), sentence, code)
+
+
+def _density(model: Any, noise: float) -> tuple[Any, Any]:
+    law = model.prior.noisy_law(np.array([max(noise, _QUIET)]))
+    low, high = np.nanmin(law.support), np.nanmax(law.support)
+    # The middles of equal cells: at the edges of the support some densities have no value.
+    value = low + (high - low) * (np.arange(_VALUES) + 0.5) / _VALUES
+    return value, law.density(value)
+
+
+def _values(matrix: Any, symmetric: bool) -> Any:
+    """Return eigenvalues or singular values in the unit of the laws."""
+    return np.linalg.eigvalsh(matrix) if symmetric else np.linalg.svd(matrix, compute_uv=False) / matrix.size**0.25
+
+
+def steps(question: Question, show: Show) -> Answer:
+    """Return the error after every step of a learner, in theory and, if asked, of runs on data."""
+    del show
+    model, alpha, settings, count = question.model, question.at, question.settings, _checked(question, "steps")
+    one = compatible_learner(settings.learner, model)
+    sizes = {"d": settings.d, "instances": settings.instances, "seed": settings.seed} if settings.runs else {}
+    compute = partial(follow, model, [alpha], count, algorithm=one, **sizes)
+    table = cached_table(compute, "trajectory", model, alpha, count, one, sizes)
+    error, estimate = table["error"], table["error_estimate"]
+    series = [Series(f"{one.info.title}, theory", table["iteration"], error, hints=hints(table.status, estimate))]
+    if settings.runs:
+        name, bars = f"mean of {settings.instances} runs, d = {settings.d}", table["measured_standard_error"]
+        series.append(Series(name, table["iteration"], table["measured_error"], "points", COLORS[1], bars=bars))
+    first, second, last = (error_text(error[k], estimate[k]) for k in (0, 1, -1))
+    sentence = f"{question.samples} the error of {one.info.title} goes from {first} before the first step to {second} "
+    sentence += f"after it and {last} after {count}."
+    arguments = "".join(f", {name}={value}" for name, value in {"steps": count, **sizes}.items())
+    picture = Picture(f"step of {one.info.title}", "estimation error", tuple(series))
+    code = question.code(f"follow(model, [{alpha!r}]{arguments}, algorithm={learner_code(one, True)})")
+    words = {**sizes, "algorithm": one.name, **learner_settings(one)}
+    command = question.command("trajectory", alpha=alpha, steps=count, **words)
+    return Answer(picture, table.to_pandas(), sentence, code, command, table.notes)
+
+
+def runs(question: Question, show: Show) -> Answer:
+    """Return errors of runs on simulated data, point by point, beside theory."""
+    model, settings, parts = question.model, question.settings, list[Simulation]()
+    positive, one = [alpha for alpha in question.alpha if alpha > 0], compatible_learner(settings.learner, model)
+    count = _checked(question, "places")
+    for k in np.unique(np.linspace(0, len(positive) - 1, count + 2).round().astype(int)[1:-1]):
+        alpha = float(f"{positive[k]:.6g}")
+        parts.append(simulate(model, [alpha], settings.d, settings.instances, settings.seed, one))
+        show(_runs_answer(question, parts, one))
+    return _runs_answer(question, parts, one)
+
+
+def _runs_answer(question: Question, parts: list[Simulation], one: Learner) -> Answer:
+    settings, title = question.settings, one.info.title
+    ratio, mean, theory = (np.concatenate([p[name] for p in parts]) for name in ("alpha_realised", "error", "theory"))
+    groups = [group for part in parts for group in part.instances]
+    single = [(alpha, run) for alpha, group in zip(ratio, groups, strict=True) for run in group]
+    x = [alpha for alpha, _ in single]
+    told = [f"seed {run.seed}, {run.status}, {run.iterations} iterations" for _, run in single]
+    known = np.isfinite(theory)
+    drawn = [
+        *optimum_series(question)[1],
+        Series(f"one run of {title}", x, [run.error for _, run in single], "points", COLORS[6], hints=told),
+        Series(f"theory of {title} at this size", ratio[known], theory[known], "preview", COLORS[2]),
+    ]
+    converged = sum(run.status.ok for _, run in single)
+    sentence = f"{len(single)} runs of {title} with d = {settings.d} at {len(ratio)} sample ratios: {converged} "
+    sentence += "converged"
+    gap = np.max(np.abs(mean - theory)[known], initial=0.0)
+    sentence += f"; their means are at most {gap:.2g} away from theory." if known.any() else "."
+    alpha = [float(value) for part in parts for value in part["alpha"]]
+    sizes = {"d": settings.d, "instances": settings.instances, "seed": settings.seed}
+    words = {**sizes, "algorithm": one.name, **learner_settings(one)}
+    arguments = ", ".join([*(f"{k}={v}" for k, v in sizes.items()), f"algorithm={learner_code(one, True)}"])
+    return Answer(
+        Picture(question.axis, "estimation error", tuple(drawn)),
+        pandas.concat([part.to_pandas() for part in parts]),
+        sentence,
+        question.code(f"simulate(model, {alpha}, {arguments})"),
+        question.command("simulate", alpha=",".join(f"{a:.6g}" for a in alpha), **words),
+        list(dict.fromkeys(note for part in parts for note in part.notes)),
+    )
+
+
+def samples(question: Question, show: Show) -> Answer:
+    """Return the number of samples at which the error of a learner reaches a target."""
+    del show
+    target, d, model = question.settings.target, question.settings.d, question.model
+    one = question.learner(question.settings.learner)
+    found = memoize(lambda: plan(model, target, one, "error", d), "plan", model, target, one, d)
+    alpha, curves = found.curves["alpha"], [(name, y) for name, y in found.curves.items() if name != "alpha"]
+    reached = [entry for entry in found.entries if np.isfinite(entry.alpha)]
+    x, told = [entry.alpha for entry in reached], [f"{entry.samples} samples" for entry in reached]
+    right = max([*question.alpha, *(1.5 * one for one in x)])
+    dashes = list(DASHES)
+    series = [Series(readable_name(n), alpha, y, color=COLORS[k], dash=dashes[k]) for k, (n, y) in enumerate(curves)]
+    series.append(Series("target", [0.0, right], [target] * 2, color=COLORS[6], dash="dotted"))
+    series.append(Series("samples needed", x, [target] * len(x), "points", COLORS[6], hints=told))
+    needs = [
+        f"{readable_name(entry.name)} needs {entry.samples} samples, {entry.alpha:.3g} per {question.unknown}"
+        if np.isfinite(entry.alpha)
+        else f"{readable_name(entry.name)}: {entry.note}"
+        for entry in found.entries
+    ]
+    sentence = f"For an error of at most {target:g} with d = {d}, {'; '.join(needs)}."
+    picture = Picture(question.axis, "estimation error", tuple(series), right=right)
+    code = question.code(f"plan(model, {target!r}, {learner_code(one, True)}, d={d})")
+    command = question.command("plan", target_error=target, d=d, learner=one.name, **learner_settings(one))
+    return Answer(picture, found.to_pandas(), sentence, code, command, found.notes)
+
+
+def diagram(question: Question, show: Show) -> Answer:
+    """Return the thresholds against a parameter."""
+    del show
+    name, count = question.settings.horizontal, _checked(question, "grid", 2)
+    start, stop = next(one.usual for one in question.options if one.field == name and one.usual)
+    values = parse_grid(name, f"{start}:{stop}:{count}")
+    found = memoize(lambda: phase_diagram(question.model, name, values), "diagram", question.model, name, values)
+    styles = [(COLORS[k % 7], list(DASHES)[k % 5]) for k in range(len(found.names))]
+    series, parts = [], []
+    for threshold, (color, dash) in zip(found.names, styles, strict=True):
+        alpha = found.curve(threshold)
+        if np.nanmax(alpha, initial=0.0) > 0:
+            style: dict[str, Any] = {"color": color, "dash": dash, "bars": found.curve_error(threshold)}
+            series.append(Series(readable_name(threshold), values, alpha, **style))
+            low, high = np.nanmin(alpha), np.nanmax(alpha)
+            parts.append(f"{readable_name(threshold)} lies between {low:.3g} and {high:.3g}")
+    sentence = f"For {name} from {start:g} to {stop:g}, {'; '.join(parts) or 'no threshold is finite'}."
+    code = question.code(f"phase_diagram(model, {name!r}, {values})")
+    fixed = Question(question.name, {**question.texts, name: ""}, question.function, question.link)
+    command = fixed.command("phase-diagram", along=f"{name}={start}:{stop}:{count}")
+    return Answer(Picture(name, question.axis, tuple(series)), found.to_pandas(), sentence, code, command)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class View:
+    """A way to look at a model: a title, a function that answers, and the fields of ``Settings`` that are its controls.
+
+    One that is computed on request waits for a button; until then the Bayes-optimal error is drawn.
+    """
+
+    title: str
+    compute: Callable[[Question, Show], Answer]
+    settings: tuple[str, ...] = ()
+    on_request: bool = False
+
+
+_ERROR, _RUNS = View("Error", best_error, ("at",)), ("learner", "d", "instances", "seed")
+QUESTIONS: dict[str, tuple[str, dict[str, View]]] = {
+    "learn": (
+        "What can be learned?",
+        {
+            "error": _ERROR,
+            "entropy": View("Free entropy", free_entropy, ("at",)),
+            "spectrum": View("Spectrum", spectrum, ("at", "trained", "d", "seed")),
+            "diagram": View("Phase diagram", diagram, ("horizontal", "grid"), on_request=True),
+        },
+    ),
+    "training": (
+        "What does my training reach?",
+        {
+            "error": View("Error", learner_errors, ("at", "learners")),
+            "samples": View("Samples for a target", samples, ("learner", "target", "d"), on_request=True),
+        },
+    ),
+    "time": ("In time", {"steps": View("Steps", steps, ("at", "steps", "runs", *_RUNS))}),
+    "data": ("On data", {"runs": View("Runs", runs, (*_RUNS, "places"), on_request=True)}),
+    LINK: ("My own link", {"error": _ERROR}),
+}
+"""Tabs by the question that they answer: their titles and views."""

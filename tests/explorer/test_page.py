@@ -1,0 +1,188 @@
+"""The page without a browser: refusals, stale answers, learners on offer, own links, and answers computed ahead."""
+
+from dataclasses import replace
+from threading import Event
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer.core.progress import note
+
+pytest.importorskip("panel")
+
+from glassformer.explorer import page as here
+from glassformer.explorer.own_link import LinkSource, shape_of
+from glassformer.explorer.picture import Picture, Plot, Series, legend_html
+from glassformer.explorer.work import Work
+
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+
+
+def faded(page):
+    return all(one.faded for one in page.picture.series)
+
+
+def test_every_tab_has_its_controls_and_the_code_restores_the_view(opened):
+    page = opened("?alpha=0:1:5&rho=0.4&tab=training&learners=ridge&ridge.strength=0.5")
+    assert {"rho", "noise", "alpha", "at", "ridge.strength"} <= {*page.controls}
+    assert page.controls["ridge.strength"].text == "0.5"
+    assert "ridge regression reaches" in page.answer.sentence
+    again = opened(page.address())
+    assert (again.address(), again.answer.sentence) == (page.address(), page.answer.sentence)
+    page.code.value = page.table.value = True
+    assert "glassformer limits bsr --rho 0.4" in page.drawer.object and "<table" in page.drawer.object
+    assert page.address().replace("&", "&amp;") in page.drawer.object
+    assert page._csv().read().decode().startswith("alpha,")
+
+
+def test_an_older_address_opens_its_model(opened):
+    assert opened("?tab=aim&alpha=0.2", wait=False).model == "aim"
+
+
+def test_a_value_is_refused_beside_its_control_until_it_is_right(opened, thread):
+    page = opened("?alpha=0:1:5&rho=-1", wait=False)
+    assert "rho = -1.0 is not allowed" in page.controls["rho"].error
+    page.controls["rho"].text = "0.5"
+    assert not page.controls["rho"].error
+    thread.until(lambda: thread.settled(page))
+    page.controls["width"].text = "1.5"
+    assert "a whole number" in page.controls["width"].error and page.side.more.value, "hidden controls are shown"
+    assert faded(page)
+
+
+def test_an_answer_to_an_earlier_question_is_not_shown(opened, thread, monkeypatch):
+    page = opened("?alpha=0:1:5")
+    before, answered = page.answer, here.best_error
+
+    def meanwhile(question, show):
+        thread.later(lambda: setattr(page.controls["rho"], "text", "-1"))
+        return answered(question, show)
+
+    view = here.QUESTIONS["learn"][1]["error"]
+    monkeypatch.setitem(here.QUESTIONS["learn"][1], "error", replace(view, compute=meanwhile))
+    page.controls["noise"].text = "0.1"
+    thread.until(lambda: page.controls["rho"].error)
+    monkeypatch.setitem(here.QUESTIONS["learn"][1], "error", view)
+    thread.rest()
+    assert page.answer is before and faded(page)
+    page.controls["rho"].text = "0.4"
+    thread.until(lambda: thread.settled(page) and page.answer is not before)
+    assert not faded(page)
+
+
+def test_a_click_chooses_the_sample_ratio_of_the_sentence(opened, thread):
+    page = opened("?alpha=0:1:5")
+    page._click(0.5)
+    thread.until(lambda: thread.settled(page) and "With 0.5 samples" in page.answer.sentence)
+    assert page.picture.at == 0.5
+
+
+@pytest.mark.slow
+def test_only_learners_that_fit_are_offered(opened, thread):
+    page = opened("?model=aim&alpha=0.2&tab=data&learner=ridge")
+    thread.until(lambda: "ridge" not in page.controls["learner"].choices)
+    assert page.controls["learner"].text == "gamp"
+    page = opened("?model=aim&alpha=0.2&tab=training")
+    offered = [one.label for one in page.side.learners.objects[:-1]]
+    assert "regularised risk" in offered and "ridge regression" not in offered
+    assert "ridge" in page.side.learners.objects[-1].object
+
+
+def test_runs_wait_for_the_button_and_can_be_cancelled(opened, thread):
+    page = opened("?alpha=0.2:1:5&noise=0.1&tab=data&d=12&instances=1&places=2&learner=ridge")
+    assert page.run.visible and "Press Compute" in page.answer.sentence
+    page.ask(True)
+    thread.until(lambda: thread.settled(page) and "2 runs of ridge regression" in page.answer.sentence)
+    page.controls["instances"].text = "500"
+    page.ask(True)
+    assert page.cancel.visible
+    page._cancel()
+    assert "Cancelled" in page.progress.object and not page.cancel.visible
+
+
+def test_the_legend_names_what_is_drawn_and_names_of_thresholds_do_not_overlap():
+    picture = Picture("x", "y", (Series("drawn", [0, 1], [1, 2]), Series("empty", [], [])), ((0.1, "a"), (0.11, "b")))
+    assert "drawn" in legend_html(picture) and "empty" not in legend_html(picture)
+    plot = Plot(lambda x: None)
+    plot.draw(picture)
+    assert len(set(plot._marks.data["dy"])) == 2
+    plot.draw(Picture("x", "y", (Series("another", [0], [3]),)))
+    assert not plot._marks.data["x"] and len(plot._slots) == 2
+
+
+@pytest.mark.slow
+def test_a_preview_is_drawn_over_the_last_curve_and_cannot_be_exported(opened, thread, monkeypatch, tmp_path):
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
+    page = opened("?model=attention&depth=1&points=128&alpha=0.5")
+    page.controls["skip"].text = "1.5"
+    thread.until(lambda: page.answer.preview)
+    assert [one.faded for one in page.picture.series] == [True, False] and page.csv.disabled and page.png.disabled
+    thread.until(lambda: thread.settled(page))
+    assert not any(one.faded for one in page.picture.series) and not page.csv.disabled
+    monkeypatch.setattr(here, "best_error", lambda question, show: ahead.append(question.texts["skip"]))
+    ahead = []
+    thread.until(lambda: thread.resting)
+    thread.idle()
+    thread.until(lambda: ahead == ["1.49", "1.51"])
+
+
+def test_nothing_is_computed_ahead_where_answers_are_quick(opened, thread, monkeypatch):
+    page = opened("?alpha=0.5")
+    monkeypatch.setattr(here, "best_error", lambda *given: pytest.fail("computed"))
+    assert page.controls["noise"].neighbours() == ["0.01"], "the slider begins at 0"
+    page._last = "noise"
+    page._compute_ahead(page._token)
+    assert page._ahead._waiting is None
+
+
+def test_what_was_asked_before_is_dropped():
+    done, begun, seen = Event(), Event(), []
+    work = Work(lambda function: function())
+
+    def slow(show):
+        begun.set()
+        while True:
+            note("still at it")
+
+    work.start(slow, seen.append)
+    assert begun.wait(10)
+    work.start(lambda show: "the last", seen.append, seen.append, lambda text: None, done.set)
+    assert done.wait(10)
+    work.end()
+    work.start(lambda show: "after the end", seen.append)
+    assert seen == ["the last"]
+
+
+@pytest.mark.slow
+def test_the_shape_of_a_link_is_the_smallest_that_works_unless_another_is_asked_for():
+    assert shape_of(lambda z: z[0, 0] * z[1, 0], "smi", {}) == {"indices": "2", "tokens": "1"}
+    assert shape_of(lambda z: z[0, 0] * z[1, 0], "smi", {"indices": "3"}) == {"indices": "3", "tokens": "1"}
+    assert shape_of(lambda z: jnp.sign(z[0, 0] * z[1, 0]), "smi", {}) == {"indices": "2", "tokens": "1"}
+    assert shape_of(lambda z: jax.nn.softmax(z[0])[0], "smi", {}) == {"indices": "1", "tokens": "2"}
+    assert shape_of(lambda z: 1.0, "smi", {}) == {}
+    assert shape_of(np.tanh, "bsr", {}) == {}
+
+
+@pytest.mark.slow
+def test_an_own_link_is_described_and_serves_every_tab(opened, thread):
+    given = LinkSource(lambda z: z**2, "links.py:square", "bsr")
+    page = opened("?model=link&family=bsr&alpha=0.5,1", given)
+    assert page.tab == "link" and "even in the fields; information exponent 2" in page.found.object
+    assert "link=square" in page.answer.code and "--link links.py:square" in page.answer.command
+    page.choose("tab", "time")
+    thread.until(lambda: thread.settled(page))
+    assert page.model == "link" and "step" in page.answer.sentence
+
+
+@pytest.mark.slow
+def test_code_from_the_page_runs_only_where_the_command_line_allows_it(opened, thread):
+    page = opened("?model=link", wait=False)
+    assert not hasattr(page, "_code_parts") and "runs no code" in page.found.object
+    page = opened("?model=link&family=bsr&alpha=0.5:1:3", LinkSource(code=True), wait=False)
+    page._run_code("def link(z):\n    return open_a_file(z)\n", "link")
+    thread.until(lambda: "open_a_file" in page.status.object)
+    page._run_code("def link(z):\n    return 2 * z\n", "link")
+    thread.until(lambda: thread.settled(page))
+    assert page.answer.frame["error"].iloc[0] < 1
