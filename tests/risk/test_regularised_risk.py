@@ -466,9 +466,9 @@ def test_losses_and_their_conjugates(loss):
 
 
 @pytest.mark.parametrize("model", [DeepAttention(depth=1), DeepAttentionIndexed(rho=0.5, layers=2)])
-def test_models_of_several_rows_raise_with_the_reason(model):
+def test_models_of_several_rows_are_referred_to_the_learner(model):
     """They were told to give a width, which attention does not have and several layers had given."""
-    with pytest.raises(IncompatibleError, match="several rows or layers is not convex") as caught:
+    with pytest.raises(IncompatibleError, match=r"models of one matrix.*use learner risk") as caught:
         risk(model, [1.0], penalty="ridge")
     assert "rho" not in str(caught.value)
 

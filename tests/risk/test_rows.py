@@ -186,6 +186,8 @@ def test_a_start_may_be_given(softmax):
         (RegularisedRisk(strength=0.1, student=lambda z: jnp.ones(4)), ParameterError, "student"),
         (RegularisedRisk(strength=0.1, student=lambda z: np.array(z)[0]), ParameterError, "student"),
         (RegularisedRisk(strength=0.1, student=lambda z: z[0]), ParameterError, "student"),
+        (RegularisedRisk(strength=0.1, student=lambda z: attention(z) + z[7, 0]), ParameterError, "student_rows"),
+        (RegularisedRisk(strength=0.1, student="linear", student_rows=3), ParameterError, "student_rows"),
         (RegularisedRisk(strength=0.1, start="random"), ParameterError, "start"),
         (RegularisedRisk(strength=0.1, start=([[2.0]], [[1.0]])), ParameterError, "start"),
         (RegularisedRisk(strength=0.1, student_rows=3), ParameterError, "student_rows"),
@@ -228,4 +230,5 @@ def test_usual_students():
     assert student_of(SequenceMultiIndex(largest, indices=3), "cross-entropy").rows == 3
     own = student_of(SequenceMultiIndex(two_tanh, indices=2, noise=0.1), "square")
     assert (own.rows, own.own_link, own.is_convex) == (2, True, False)
-    assert student_of(SequenceMultiIndex(two_tanh, indices=2, noise=0.1), "square", "linear", 1).is_convex
+    linear = student_of(SequenceMultiIndex(two_tanh, indices=2, noise=0.1), "square", "linear")
+    assert (linear.rows, linear.is_convex) == (1, True)

@@ -29,7 +29,11 @@ def add_settings(parser: argparse.ArgumentParser, theory: bool = False) -> None:
         for name, text in option.texts.items():
             learners.setdefault(text, []).append(name)
         text = "; ".join(f"{', '.join(own)}: {text}" if len(learners) > 1 else text for text, own in learners.items())
-        group.add_argument(f"--{option.name.replace('_', '-')}", type=option.kind, help=text)
+        word = f"--{option.name.replace('_', '-')}"
+        if option.kind is bool:
+            group.add_argument(word, action="store_const", const=True, help=text)
+        else:
+            group.add_argument(word, type=option.kind, help=text)
 
 
 def learner_of(name: str, options: argparse.Namespace) -> Any:

@@ -245,7 +245,7 @@ class RegularisedRisk(Learner):
         from glassformer.risk.losses import LOSSES
         from glassformer.risk.penalties import PENALTIES
 
-        return (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in PENALTIES)
+        return (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in (None, *PENALTIES))
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return self.limits(model, alpha, throw=False)["error"]

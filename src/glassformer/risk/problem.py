@@ -194,9 +194,8 @@ def risk_problem(model: Model, loss: Loss, penalty: MatrixPenalty, strength: flo
     """
     prior, channel = model.prior, model.channel
     if model.overlap_shape:
-        reason = "the risk of several rows or layers is not convex, its saddle point over overlaps may be unstable"
-        remedy = "the theory of risk leaves it out: take another learner, or none for the best that can be reached"
-        raise IncompatibleError(f"model {model.name}: {reason}, and {remedy}")
+        reason = "this theory is for models of one matrix, bsr and aim"
+        raise IncompatibleError(f"model {model.name}: {reason}; use learner risk, whose theory includes models of rows")
     if not getattr(prior, "extensive", False):
         given = ((name, model.parameters.get(name)) for name in ("width", "rho"))
         narrow = next((f"{name} = {value:g}" for name, value in given if value is not None), f"model {model.name}")

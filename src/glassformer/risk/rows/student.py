@@ -220,7 +220,7 @@ def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = N
         model: of the teacher, of several rows or of one index.
         loss: name, or function of label and prediction.
         function: of the fields of the student's rows; "linear" for :func:`linear_prediction`; None for the above.
-        rows: of the student; None for the teacher's, or one per class.
+        rows: of the student; None for the teacher's, for a linear student one per class or number of the label.
 
     Raises:
         ParameterError: an argument is out of range, or the function is not differentiable.
@@ -245,8 +245,12 @@ def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = N
         raise ParameterError("student", function, "linear, or a function of the fields of the student's rows")
     default_linear = function is None and (chosen.labels != "numbers" or (signs and channel.rows == 1))
     if linear or default_linear:
-        count = rows if rows is not None else len(classes) or (1 if signs else channel.rows)
+        outputs = len(classes) or shown.shape[1]
         prediction: Any = linear_prediction
+        count = outputs if rows is None else rows
+        if count != outputs and chosen.convex:
+            allowed = f"{outputs} for the linear student, one row for each output: give student for others"
+            raise ParameterError("student_rows", count, allowed)
     elif function is None:
         prediction, count = _own_link(model), channel.rows if rows is None else rows
         if count != channel.rows:
@@ -303,6 +307,15 @@ def _require_usable(student: Student, y: Array) -> None:
     """Raise unless the loss of the student is a finite number whose derivatives are finite and not all zero."""
     fields = np.random.default_rng(4).standard_normal((len(y), student.rows, student.tokens))
     name = getattr(student.prediction, "__name__", "student")
+    try:
+        # JAX takes the last entry for an index out of range; NumPy raises.
+        student.prediction(fields[0])
+    except IndexError as error:
+        allowed = f"a function of fields Z of shape {fields.shape[1:]}: give student_rows for other rows"
+        raise ParameterError("student", name, allowed, str(error)) from error
+    except Exception:
+        # It may need arrays of JAX, and is tried with them next.
+        pass
     try:
         entries = student.predictions(fields).shape[1]
     except Exception as error:
