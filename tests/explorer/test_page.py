@@ -50,6 +50,9 @@ def test_a_value_is_refused_beside_its_control_until_it_is_right(opened, thread)
     page.controls["width"].text = "1.5"
     assert "a whole number" in page.controls["width"].error and page.side.more.value, "hidden controls are shown"
     assert faded(page)
+    page.controls["width"].text = ""
+    page.controls["at"].text = "nowhere"
+    assert "expected a number" in page.controls["at"].error
 
 
 def test_an_answer_to_an_earlier_question_is_not_shown(opened, thread, monkeypatch):

@@ -156,6 +156,19 @@ def test_a_preview_comes_before_sampled_numbers_and_covers_them(monkeypatch, tmp
     assert not any(one.preview for one in again), "the numbers are in the cache"
 
 
+def test_a_curve_that_takes_long_is_drawn_at_some_ratios_first(monkeypatch):
+    from glassformer.explorer import limits_view
+
+    seen = []
+    monkeypatch.setitem(limits_view._seconds, "bsr", 1.0)
+    whole = best_error(asked("bsr", alpha="0:1:23", rho="0.37", at="0.5"), seen.append)
+    assert [one.preview for one in seen] == [True, False]
+    first, last = (one.frame.set_index("alpha")["error"] for one in (seen[0], whole))
+    assert len(first) == 8 and len(last) == 23
+    np.testing.assert_allclose(first, last[first.index], rtol=1e-6)
+    assert whole.sentence.startswith(seen[0].sentence.removesuffix("."))
+
+
 def test_a_table_comes_back_from_disk_digit_by_digit(tmp_path, monkeypatch):
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     monkeypatch.setattr(cache, "_SLOW", 0.0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +18,7 @@ from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
 from glassformer.core.errors import GlassformerError
 from glassformer.core.parsing import parse_grid
+from glassformer.core.progress import note
 from glassformer.core.results import Table
 from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series, error_text, hints
 from glassformer.explorer.question import Question, alpha_code, learner_code, learner_settings
@@ -24,6 +27,10 @@ from glassformer.learners.registry import compatible_learner, learners_with_limi
 
 # Bayes-optimal and algorithmic errors differ if by this share and by more than rounding.
 _RELATIVE, _ROUNDING = 1e-6, 1e-9
+# A curve that took more seconds than this the last time is drawn at every fourth sample ratio first, and computed in
+# full once the hand has rested for some seconds.
+_QUICK, _COARSE, _REST = 0.08, 4, 0.1
+_seconds: dict[str, float] = {}
 _PHRASES = {
     "weak_recovery": "weak recovery begins at",
     "perfect_recovery": "perfect recovery begins at",
@@ -91,7 +98,17 @@ def _curves(question: Question, show: Show, chosen: Sequence[str]) -> Answer:
         for ratio, found in first_look(model, alpha):
             rows.append((ratio, mean_error(found.value)[0], found.error_estimate[0]))
             show(_preview(question, rows))
-        return limits(model, alpha, throw=False)
+        if model.has_curve and _seconds.get(model.name, 0.0) > _QUICK:
+            nearest = min(alpha, key=lambda one: abs(one - question.at))
+            coarse = question.changed(alpha=",".join(map(str, sorted({*alpha[::_COARSE], alpha[-1], nearest}))))
+            preview = _answer(coarse, *optimum_series(coarse), [], {}, None)
+            show(replace(preview, picture=replace(preview.picture, at=question.at), preview=True))
+            time.sleep(_REST)
+            note("computing")
+        start = time.thread_time()
+        table = limits(model, alpha, throw=False)
+        _seconds[model.name] = time.thread_time() - start
+        return table
 
     best, series = optimum_series(question, compute)
     curves, missing = list[tuple[Learner, Table]](), dict[str, str]()

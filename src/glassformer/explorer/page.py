@@ -275,7 +275,7 @@ class Page:
 
     def _show(self, answer: Answer) -> None:
         self._awaited, self.answer, picture = False, answer, answer.picture
-        if answer.preview and self.picture is not None:
+        if self.picture is not None and any(one.kind == "preview" for one in picture.series if answer.preview):
             earlier = [one for one in self.picture.faded().series if one.kind != "preview"]
             picture = replace(picture, series=(*earlier, *picture.series))
         if self.picture is None:
@@ -327,8 +327,8 @@ class Page:
         """Compute what may be asked next, while nobody asks anything; results wait in the cache."""
         question, control = self.question(), self.controls.get(self._last)
         if token is self._token and control is not None and not question.model.has_curve:
-            texts = [{**question.texts, self._last: text} for text in control.neighbours()]
-            self._ahead.start(partial(_answer_ahead, [replace(question, texts=one) for one in texts]))
+            questions = [question.changed(**{self._last: text}) for text in control.neighbours()]
+            self._ahead.start(partial(_answer_ahead, questions))
 
     # --- taken along --------------------------------------------------------------------------------------------------
 

@@ -106,6 +106,10 @@ class Question:
     function: Callable[..., Any] | None = None
     link: str = ""
 
+    def changed(self, **texts: str) -> Question:
+        """Return the question with other texts."""
+        return replace(self, texts={**self.texts, **texts})
+
     @cached_property
     def options(self) -> list[Option]:
         """The options of the model; an own link replaces the channel."""

@@ -116,7 +116,9 @@ class Side:
     def blame(self, error: Exception | None) -> bool:
         """Say what is wrong beside the control that is to blame, and return whether there is one; None for nothing."""
         name = error.name if isinstance(error, ParameterError) else ""
-        blamed = next((key for key in self.controls if name and key.rpartition(".")[2] == name), "")
+        # An error names the field or the option, whose words are the label.
+        fits = (k for k, one in self.controls.items() if name in (k.rpartition(".")[2], one.label.replace(" ", "_")))
+        blamed = next(fits, "") if name else ""
         for key, control in self.controls.items():
             control.error = str(error) if key == blamed else ""
         self.more.value = self.more.value or blamed in self._hidden

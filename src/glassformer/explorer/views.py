@@ -226,8 +226,7 @@ def diagram(question: Question, show: Show) -> Answer:
             parts.append(f"{readable_name(threshold)} lies between {low:.3g} and {high:.3g}")
     sentence = f"For {name} from {start:g} to {stop:g}, {'; '.join(parts) or 'no threshold is finite'}."
     code = question.code(f"phase_diagram(model, {name!r}, {values})")
-    fixed = Question(question.name, {**question.texts, name: ""}, question.function, question.link)
-    command = fixed.command("phase-diagram", along=f"{name}={start}:{stop}:{count}")
+    command = question.changed(**{name: ""}).command("phase-diagram", along=f"{name}={start}:{stop}:{count}")
     return Answer(Picture(name, question.axis, tuple(series)), found.to_pandas(), sentence, code, command)
 
 
