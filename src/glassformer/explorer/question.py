@@ -237,8 +237,8 @@ def learner_options(name: str) -> list[Option]:
     """Return the settings of a learner that change its limits.
 
     Example:
-        >>> [option.field for option in learner_options("risk")]
-        ['loss', 'penalty', 'strength']
+        >>> [option.field for option in learner_options("ridge")]
+        ['strength']
     """
     kind = learner_type(name)
     return [option for option in options_in(kind) if option.field in (kind.info.limit_settings or ())]
