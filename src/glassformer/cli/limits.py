@@ -22,5 +22,8 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     table = learner.limits(asked, options.alpha, throw=False)
     write(options, table)
     bistable = any(str(status) == "bistable" for status in table.status)
-    others = [*(["algorithmic_error"] if bistable else []), *learner.equations(asked).display_columns(table)]
+    others = [
+        *(["algorithmic_error"] if bistable and "algorithmic_error" in table.columns else []),
+        *learner.equations(asked).display_columns(table),
+    ]
     return report(options, table, ["alpha", "error", *others[:1], "status", "error_estimate", *others[1:]])

@@ -131,7 +131,7 @@ def simulate(
     columns = _columns(runs, theory, optimum)
     notes += few_instances(instances)
     notes += wide_error_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
-    notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, d)
+    notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, d, learner.other_minima(size))
     return experiment.table(columns, runs, notes)
 
 
@@ -214,7 +214,11 @@ def few_instances(instances: int) -> list[str]:
 
 
 def far_from_theory(
-    rows: Sequence[tuple[str, Array, Array, Array, Array]], alpha: Array, runs: Sequence[Sequence[Run]], d: int
+    rows: Sequence[tuple[str, Array, Array, Array, Array]],
+    alpha: Array,
+    runs: Sequence[Sequence[Run]],
+    d: int,
+    cause: str | None = None,
 ) -> list[str]:
     """Return a note on the mean that is furthest from theory, with the likely reason; none if all are close.
 
@@ -223,6 +227,7 @@ def far_from_theory(
         alpha: sample ratios.
         runs: the runs at each of them.
         d: dimension of the runs.
+        cause: why runs of any size may differ from theory, if they may.
     """
     found = []
     for name, mean, error, theory, estimate in rows:
@@ -243,13 +248,15 @@ def far_from_theory(
     side = "above" if mean_k > theory_k else "below"
     chance = f" ({gap / error_k:.2g} standard errors)" if error_k > 0 else ""
     text = f"far from theory: {name} at alpha = {alpha[k]:.4g} is {mean_k:.3g}, {gap:.2g} {side} theory{chance}. "
-    return [text + _reason(runs[k], gap, error_k, d) + others]
+    return [text + _reason(runs[k], gap, error_k, d, cause) + others]
 
 
-def _reason(runs: Sequence[Run], gap: float, error: float, d: int) -> str:
+def _reason(runs: Sequence[Run], gap: float, error: float, d: int, cause: str | None) -> str:
     """Return the likely reason why a mean is far from theory."""
     failed = [run for run in runs if not run.status.ok]
     size = f"finite size: theory is the limit of large d, and d = {d}"
+    if cause is not None:
+        return f"{cause[0].upper()}{cause[1:]}. Or {size}"
     if failed:
         statuses = ", ".join(sorted({str(run.status) for run in failed}))
         return f"{len(failed)} of {len(runs)} runs ended as {statuses}. Or {size}"

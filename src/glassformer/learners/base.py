@@ -85,6 +85,11 @@ class Learner(ABC):
             optimum: result of :func:`~glassformer.bayes_optimal.limits.limits` at these ratios, if it is known.
         """
 
+    def other_minima(self, model: Any) -> str | None:
+        """Return why runs of any size may end elsewhere than theory says; None where they do not."""
+        del model
+        return None
+
     def equations(self, model: Any) -> Equations:
         """Return the equations of limits, thresholds and trajectory for a model."""
         return Equations(self, model)

@@ -250,6 +250,16 @@ class RegularisedRisk(Learner):
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return self.limits(model, alpha, throw=False)["error"]
 
+    def other_minima(self, model: Any) -> str | None:
+        if not model.overlap_shape or self._is_one_linear_row(model) or self.start == "informed":
+            return None
+        if self.row_risk.problem(model, 1.0, self.strength or 1.0).student.is_convex:
+            return None
+        return (
+            "the risk is not convex, and descent may end above its minimum: compare free_energy with that of the "
+            "limits, or start at the teacher (start informed)"
+        )
+
     def equations(self, model: Any) -> Equations:
         return self._row_equations(model) if model.overlap_shape else RiskEquations(self, model, risk=self)
 

@@ -304,7 +304,7 @@ def _row_at(model: Model, alpha: float, risk: RowRisk) -> _Row:
     status = next((point.status for point in points if not point.status.ok), Status.CONVERGED)
     if status.ok:
         status = Status.SYMMETRY_BROKEN if broken else Status.BISTABLE if distinct else Status.CONVERGED
-    notes = []
+    notes = [_minima_note(alpha, points, measured, lowest)] if distinct else []
     missed = float(best.step.averages.mean.unsolved)
     if missed > 0:
         notes.append(f"alpha = {alpha:g}: the proximal map was not found for a share {missed:.2g} of the samples")
@@ -315,6 +315,17 @@ def _row_at(model: Model, alpha: float, risk: RowRisk) -> _Row:
             "taken, and error estimates count where it jumps"
         )
     return _Row(columns, status, notes)
+
+
+def _minima_note(alpha: float, points: list[RowFixedPoint], measured: list[Any], lowest: int) -> str:
+    """Return a note that lists the fixed points that were found, the lowest first."""
+    order = sorted(range(len(points)), key=lambda place: (place != lowest, points[place].free_energy))
+    listed = ", ".join(
+        f"{points[place].start} with error {float(measured[place]['error'][0]):.4g} and free energy "
+        f"{points[place].free_energy:.6g}"
+        for place in order
+    )
+    return f"alpha = {alpha:g}: several minima, of which the first counts: {listed}"
 
 
 def _differ(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:

@@ -309,7 +309,8 @@ def _require_usable(student: Student, y: Array) -> None:
     name = getattr(student.prediction, "__name__", "student")
     try:
         # JAX takes the last entry for an index out of range; NumPy raises.
-        student.prediction(fields[0])
+        with jax_settings():
+            student.prediction(fields[0])
     except IndexError as error:
         allowed = f"a function of fields Z of shape {fields.shape[1:]}: give student_rows for other rows"
         raise ParameterError("student", name, allowed, str(error)) from error
