@@ -35,9 +35,11 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     row = None if options.row is None else options.row - 1
     alphas = options.alpha
     size = float(options.points) * len(alphas)
-    name, what = ("points", "points") if options.points > len(alphas) else ("alpha", "sample ratios")
     memory, work = _BYTES * size, _WORK * size
-    require_resources(name, getattr(options, name), memory, f"give fewer {what}", work, "landscapes")
+    if options.points > len(alphas):
+        require_resources("points", options.points, memory, "give fewer points", work, "landscapes")
+    else:
+        require_resources("alpha", f"<{len(alphas)} values>", memory, "give fewer sample ratios", work, "landscapes")
     curves = [landscape(found, one, options.points, row) for one in track(alphas, f"{len(alphas)} landscapes")]
     if options.csv:
         write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))
