@@ -73,7 +73,7 @@ for learner in ("gamp", RegularisedRisk("logistic"), RegularisedRisk("square")):
 
 runs = simulate(model, [1.0, 3.0, 5.0], d=200, instances=4, algorithm=RegularisedRisk("logistic", strength=1.0))
 
-plt.plot(alpha, optimal["label_error"], "k", label="best possible")
+plt.plot(alpha, optimal["label_error"], "k--", label="best possible", zorder=3)
 plt.plot(alpha, logistic["label_error"], label="logistic, best strength")
 plt.plot(alpha, fixed["label_error"], label="logistic, strength 1")
 plt.plot(alpha, ridge["label_error"], label="square loss, best strength")

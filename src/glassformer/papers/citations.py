@@ -81,6 +81,27 @@ _PAPERS = {
         "journal": "Proceedings of the National Academy of Sciences",
         "year": "2005",
     },
+    "loureiro2021learning": {
+        "author": "Loureiro, Bruno and Gerbelot, C{\\'e}dric and Cui, Hugo and Goldt, Sebastian and "
+        "Krzakala, Florent and M{\\'e}zard, Marc and " + _ZDEBOROVA,
+        "title": "Learning curves of generic features maps for realistic datasets with a teacher-student model",
+        "year": "2021",
+        "eprint": "2102.08127",
+    },
+    "cornacchia2023learning": {
+        "author": "Cornacchia, Elisabetta and Mignacco, Francesca and Veiga, Rodrigo and Gerbelot, C{\\'e}dric and "
+        "Loureiro, Bruno and " + _ZDEBOROVA,
+        "title": "Learning curves for the multi-class teacher-student perceptron",
+        "year": "2023",
+        "eprint": "2203.12094",
+    },
+    "cui2024phase": {
+        "author": "Cui, Hugo and Behrens, Freya and Krzakala, Florent and " + _ZDEBOROVA,
+        "title": "A phase transition between positional and semantic learning in a solvable model of dot-product "
+        "attention",
+        "year": "2024",
+        "eprint": "2402.03902",
+    },
     "saad1995on": {
         "author": "Saad, David and Solla, Sara A.",
         "title": "On-line learning in soft committee machines",
