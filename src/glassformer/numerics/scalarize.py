@@ -41,6 +41,16 @@ def scalarize(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def count_numbers(function: Callable[..., Any], *arguments: Any) -> int:
+    """Return how many numbers a function computes, from which its best form for many data points follows.
+
+    Example:
+        >>> count_numbers(lambda x: 2 * x, np.zeros(3))
+        3
+    """
+    return _count_numbers(jax.make_jaxpr(function)(*arguments).jaxpr)
+
+
 def on_entries(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of one data point as a function from trees of :data:`Entries` to trees of :data:`Entries`.
 

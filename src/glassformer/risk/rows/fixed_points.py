@@ -19,17 +19,17 @@ from glassformer.risk.rows.problem import RowProblem, RowStep
 
 # The search that begins far from the fixed point, with one set of samples: steps at most, and their damping, since
 # those of the map may overshoot (chosen by trial).
-_SEARCH_STEPS, _DAMPING = 200, 0.5
+_SEARCH_STEPS, _DAMPING = 120, 0.5
 # The same with positional encodings, whose means have a slope far below -1; the smallest damping, and its growth.
 _POSITIONAL_DAMPING, _LEAST_DAMPING, _GROWTH = 0.05, 0.02, 1.2
 # Change of a step of the search below which the fixed point of all samples is near.
 _NEAR = 3e-3
 # Accuracy of a fixed point of few samples, whose own sampling error is larger.
-_ROUGH = Iteration(tolerance=1e-3, floor=1e-4, max_iterations=60)
+_ROUGH = Iteration(tolerance=1e-3, floor=1e-3, max_iterations=40)
 # The last search runs in units of so many standard errors of the map, and ends at this share of such a unit. Where the
 # proximal map jumps, averages over samples jump as well, by less than that.
 _UNIT, _SMALLEST_ERROR = 30.0, 1e-9
-_SETTINGS = Iteration(tolerance=1e-12, floor=2e-3, max_iterations=100)
+_SETTINGS = Iteration(tolerance=1e-12, floor=5e-3, max_iterations=60)
 # Standard errors beyond which jumps of the proximal map are significant (a convention).
 _SIGNIFICANT = 3.0
 
