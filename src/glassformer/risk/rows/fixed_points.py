@@ -28,7 +28,7 @@ _NEAR = 3e-3
 _ROUGH = Iteration(tolerance=1e-3, floor=1e-3, max_iterations=40)
 # The last search runs in units of so many standard errors of the map, and ends at this share of such a unit. Where the
 # proximal map jumps, averages over samples jump as well, by less than that.
-_UNIT, _SMALLEST_ERROR = 30.0, 1e-9
+_UNIT, _SMALLEST_ERROR = 30.0, 1e-6
 _SETTINGS = Iteration(tolerance=1e-12, floor=5e-3, max_iterations=60)
 # Standard errors beyond which jumps of the proximal map are significant (a convention).
 _SIGNIFICANT = 3.0
