@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from glassformer.core.errors import ParameterError
 from glassformer.core.files import replace_file, require_writable_file
 from glassformer.core.registry import import_string
-from glassformer.papers.citations import arxiv
+from glassformer.papers.citations import arxiv, eprint
 
 if TYPE_CHECKING:
     import pandas
@@ -35,6 +35,7 @@ class Figure:
         takes_data: whether the recipe takes the folder of a data set and a folder of checkpoints as well.
         own: whether it is not in the papers, but follows from them.
         family: model whose paper that is, if the name does not begin with it.
+        paper: key of the paper, if it is not the first one of a model or a learner.
     """
 
     title: str
@@ -42,6 +43,7 @@ class Figure:
     takes_data: bool = False
     own: bool = False
     family: str = ""
+    paper: str = ""
 
     @property
     def compute(self) -> Callable[..., Recipe]:
@@ -74,6 +76,24 @@ FIGURES = {
     "risk-2": Figure("Regularised risk: weight decay on a quadratic network", "risk:network", own=True),
     "risk-3": Figure("Regularised risk: labels +1 and -1, three losses", "risk:signs", own=True),
     "risk-4": Figure("Regularised risk: a power-law teacher, scaling with samples", "risk:scaling", own=True),
+    "rows-1": Figure(
+        "Rows of weights: double descent of ridge and of logistic regression",
+        "row_risk:double_descent",
+        own=True,
+        paper="salehi2019impact",
+    ),
+    "rows-2": Figure(
+        "Rows of weights: labels +1 and -1, three losses beside the optimum",
+        "row_risk:signs",
+        own=True,
+        paper="aubin2020generalization",
+    ),
+    "rows-3": Figure(
+        "Rows of weights: LASSO and ridge for sparse weights beside the optimum",
+        "row_risk:sparse",
+        own=True,
+        paper="thrampoulidis2018precise",
+    ),
     "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", "smi:two_layers"),
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi:message_passing_in_time"),
     "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi:sgd_in_time"),
@@ -101,7 +121,8 @@ def source(name: str) -> str:
         'arXiv:2502.00901, figure 2 (left)'
     """
     family, number, *part = name.split("-")
-    paper = f"arXiv:{arxiv(FIGURES[name].family or family)}"
+    own = FIGURES[name].paper
+    paper = f"arXiv:{eprint(own) if own else arxiv(FIGURES[name].family or family)}"
     return f"after {paper}" if FIGURES[name].own else f"{paper}, figure {number}" + "".join(f" ({p})" for p in part)
 
 

@@ -168,7 +168,17 @@ def arxiv(name: str) -> str:
         >>> arxiv("bsr")
         '2410.18858'
     """
-    return _fields(_papers()[name][0])["eprint"]
+    return eprint(_papers()[name][0])
+
+
+def eprint(key: str) -> str:
+    """Return the arXiv number of a paper by its key.
+
+    Example:
+        >>> eprint("cui2024phase")
+        '2402.03902'
+    """
+    return _fields(key)["eprint"]
 
 
 def _fields(key: str) -> dict[str, str]:

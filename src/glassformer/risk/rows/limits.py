@@ -188,12 +188,14 @@ def errors_at(problem: RowProblem, state: OrderState, one: int) -> dict[str, Any
         true, fields, labels = true[one], fields[one], labels[one]
     true, fields = (part.reshape(-1, *part.shape[-2:]) for part in (true, fields))
     quality = prediction_quality(problem.model, problem.student, true, fields, state.intercept)
+    means = {"means": match.turn @ state.means} if np.any(problem.gram) else {}
     return {
         "error": match.error,
         "row_error": match.row_error,
         "cosine": match.cosine,
         "overlap": match.turn @ state.overlap,
         "power": match.turn @ state.power @ match.turn.T,
+        **means,
         **quality,
         "test_loss": problem.student.mean_loss(labels.reshape(len(fields), -1), fields, state.intercept),
     }
@@ -220,7 +222,8 @@ def row_risk_limits(model: Model, alpha: ArrayLike, risk: RowRisk, throw: bool =
     Returns:
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error`` (mean over the teacher's rows of
         the squared distance of the student's row that is matched with it; one for a row without partner),
-        ``row_error``, ``cosine``, ``overlap`` (``M``, shape (P, P*)), ``power`` (``Q``), ``label_error`` or
+        ``row_error``, ``cosine``, ``overlap`` (``M``, shape (P, P*)), ``power`` (``Q``), with positional
+        encodings ``means`` (of the fields, shape (P, L)), ``label_error`` or
         ``prediction_error`` (on new labels without their noise), ``training_loss``, ``test_loss``, ``strength``,
         ``stability`` (the replicon's
         radius), ``free_energy``, for each start ``..._error`` and ``..._free_energy``, error estimates,
@@ -375,8 +378,9 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
     going down, each from that of the one above, the highest from the informed start.
 
     Returns:
-        :class:`~glassformer.bayes_optimal.hysteresis.Branches` as for the Bayes-optimal estimate, with
-        ``free_energy_up`` and ``free_energy_down``, and notes that bracket where they cross.
+        :class:`~glassformer.bayes_optimal.hysteresis.Branches` as for the Bayes-optimal estimate, with cosines,
+        ``overlap_up``, ``power_up``, with positional encodings ``means_up``, ``free_energy_up``, the same of
+        ``..._down``, and notes that bracket where the free energies cross.
     """
     ratios = _positive(alpha)
     if len(ratios) < 2 or np.any(np.diff(ratios) <= 0):
@@ -393,8 +397,12 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
         "alpha": ratios,
         "error_up": errors[0],
         "error_down": errors[1],
-        "cosine_up": np.array([own["cosine"][0] for own in both[0]]),
-        "cosine_down": np.array([own["cosine"][0] for own in both[1]]),
+        **{
+            f"{name}_{way}": np.array([own[name][0] for own in branch])
+            for name in ("cosine", "overlap", "power", "means")
+            for way, branch in zip(("up", "down"), both, strict=True)
+            if name in branch[0]
+        },
         "free_energy_up": energies[0],
         "free_energy_down": energies[1],
         "two_branches": two.astype(float),

@@ -1,0 +1,154 @@
+"""Figures of the regularised risk of rows: what regression, classification and attention reach, with runs beside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.models.smi import SequenceMultiIndex
+from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, Runs, plain_label
+from glassformer.papers.recipe import Recipe
+
+_SHADES = ("0.1", "#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8")
+_LABEL_ERROR = "share of wrong labels on new samples"
+# A tenth of the features has nine tenths of the variance: strong features are found at few samples, and labels of
+# wrong sign, which have to be fitted as well, spoil them at more.
+_FEW_STRONG_FEATURES = np.array([9.1] + 9 * [0.1])
+# Strength of the hinge that stands for the largest margin on data, and the gap at which its minimum is accepted: its
+# errors are those of the largest margin to a per cent below a sample ratio of 2.2.
+_LARGEST_MARGIN = RegularisedRisk("hinge", strength=1e-3, tolerance=1e-3)
+
+
+def _value(z: Any) -> Any:
+    return z[0, 0]
+
+
+def _sign(z: Any) -> Any:
+    return 2.0 * (z[0, 0] > 0) - 1
+
+
+def double_descent(quick: bool) -> Recipe:
+    """Ridge regression, and classification by logistic regression, of no, small and best strength."""
+    size, points = ((200, 5), 60) if quick else ((500, 10), 240)
+    numbers = SequenceMultiIndex(_value, noise=0.2)
+    labels = SequenceMultiIndex(_sign, noise_law="flip:0.1", feature_spectrum=_FEW_STRONG_FEATURES)
+    none, weak, best = (RegularisedRisk(strength=strength) for strength in (0.0, 0.02, None))
+    ridge = [
+        Curve("no penalty", numbers, none, [Runs("runs", none, (0.3, 0.6, 0.8, 1.3, 1.7, 2.5), *size)]),
+        Curve("strength 0.02", numbers, weak),
+        Curve("best strength", numbers, best, [Runs("runs", best, (0.3, 0.8, 1.3, 2.5), *size)]),
+    ]
+    none, weak, best = (RegularisedRisk("logistic", strength=strength) for strength in (0.0, 0.02, None))
+    margin = Runs("largest margin", _LARGEST_MARGIN, (0.8, 2.2), *size, "label_error", marker="s")
+    logistic = [
+        Curve("no penalty", labels, none, [margin, Runs("runs", none, (3.8, 5.0), *size, "label_error")]),
+        Curve("strength 0.02", labels, weak),
+        Curve("best strength", labels, best, [Runs("runs", best, (0.8, 2.2, 3.8, 5.0), *size, "label_error")]),
+    ]
+    separable = float(none.equations(labels).thresholds()["interpolation"].alpha)
+    panels = [
+        CurvesPanel(
+            ridge,
+            np.linspace(0.02, 3, points),
+            r"ridge regression, noise $\Delta = 0.2$",
+            settings={"xlim": (0, 3), "ylim": (0, 2)},
+            indented=True,
+            further=partial(_peaks, column="error"),
+        ),
+        CurvesPanel(
+            logistic,
+            np.linspace(0.05, 6, points),
+            "logistic regression, 10 % wrong labels, 10 % strong features",
+            "label_error",
+            settings={"xlim": (0, 6), "ylim": (0.05, 0.45), "ylabel": _LABEL_ERROR},
+            verticals=[(separable, "0.4", rf"separable below $\alpha = {separable:.3g}$")],
+            indented=True,
+            further=partial(_peaks, column="label_error"),
+        ),
+    ]
+    return Recipe(panels, names=["source", "panel", "curve"], size=(5.6, 4.4))
+
+
+def _peaks(computed: Sequence[ComputedCurve], column: str) -> Overlay:
+    """Say where errors rise with the number of samples."""
+    lines = []
+    for curve, theory, _ in computed:
+        alpha, error = theory["alpha"], theory[column]
+        rising = np.flatnonzero(np.diff(error) > 0)
+        text = "falls everywhere"
+        if len(rising):
+            text = f"rises from alpha = {alpha[rising[0]]:.2f} to a peak near {alpha[rising[-1] + 1]:.2f}"
+        lines.append(f"{curve.label}: the error {text}")
+    return Overlay(lines=lines)
+
+
+def _beside_optimum(
+    model: Any, learners: Mapping[str, RegularisedRisk], runs: Mapping[str, Sequence[Runs]]
+) -> list[Curve]:
+    """The optimum, thick, and the theory of each learner."""
+    curves = [Curve("Bayes-optimal", model, None, runs.get("Bayes-optimal", ()), color=_SHADES[0], width=2.2)]
+    for (label, learner), shade in zip(learners.items(), _SHADES[1:], strict=False):
+        curves.append(Curve(label, model, learner, runs.get(label, ()), color=shade))
+    return curves
+
+
+def _end(computed: Sequence[ComputedCurve], column: str) -> Overlay:
+    """Say how far above the optimum errors are at the largest sample ratio."""
+    (_, optimum, _), *others = computed
+    cells = [
+        f"{plain_label(curve.label)} {theory[column][-1] / optimum[column][-1]:.2f}" for curve, theory, _ in others
+    ]
+    line = f"errors at alpha = {optimum['alpha'][-1]:g}: Bayes-optimal {optimum[column][-1]:.4f}; in units of it: "
+    return Overlay(lines=[line + ", ".join(cells)])
+
+
+def signs(quick: bool) -> Recipe:
+    """Labels +1 and -1: logistic, hinge and square loss of the best strength beside the optimum."""
+    size, points = ((200, 4), 40) if quick else ((400, 10), 160)
+    model = SequenceMultiIndex(_sign)
+    learners = {f"{loss}, best strength": RegularisedRisk(loss) for loss in ("logistic", "hinge", "square")}
+    ratios = (0.5, 1.0, 2.0, 5.0, 10.0)
+    runs = {
+        label: [Runs("runs", learner, ratios, *size, "label_error")]
+        for label, learner in learners.items()
+        if learner.loss != "hinge"
+    }
+    panel = CurvesPanel(
+        _beside_optimum(model, learners, runs),
+        np.geomspace(0.1, 20, points),
+        r"labels $\mathrm{sign}(z)$, ridge",
+        "label_error",
+        settings={"xscale": "log", "yscale": "log", "ylim": (None, 0.5), "ylabel": _LABEL_ERROR},
+        legend={"loc": "lower left"},
+        further=partial(_end, column="label_error"),
+    )
+    return Recipe([panel], names=["source", "curve"])
+
+
+def sparse(quick: bool) -> Recipe:
+    """LASSO and ridge beside the optimum that knows the prior of sparse weights."""
+    size, points = ((500, 6), 60) if quick else ((1000, 20), 240)
+    model = SequenceMultiIndex(_value, noise=0.05, prior="gauss-bernoulli:0.1")
+    learners = {
+        "LASSO, best strength": RegularisedRisk(penalty="lasso"),
+        "LASSO, no penalty (least $|w|_1$)": RegularisedRisk(penalty="lasso", strength=0.0),
+        "ridge, best strength": RegularisedRisk(),
+    }
+    runs = {
+        label: [Runs("runs", learner, (0.2, 0.4, 0.6, 0.8, 1.2), *size, "relative_error")]
+        for label, learner in learners.items()
+        if learner.strength is None
+    }
+    panel = CurvesPanel(
+        _beside_optimum(model, learners, runs),
+        np.linspace(0.02, 1.5, points),
+        r"a tenth of the weights is not zero, noise $\Delta = 0.05$",
+        settings={"xlim": (0, 1.5), "yscale": "log", "ylim": (1e-3, 3)},
+        legend={"loc": "lower left"},
+        further=partial(_end, column="error"),
+    )
+    return Recipe([panel], names=["source", "curve"])
