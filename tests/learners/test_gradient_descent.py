@@ -248,7 +248,7 @@ def test_links_with_slopes_are_fitted():
 @pytest.mark.slow
 @pytest.mark.parametrize("link", [np.tanh, lambda h: 1.0 if h > 0 else -1.0, jnp.sign])
 def test_links_without_gradient_raise(link):
-    with pytest.raises(IncompatibleError, match="slopes that JAX can trace"):
+    with pytest.raises(IncompatibleError, match="labels of a differentiable link"):
         simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel=link), [0.2], d=20, algorithm="gd")
 
 

@@ -91,7 +91,7 @@ def test_note_on_the_end_of_the_curve_for_unreached_targets():
     assert "not falling; smallest value found 0.75" in found.note
     easy = plan(NOISY, 1.5)["bayes_optimal"]
     assert easy.alpha == 0
-    assert easy.note.startswith("at any ratio")
+    assert easy.note.startswith("reached at every ratio computed")
 
 
 @pytest.mark.slow
