@@ -43,6 +43,13 @@ def test_no_control_opens_a_file(tmp_path):
         asked("bsr", **{"risk.loss": f"{tmp_path / 'loss.py'}:loss"}).learner("risk")
 
 
+def test_settings_of_learners_have_their_types():
+    assert asked("bsr", **{"ridge.strength": "0.3"}).learner("ridge").strength == 0.3
+    assert asked("bsr", **{"ridge.strength": "best"}).learner("ridge").strength is None
+    assert asked("bsr", **{"risk.loss": "huber", "blind-gamp.assumed_rho": "0.4"}).learner("risk").loss == "huber"
+    assert asked("bsr", **{"blind-gamp.assumed_rho": "0.4"}).learner("blind-gamp").assumed_rho == 0.4
+
+
 def test_an_address_holds_all_that_was_asked():
     texts = {"rho": "", "width": "2", "untied": "yes", "alpha": "0.1,0.2", "at": "&=?#", "risk.strength": "0.5"}
     question = asked("aim", **texts)

@@ -169,11 +169,14 @@ class Question:
 
     def learner(self, name: str) -> Learner:
         """Return a learner with the settings on the page, and others that are compatible with the model."""
-        texts = {option.field: self.texts.get(f"{name}.{option.field}", "").strip() for option in learner_options(name)}
-        given = {key: text for key, text in texts.items() if text}
-        for key, text in given.items():
-            if ":" in text:
-                raise ParameterError(key, text, "a name or a number: the page opens no files")
+        given = dict[str, Any]()
+        for option in learner_options(name):
+            text = self.texts.get(f"{name}.{option.field}", "").strip()
+            # A colon names a function in a file, except in grids of numbers.
+            if ":" in text and option.read is not parse_grid:
+                raise ParameterError(option.field, text, "a name or a number: the page opens no files")
+            if text:
+                given[option.field] = parse(replace(option, read=None), text)
         return replace(compatible_learner(name, self.model), **parse_settings(name, given))  # type: ignore[type-var]
 
     def command(self, command: str, **other: Any) -> str:
