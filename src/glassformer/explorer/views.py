@@ -128,7 +128,7 @@ def steps(question: Question, show: Show) -> Answer:
         series.append(Series(name, table["iteration"], table["measured_error"], "points", COLORS[1], bars=bars))
     first, second, last = (error_text(error[k], estimate[k]) for k in (0, 1, -1))
     sentence = f"{question.samples} the error of {one.info.title} goes from {first} before the first step to {second} "
-    sentence += f"after it and {last} after {count}."
+    sentence += f"after it and {last} after {count} steps."
     arguments = "".join(f", {name}={value}" for name, value in {"steps": count, **sizes}.items())
     picture = Picture(f"step of {one.info.title}", "estimation error", tuple(series))
     code = question.code(f"follow(model, [{alpha!r}]{arguments}, algorithm={learner_code(one, True)})")
