@@ -232,6 +232,8 @@ class Page:
             self.later(self._wait, PATIENCE)
 
         def compute(show: Show) -> Answer:
+            if question.function is not None:
+                self.later(partial(self._describe, own_link.description(question)))
             self.later(partial(self.side.offer, refusals(question.model)))
             if not waits:
                 return view.compute(question, show)
@@ -242,12 +244,10 @@ class Page:
 
     def _checked(self) -> Question:
         """Return the question, or raise what is wrong with it; the shape of a new link is tried first."""
-        if self.model == LINK and (function := self._link[0]) is not None:
-            if self.family not in self._tried:
-                self._tried[self.family] = own_link.shape_of(function, self.family, self.texts)
-                for name, text in self._tried[self.family].items():
-                    self.texts[name] = self.controls[name].text = text
-            self.found.object = f'<p class="note">{html.escape(own_link.description(self.question()))}</p>'
+        if self.model == LINK and (function := self._link[0]) is not None and self.family not in self._tried:
+            self._tried[self.family] = own_link.shape_of(function, self.family, self.texts)
+            for name, text in self._tried[self.family].items():
+                self.texts[name] = self.controls[name].text = text
         question = self.question()
         _ = question.model, question.settings
         if "at" in self.controls:
@@ -256,6 +256,10 @@ class Page:
         for name in question.settings.learners.split(",") if "learners" in self.controls else ():
             _ = question.learner(name) if name in learners_with_theory() and name not in self.side.refused else None
         return question
+
+    def _describe(self, text: str) -> None:
+        """Say what the labels of an own link are like."""
+        self.found.object = f'<p class="note">{html.escape(text)}</p>'
 
     def _wait(self) -> None:
         """Fade the picture of the last answer, if the next one takes longer than a moment."""
