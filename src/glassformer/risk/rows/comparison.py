@@ -102,16 +102,31 @@ def prediction_quality(model: Any, student: Student, true: Array, fields: Array,
         ``label_error``, the share of discrete labels that its decisions miss, and ``prediction_error``, the mean
         squared difference of labels that are numbers from its predictions, as Bayes-optimal limits count them.
     """
+    found = label_quality(model, student, true, student.predictions(fields) + intercept)
+    return {name: float(value) for name, value in found.items()}
+
+
+def label_quality(model: Any, student: Student, true: Array, predictions: Array) -> dict[str, Array]:
+    """Return what :func:`prediction_quality` returns, for one or several predictions of every sample.
+
+    Args:
+        model: of the teacher.
+        student: prediction and loss.
+        true: fields of the teacher, shape (n, P*, L).
+        predictions: shape (..., n, entries).
+
+    Returns:
+        Errors by name, shape (...).
+    """
     channel = model.channel
-    predictions = student.predictions(fields) + intercept
-    found: dict[str, float] = {}
+    found: dict[str, Array] = {}
     if channel.discrete and (student.values or student.loss.labels == "signs" or channel.rows == student.rows == 1):
         truth = np.asarray(channel.true_labels(true)).reshape(len(true), -1)
         if truth.shape[1] == 1:
-            found["label_error"] = float(np.mean(student.decisions(predictions) != truth[:, 0]))
+            found["label_error"] = np.mean(student.decisions(predictions) != truth[:, 0], axis=-1)
     if channel.predictable and not channel.discrete:
         clean = np.asarray(channel.clean_labels(true)).reshape(len(true), -1)
-        if clean.shape == predictions.shape:
-            square = np.mean(np.sum((clean - predictions) ** 2, axis=1))
-            found["prediction_error"] = float(square) / float(channel.error_unit)
+        if clean.shape == predictions.shape[-2:]:
+            square = np.mean(np.sum((clean - predictions) ** 2, axis=-1), axis=-1)
+            found["prediction_error"] = square / float(channel.error_unit)
     return found

@@ -1,0 +1,384 @@
+r"""Gradient descent on samples that it sees again: overlaps, powers and errors after every step, with error bars.
+
+The equations are those of :mod:`glassformer.dynamics.mean_field`. Several independent sets of trajectories solve them,
+and their spread gives the errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.core.checks import is_number, require_arguments
+from glassformer.core.display import DisplayMixin
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.estimate import Array, Estimate
+from glassformer.core.progress import track
+from glassformer.core.resources import require_resources
+from glassformer.core.results import Steps, scalar_columns
+from glassformer.core.status import Status
+from glassformer.dynamics.descent_settings import IMAGES, DescentSettings, DescentStart
+from glassformer.dynamics.mean_field import (
+    DIVERGED,
+    DescentMoments,
+    StepSettings,
+    descent_moments,
+    draw_trajectories,
+)
+from glassformer.models.base import Model, require_theory
+from glassformer.numerics.cached_jit import CachedJit
+from glassformer.numerics.jax_settings import jax_settings
+from glassformer.numerics.quasi_random import confidence_factor
+from glassformer.numerics.sequences import diverges
+from glassformer.risk.rows.averages import LabelSampler
+from glassformer.risk.rows.comparison import label_quality, match_rows
+from glassformer.risk.rows.student import Student, student_of
+
+if TYPE_CHECKING:
+    import pandas
+
+# New samples in each set, on which losses and errors on labels are measured: at most, at least, and times the steps.
+_MOST_SAMPLES, _FEWEST_SAMPLES, _PREDICTIONS = 8192, 1024, 1 << 20
+# Histories of gradients, tangents and signs, and a quarter of one of noise, with their copies (measured).
+_HISTORIES = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class DescentPath(DisplayMixin):
+    """Gradient descent step by step, in the limit of large sizes. The first axis of all quantities counts steps.
+
+    Attributes:
+        model: of the teacher.
+        student: prediction and loss.
+        alpha: samples over dimension.
+        descent: settings of the steps.
+        overlaps: :math:`m`, shape (sets, steps + 1, P, P*); NaN after divergence, here and below.
+        correlations: :math:`C(t,s)`, shape (sets, steps + 1, steps + 1, P, P).
+        measures: losses and errors, each of shape (sets, steps + 1).
+        status: ``converged``, or ``diverging``.
+        diverges_at: the step from which on the training loss only grows; None without divergence.
+    """
+
+    model: Any
+    student: Student
+    alpha: float
+    descent: DescentSettings
+    overlaps: Array
+    correlations: Array
+    measures: dict[str, Array]
+    status: Status
+    diverges_at: int | None
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a data frame with one row per step."""
+        import pandas
+
+        columns = {"iteration": np.arange(float(len(self.overlaps[0]))), "cosine": self.cosine.value}
+        columns |= {"overlap": self.overlap.value, "power": self.power.value}
+        for name, part in self.errors.items():
+            columns |= {name: part.value, f"{name.removesuffix('_error')}_error_estimate": part.error}
+        parts = {name: part for column in columns.items() for name, part in scalar_columns(*column).items()}
+        return pandas.DataFrame({**parts, "status": str(self.status)})
+
+    @property
+    def overlap(self) -> Estimate:
+        """Overlap ``m``, shape (steps + 1, P, P*)."""
+        return _estimate(self.overlaps)
+
+    @property
+    def power(self) -> Estimate:
+        """Power ``C(t, t)``, shape (steps + 1, P, P)."""
+        return _estimate(self._powers)
+
+    @property
+    def correlation(self) -> Estimate:
+        """Correlation ``C(t, s)`` of the weights at two steps, shape (steps + 1, steps + 1, P, P)."""
+        return _estimate(self.correlations)
+
+    @property
+    def cosine(self) -> Estimate:
+        """Cosine of each row of the teacher with its partner, shape (steps + 1, P*)."""
+        return _estimate(self._matches[0])
+
+    @property
+    def row_error(self) -> Estimate:
+        """Squared distance of each row of the teacher from its partner, over ``d``, shape (steps + 1, P*)."""
+        return _estimate(self._matches[1])
+
+    @property
+    def error(self) -> Estimate:
+        """Mean of :attr:`row_error` over the rows, shape (steps + 1,)."""
+        return _estimate(self._matches[1].mean(axis=-1))
+
+    @property
+    def errors(self) -> dict[str, Estimate]:
+        """Training loss, loss on new samples, their difference, errors on new labels; each of shape (steps + 1,)."""
+        return {name: _estimate(part) for name, part in self.measures.items()}
+
+    def early_stop(self, measure: str = "test_loss") -> tuple[int, Estimate]:
+        """Return the step at which a measure is least, and the measure there.
+
+        Raises:
+            ParameterError: there is no such measure.
+        """
+        if measure not in self.measures:
+            raise ParameterError("measure", measure, f"one of {', '.join(self.measures)}")
+        found = self.errors[measure]
+        step = int(np.nanargmin(found.value))
+        return step, Estimate(found.value[step], found.error[step])
+
+    def arrival(self, level: float = 0.5) -> Array:
+        """Return the first step at which the cosine of each row of the teacher is above a level; infinity if never.
+
+        Raises:
+            ParameterError: ``level`` is out of range.
+        """
+        if not (is_number(level) and 0 <= level < 1):
+            raise ParameterError("level", level, "a number in [0, 1)")
+        above = self.cosine.value > level
+        return np.where(above.any(axis=0), np.argmax(above, axis=0).astype(float), np.inf)
+
+    @property
+    def _powers(self) -> Array:
+        return np.moveaxis(np.diagonal(self.correlations, axis1=1, axis2=2), -1, 1)
+
+    @property
+    def _matches(self) -> tuple[Array, Array]:
+        """Cosines and errors of the teacher's rows, shapes (sets, steps + 1, P*)."""
+        shape = (*self.overlaps.shape[:2], self.overlaps.shape[-1])
+        cosines, errors = np.full(shape, np.nan), np.full(shape, np.nan)
+        for place in np.argwhere(np.isfinite(self.overlaps).all(axis=(2, 3))):
+            one = tuple(place)
+            match = match_rows(self.model, self.student, self._powers[one], self.overlaps[one])
+            cosines[one], errors[one] = match.cosine, match.row_error
+        return cosines, errors
+
+
+def _estimate(sets: Array) -> Estimate:
+    """Return means over sets, the first axis, with 95 % errors."""
+    count = len(sets)
+    error = confidence_factor(count) * np.std(sets, axis=0, ddof=1) / np.sqrt(count)
+    return Estimate(np.mean(sets, axis=0), np.asarray(error))
+
+
+def descent_path(
+    model: Model,
+    alpha: float,
+    settings: DescentSettings = DescentSettings(),  # noqa: B008
+    loss: Any = "square",
+    student: Any = None,
+    student_rows: int | None = None,
+    start: DescentStart | None = None,
+) -> DescentPath:
+    r"""Return gradient descent on :math:`n = \alpha d` samples step by step, in the limit of large sizes.
+
+    Args:
+        model: of the teacher: a model of rows.
+        alpha: samples over dimension.
+        settings: of the steps, and of the sampling.
+        loss: name, or function of label and prediction, as for regularised risk of rows.
+        student: function of the fields of the student's rows, "linear", or None for the usual student of the model.
+        student_rows: ``P``; None for the usual number.
+        start: overlap and power of the first weights; by default rows of unit power without overlap.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: model and student do not go together, or no theory is known.
+
+    Example:
+        >>> from glassformer import SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
+        >>> settings = DescentSettings(steps=5, weight_decay=0.05, trajectories=4096)
+        >>> path = descent_path(model, 2.0, settings, "logistic")
+        >>> bool(abs(path.overlap.value[5, 0, 0] - 1.606) < 0.01)
+        True
+    """
+    require_arguments(descent_path, locals())
+    if not (is_number(alpha) and 0 < alpha < np.inf):
+        raise ParameterError("alpha", alpha, "finite and > 0")
+    require_theory(model)
+    _require_rows(model)
+    fitted = student_of(model, loss, student, student_rows)
+    rows, teachers = fitted.rows, int(model.channel.rows)
+    begin = (DescentStart.of_cosine(rows, teachers) if start is None else start).checked(rows, teachers)
+    _require_memory(settings, fitted)
+    moments = _all_moments(model, float(alpha), settings, fitted, begin)
+    reached = min(int(one.reached) for one in moments)
+    overlaps = np.stack([one.overlap for one in moments])
+    coordinates = np.stack([one.coordinates for one in moments])
+    losses = np.stack([one.training_loss for one in moments])
+    for part in (overlaps, coordinates, losses):
+        part[:, reached + 1 :] = np.nan
+    correlations = np.einsum("ntpk,nsqk->ntspq", coordinates, coordinates, optimize=True)
+    measures = {"training_loss": losses, **_on_new_samples(model, fitted, overlaps, correlations, reached)}
+    measures["generalisation_gap"] = measures["test_loss"] - losses
+    powers = np.mean(np.trace(np.diagonal(correlations, axis1=1, axis2=2), axis1=1, axis2=2), axis=0)[: reached + 1]
+    begins = _divergence(powers, np.mean(losses, axis=0)[: reached + 1], settings.steps)
+    status = Status.CONVERGED if begins is None else Status.DIVERGING
+    return DescentPath(model, fitted, float(alpha), settings, overlaps, correlations, measures, status, begins)
+
+
+def _require_rows(model: Model) -> None:
+    """Raise unless the equations hold for a model."""
+    if not model.overlap_shape and model.channel.rows != 1:
+        raise IncompatibleError(f"model {model.name} has no rows: its descent has no mean-field equations")
+    if float(model.prior.degrees) != 1:
+        raise IncompatibleError("heads: the equations of descent are those of one head; use simulate")
+    if model.prior.whitens:
+        raise IncompatibleError("feature_spectrum: the equations of descent are those of white features; use simulate")
+
+
+def _require_memory(settings: DescentSettings, student: Student) -> None:
+    """Raise if histories do not fit into memory."""
+    steps, size = settings.steps + 1, student.rows * student.tokens
+    points = IMAGES * settings.base_points
+    memory = 8.0 * steps * (_HISTORIES * size * points + 4 * student.rows**2 * steps)
+    work = 4.0 * settings.trajectories * steps**2 * size * student.rows
+    require_resources("steps", settings.steps, memory, "use fewer steps or trajectories, or more sets", work)
+
+
+def _all_moments(
+    model: Model, alpha: float, settings: DescentSettings, student: Student, start: DescentStart
+) -> list[DescentMoments]:
+    """Return the order parameters of every set."""
+    values, vectors = np.linalg.eigh(start.power - start.overlap @ start.overlap.T)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    batches = settings.batches
+    steps = StepSettings(
+        alpha, settings.rates, batches, settings.momentum, float(settings.nesterov), settings.weight_decay
+    )
+    share = settings.batch if settings.batch < 1 else np.inf
+    function = CachedJit(descent_moments, student=student)
+    found = []
+    with jax_settings():
+        for number in track(range(settings.sets), "sets of trajectories"):
+            data = draw_trajectories(
+                model, student, settings.steps, share, int(batches[-1]) + 1, settings.base_points, settings.sets, number
+            )
+            arguments = jax.tree.map(jnp.asarray, (start.overlap, root, steps, data))
+            found.append(DescentMoments(*(np.array(part) for part in function(*arguments))))
+    return found
+
+
+def _on_new_samples(
+    model: Model, student: Student, overlaps: Array, correlations: Array, reached: int
+) -> dict[str, Array]:
+    """Return the loss on new samples and errors on their labels, shape (sets, steps + 1)."""
+    sets, times = overlaps.shape[:2]
+    points = 2 ** int(np.log2(np.clip(_PREDICTIONS // times, _FEWEST_SAMPLES, _MOST_SAMPLES)))
+    samples = LabelSampler(model, student, points, sets).samples
+    columns: dict[str, Array] = {}
+    for number in range(sets):
+        overlap = overlaps[number, : reached + 1]
+        power = np.moveaxis(np.diagonal(correlations[number], axis1=0, axis2=1), -1, 0)[: reached + 1]
+        values, vectors = np.linalg.eigh(power - overlap @ np.swapaxes(overlap, 1, 2))
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+        true, own, labels = (part[number] for part in (samples.true, samples.own, samples.labels))
+        with jax_settings():
+            arguments = map(jnp.asarray, (overlap, root, true, own, labels))
+            losses, predictions = CachedJit(_loss_and_predictions, student=student)(*arguments)
+        found = {
+            "test_loss": np.asarray(losses),
+            **label_quality(model, student, true, np.asarray(predictions)),
+        }
+        for name, value in found.items():
+            columns.setdefault(name, np.full((sets, times), np.nan))[number, : reached + 1] = value
+    return columns
+
+
+def _loss_and_predictions(overlaps: Any, roots: Any, true: Any, own: Any, labels: Any, student: Student) -> Any:
+    """Return mean losses, shape (times,), and predictions, shape (times, n, entries)."""
+
+    def at_time(state: Any) -> Any:
+        overlap, root = state
+        predictions = jax.vmap(student.predict)(overlap @ true + root @ own)
+        return jnp.mean(jax.vmap(student.loss.function)(labels, predictions)), predictions
+
+    return jax.lax.map(at_time, (overlaps, roots))
+
+
+def _divergence(powers: Array, losses: Array, steps: int) -> int | None:
+    """Return the step from which on the training loss only grows, if the power of the weights does; else None."""
+    stopped = len(powers) <= steps or not np.all(np.isfinite(powers))
+    if not stopped and not diverges(np.arange(len(powers), dtype=float), powers, max(1.0, float(powers[0]))):
+        return None
+    falls = np.flatnonzero(np.diff(losses[np.isfinite(losses)]) <= 0)
+    return int(falls[-1]) + 1 if len(falls) else 0
+
+
+def descent_trajectory(
+    model: Model,
+    alpha: ArrayLike,
+    settings: DescentSettings = DescentSettings(),  # noqa: B008
+    loss: Any = "square",
+    student: Any = None,
+    student_rows: int | None = None,
+    start: DescentStart | None = None,
+) -> Steps:
+    """Return gradient descent step by step at several sample ratios, as a table.
+
+    Args:
+        model: as for :func:`descent_path`, likewise the following.
+        alpha: samples over dimension, shape (points,).
+        settings: of the steps.
+        loss: of the student.
+        student: its prediction.
+        student_rows: its rows.
+        start: of the weights.
+
+    Returns:
+        :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration`` (0 at
+        the start), ``error``, ``row_error``, ``cosine``, ``overlap``, ``power``, ``training_loss``, ``test_loss``,
+        ``generalisation_gap``, ``label_error`` or ``prediction_error``, and error estimates of all but ``row_error``.
+        Values after divergence are NaN, and a note names the step at which it begins.
+
+    Example:
+        >>> from glassformer import SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
+        >>> table = descent_trajectory(model, [2.0], DescentSettings(steps=3, trajectories=4096), "logistic")
+        >>> table["iteration"].tolist()
+        [0.0, 1.0, 2.0, 3.0]
+    """
+    ratios = np.atleast_1d(np.asarray(alpha, dtype=float))
+    columns: dict[str, list[Array]] = {}
+    status: list[Status] = []
+    notes: list[str] = []
+    for ratio in ratios:
+        path = descent_path(model, float(ratio), settings, loss, student, student_rows, start)
+        count = settings.steps + 1
+        estimates = {"": path.error, "cosine": path.cosine, "overlap": path.overlap, "power": path.power}
+        estimates |= path.errors
+        row = {"alpha": np.full(count, ratio), "iteration": np.arange(float(count)), "error": path.error.value}
+        row |= {"row_error": path.row_error.value}
+        row |= {name: part.value for name, part in estimates.items() if name}
+        row |= {
+            f"{name.removesuffix('_error')}_error_estimate".lstrip("_"): part.error for name, part in estimates.items()
+        }
+        for name, value in row.items():
+            columns.setdefault(name, []).append(value)
+        begins = count if path.diverges_at is None else path.diverges_at
+        status += [Status.CONVERGED if step < begins else path.status for step in range(count)]
+        if path.diverges_at is not None:
+            notes.append(_divergence_note(path))
+    return Steps(
+        model=model.name,
+        parameters=dict(model.parameters),
+        columns={name: np.concatenate(values) for name, values in columns.items()},
+        status=status,
+        notes=notes,
+    )
+
+
+def _divergence_note(path: DescentPath) -> str:
+    """Return the note on a divergence."""
+    computed = int(np.isfinite(path.power.value).all(axis=(1, 2)).sum()) - 1
+    end = f"; the power of a row exceeds {DIVERGED:g} after step {computed}" if computed < path.descent.steps else ""
+    return (
+        f"alpha = {path.alpha:g}: descent diverges, the training loss only grows from step {path.diverges_at} "
+        f"on{end}. Lower the learning rate, or raise the weight decay"
+    )

@@ -1,0 +1,179 @@
+"""Descent that sees its samples again: closed forms, the numbers of the prototype, limits that other theories know."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex, Status
+from glassformer.dynamics.descent_path import descent_path, descent_trajectory
+from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
+
+SIGN = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
+# Two rows that do not interact, so that labels are drawn with exact second moments.
+LINEAR = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
+STEPS = 12
+
+
+def linear_descent(alpha, settings, overlap, power, noise):
+    """Overlap, power and training loss of one row and the square loss: averages over the Marchenko-Pastur law."""
+    count = 2000
+    angle = (np.arange(count) + 0.5) * np.pi / count
+    x = 1 + alpha + 2 * np.sqrt(alpha) * np.cos(angle)
+    weight = 2 * alpha * np.sin(angle) ** 2 / x / count
+    if alpha < 1:
+        x, weight = np.append(x, 0.0), np.append(weight, 1 - alpha)
+    # Weights along an eigenvector: coefficients of the start, of the teacher, of the noise.
+    now, velocity = np.stack([np.ones_like(x), 0 * x, 0 * x]), np.zeros((3, len(x)))
+    drive = np.stack([0 * x, x, np.sqrt(x)])
+    rows = []
+    for step in range(settings.steps + 1):
+        begin, teacher, random = now
+        m = weight @ (begin * overlap + teacher)
+        q = weight @ (begin**2 * power + 2 * begin * teacher * overlap + teacher**2 + noise * random**2)
+        fit = begin**2 * power + 2 * begin * (teacher - 1) * overlap + (teacher - 1) ** 2
+        inside = (x > 0) * (np.sqrt(x) * random - 1) ** 2
+        loss = (weight @ (x * fit) + noise * weight @ inside + noise * max(alpha - 1, 0)) / (2 * alpha)
+        rows.append((m, q, loss))
+        if step < settings.steps:
+            change = (x + settings.weight_decay) * now - drive
+            rate = settings.rates[step]
+            velocity = settings.momentum * velocity - rate * change
+            now = now + (settings.momentum * velocity - rate * change if settings.nesterov else velocity)
+    return np.array(rows).T
+
+
+@pytest.mark.parametrize(
+    ("alpha", "settings"),
+    [
+        (1.5, {"learning_rate": 0.3, "weight_decay": 0.1}),
+        (0.6, {"learning_rate": 0.4, "momentum": 0.6}),
+        (2.0, {"learning_rate": lambda t: 0.2 / (1 + 0.1 * t), "momentum": 0.5, "nesterov": True}),
+    ],
+)
+def test_square_loss_of_a_linear_student_in_closed_form(alpha, settings):
+    settings = DescentSettings(steps=STEPS, trajectories=4096, sets=4, **settings)
+    path = descent_path(LINEAR, alpha, settings, start=DescentStart.of_cosine(2, 2, 0.2))
+    overlap, power, loss = linear_descent(alpha, settings, 0.2, 1.0, 0.3)
+    for found, known in ((path.overlap, overlap), (path.power, power)):
+        np.testing.assert_allclose(found.value, known[:, None, None] * np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(path.errors["training_loss"].value, 2 * loss, atol=1e-9)
+    np.testing.assert_allclose(path.error.value, 1 - 2 * overlap + power, atol=1e-9)
+
+
+def test_no_learning_rate_changes_nothing():
+    path = descent_path(
+        SIGN, 1.0, DescentSettings(5, 0.0, trajectories=1024), "logistic", start=DescentStart.of_cosine(1, 1, 0.3)
+    )
+    np.testing.assert_allclose(path.overlap.value, 0.3, atol=1e-15)
+    np.testing.assert_allclose(path.correlation.value, 1.0, atol=1e-12)
+    assert np.ptp(path.errors["training_loss"].value) < 1e-12
+
+
+def close(estimate, step, known, error, widest=0.05):
+    """Whether the first entry at a step is within its error, a small one, and that of a known number."""
+    value, own = (np.ravel(part[step])[0] for part in estimate)
+    assert own < widest * max(abs(known), 0.3)
+    return abs(value - known) <= np.hypot(own, error)
+
+
+def test_logistic_regression_full_batch():
+    path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05), "logistic")
+    for step, power, overlap, loss in ((1, 1.510, 0.797, 0.359), (5, 3.850, 1.606, 0.1965), (20, 6.763, 2.203, 0.1348)):
+        assert close(path.power, step, power, 0.005 * power)
+        assert close(path.overlap, step, overlap, 0.002)
+        assert close(path.errors["training_loss"], step, loss, 0.002)
+    # The error on signs is the angle between student and teacher.
+    exact = np.arccos(path.cosine.value[:, 0]) / np.pi
+    assert np.all(np.abs(path.errors["label_error"].value - exact) < 2 * path.errors["label_error"].error + 2e-3)
+    assert path.early_stop("label_error")[0] > 5
+    assert path.arrival(0.5) == np.argmax(path.cosine.value > 0.5)
+
+
+def test_logistic_regression_on_batches():
+    path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05, batch=0.3), "logistic")
+    assert close(path.power, 5, 1.323, 0.01)
+    assert close(path.overlap, 5, 0.767, 0.005)
+    assert close(path.errors["training_loss"], 5, 0.379, 0.002)
+
+
+def attention(fields):
+    return jax.nn.softmax(fields.T @ fields, axis=-1)
+
+
+def test_attention():
+    model = SequenceMultiIndex(attention, indices=1, tokens=2, noise=0.04)
+    settings = DescentSettings(20, 0.3, weight_decay=0.02)
+    path = descent_path(model, 3.0, settings, start=DescentStart.of_cosine(1, 1, 0.3))
+    for step, power, overlap, loss in (
+        (5, 0.6127, 0.4722, 0.1323),
+        (10, 0.6756, 0.6725, 0.1014),
+        (20, 0.8779, 0.9002, 0.0763),
+    ):
+        assert close(path.power, step, power, 0.008)
+        assert close(path.overlap, step, overlap, 0.008)
+        assert close(path.errors["training_loss"], step, loss, 0.001)
+
+
+def test_attention_with_several_steps_on_the_same_batch():
+    model = SequenceMultiIndex(attention, indices=1, tokens=2, noise=0.01)
+    settings = DescentSettings(24, 0.4, 0.25, 3, weight_decay=0.03, trajectories=2**16)
+    path = descent_path(model, 2.0, settings, start=DescentStart.of_cosine(1, 1, 0.4))
+    for step, power, overlap in ((6, 0.7475, 0.4188), (24, 0.5155, 0.5203)):
+        assert close(path.power, step, power, 0.006, 0.1)
+        assert close(path.overlap, step, overlap, 0.005, 0.1)
+
+
+def test_a_convex_risk_is_minimised_in_the_end():
+    """Ridge logistic regression at alpha = 3, strength 1, whose limit is known to seven digits."""
+    path = descent_path(SIGN, 3.0, DescentSettings(20, 0.6, weight_decay=1.0), "logistic")
+    assert close(path.power, -1, 0.5913993, 1e-4)
+    assert close(path.overlap, -1, 0.6655164, 1e-4)
+    assert close(path.errors["label_error"], -1, 0.1670625, 1e-3)
+    np.testing.assert_allclose(path.power.value[-1], path.power.value[-2], rtol=1e-3)
+
+
+def test_many_batches_are_new_samples():
+    """One sample per dimension and step: e' = e (1 - 2 eta + 2 eta^2) + eta^2 noise for the error e of a linear row."""
+    eta, noise, alpha = 0.4, 0.3, 400.0
+    settings = DescentSettings(4, eta, batch=1 / alpha, trajectories=2**17, sets=4)
+    path = descent_path(LINEAR, alpha, settings)
+    error = [2.0]
+    for _ in range(4):
+        error.append(error[-1] * (1 - 2 * eta + 2 * eta**2) + eta**2 * noise)
+    assert np.all(np.abs(path.error.value - error) < path.error.error + 0.02 * np.array(error))
+
+
+def test_divergence_is_told_with_its_step():
+    settings = DescentSettings(STEPS, [0.3] * 4 + [1.5] * (STEPS - 4), trajectories=4096, sets=4)
+    table = descent_trajectory(LINEAR, [2.0], settings)
+    assert table.status[:4] == [Status.CONVERGED] * 4
+    assert table.status[-1] is Status.DIVERGING
+    (note,) = table.notes
+    assert "descent diverges, the training loss only grows from step 4 on" in note
+    assert "after step" in note
+    assert not np.isfinite(table["error"][-1])
+    assert np.all(np.isfinite(table["error"][:6]))
+
+
+def test_settings_out_of_range():
+    for given, text in (
+        ({"batch": 0.0}, "batch = 0.0 is not allowed: expected a share of the samples in (0, 1]"),
+        (
+            {"steps": 5, "learning_rate": [0.1] * 4},
+            "learning_rate = 4 is not allowed: expected numbers for every step: one, or 5",
+        ),
+        ({"trajectories": 1000}, "trajectories = 1000 is not allowed: expected 32 times a power of two"),
+        ({"momentum": 1.0}, "momentum = 1.0"),
+        ({"nesterov": True}, "a number > 0 with nesterov"),
+        ({"learning_rate": -1.0}, "learning_rate = -1.0"),
+    ):
+        with pytest.raises(ParameterError) as error:
+            DescentSettings(**given)
+        assert text in str(error.value)
+    with pytest.raises(ParameterError, match="positive semi-definite"):
+        descent_path(SIGN, 1.0, loss="logistic", start=DescentStart(np.array([[1.2]]), np.eye(1)))
+    with pytest.raises(ParameterError, match="less than a day"):
+        descent_path(SIGN, 1.0, DescentSettings(100_000), loss="logistic")
+    with pytest.raises(IncompatibleError, match="logistic"):
+        descent_path(SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0])), 1.0, loss="logistic")
