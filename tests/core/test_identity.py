@@ -303,10 +303,10 @@ def test_a_folder_of_checkpoints_tells_channels_apart(tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_without_identity_are_computed_and_not_kept(tmp_path):
+def test_runs_without_identity_are_computed_and_not_stored(tmp_path):
     source = (n for n in [1])
     model = BilinearSequenceRegression(rho=0.5, noise=0.1, channel=lambda h: h if source else -h)
-    with pytest.warns(RuntimeWarning, match=r"not kept.*source: the state of a generator") as said:
+    with pytest.warns(RuntimeWarning, match=r"not stored.*source: the state of a generator") as said:
         found = simulate(model, [0.5], d=10, instances=2, checkpoint=tmp_path)
     assert len(said) == 1
     assert np.isfinite(found["error"][0])
