@@ -387,8 +387,8 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
         raise ParameterError("alpha", alpha, "at least two sample ratios, in increasing order")
     if risk.strength is None:
         raise IncompatibleError("strength = best changes along a branch: give a number")
-    up = list(_followed(model, ratios, risk, 0))
-    down = list(_followed(model, ratios[::-1], risk, 1))[::-1]
+    up = list(_along_branch(model, ratios, risk, 0))
+    down = list(_along_branch(model, ratios[::-1], risk, 1))[::-1]
     both = [[quantities(problem, point) for problem, point in branch] for branch in (up, down)]
     errors, estimates = (np.array([[own["error"][k] for own in branch] for branch in both]) for k in (0, 1))
     energies = np.array([[point.free_energy for _, point in branch] for branch in (up, down)])
@@ -415,7 +415,7 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
     return Branches(model.name, model.parameters, columns, status, _branch_notes(ratios, two, energies))
 
 
-def _followed(model: Model, ratios: Array, risk: RowRisk, which: int) -> Iterator[tuple[RowProblem, RowFixedPoint]]:
+def _along_branch(model: Model, ratios: Array, risk: RowRisk, which: int) -> Iterator[tuple[RowProblem, RowFixedPoint]]:
     state = None
     for ratio in track(list(ratios), "sample ratios"):
         problem = risk.problem(model, float(ratio), float(risk.strength or 0.0))
