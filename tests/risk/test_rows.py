@@ -232,3 +232,21 @@ def test_usual_students():
     assert (own.rows, own.own_link, own.is_convex) == (2, True, False)
     linear = student_of(SequenceMultiIndex(two_tanh, indices=2, noise=0.1), "square", "linear")
     assert (linear.rows, linear.is_convex) == (1, True)
+
+
+def test_margins_of_classes_and_signs():
+    model = SequenceMultiIndex(largest, indices=3, points=1024)
+    found = RegularisedRisk("cross-entropy", strength=0.1).margins(model, 3.0)
+    table = RegularisedRisk("cross-entropy", strength=0.1).limits(model, [3.0])
+    wrong = float(np.interp(0.0, found["test_margin"], found["level"]))
+    assert abs(wrong - table["label_error"][0]) < table["label_error_error_estimate"][0] + 0.01
+    assert np.all(found["training_margin"] > found["test_margin"])
+    with pytest.raises(IncompatibleError, match="margin"):
+        RegularisedRisk(strength=0.1).margins(DeepAttention(depth=1, tokens=2, noise=0.05, points=64), 1.0)
+
+
+def test_the_student_may_be_the_link_of_another_network(softmax):
+    other = DeepAttention(depth=1, tokens=2, activation="linear")
+    table = RegularisedRisk(strength=0.2, student=other.traceable_label, start="informed").limits(softmax, [2.0])
+    own = RegularisedRisk(strength=0.2, start="informed").limits(softmax, [2.0])
+    assert table["prediction_error"][0] > own["prediction_error"][0]

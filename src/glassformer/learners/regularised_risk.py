@@ -83,7 +83,8 @@ class RegularisedRisk(Learner):
         student: of models of rows (smi, attention), equation :eq:`row-risk`: a function of the student's fields ``Z``,
             shape (P, L), to its prediction, which JAX can differentiate; ``"linear"``; None for one linear row where
             labels are +1 and -1 of one index, a linear row per class with cross-entropy, and the teacher's own link
-            otherwise.
+            otherwise. The link of another model is ``other.traceable_label``: attention of another skip strength or
+            depth, for instance.
         student_rows: ``P``; None for the usual number.
         intercept: whether a number is added to every output of the student, and fitted.
         positions: components of the positional encodings that are added to the tokens the student sees, shape (L,) or
@@ -269,6 +270,22 @@ class RegularisedRisk(Learner):
     def _row_equations(self, model: Any) -> RowEquations:
         equations = OneRowEquations if self._is_one_linear_row(model) else RowEquations
         return equations(self, model, risk=self)
+
+    def margins(self, model: Any, alpha: float) -> Table:
+        """Return quantiles of the margins on training and new samples, for models of rows with labels of classes.
+
+        Args:
+            model: of rows.
+            alpha: sample ratio.
+
+        Raises:
+            IncompatibleError: labels have no margin, or the strength is open; see
+                :func:`~glassformer.risk.rows.margins.row_risk_margins`.
+        """
+        from glassformer.risk.rows.margins import row_risk_margins
+
+        self._row_equations(model).require()
+        return row_risk_margins(model, alpha, self.row_risk)
 
     def _is_one_linear_row(self, model: Any) -> bool:
         """Return whether the student is one linear row that sees one token: its averages are deterministic."""
