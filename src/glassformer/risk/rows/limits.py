@@ -14,7 +14,7 @@ from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.progress import track
+from glassformer.core.progress import note, track
 from glassformer.core.results import Branches, Table
 from glassformer.core.status import Status
 from glassformer.models.base import Model
@@ -343,6 +343,7 @@ def best_strength(model: Model, alpha: float, risk: RowRisk) -> float:
     reached: dict[str, OrderState] = {}
 
     def objective(logarithm: float) -> float:
+        note(f"strength = {np.exp(logarithm):.3g}")
         problem = replace(fixed.problem(model, alpha, float(np.exp(logarithm))), sets=_SEARCH_SETS)
         lowest = None
         for name, start in fixed.starts(problem).items():
