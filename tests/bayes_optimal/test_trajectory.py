@@ -108,7 +108,7 @@ def test_message_passing_on_linear_labels_has_runs_beside_its_equations(learner)
     """Finite-size effects at d = 40 are about 0.02."""
     table = follow(NOISY, 0.9, steps=5, d=40, instances=2, algorithm=learner)
     assert np.nanmax(np.abs(table["measured_error"] - table["error"])) < 0.06
-    with pytest.raises(IncompatibleError, match=r"overlap = 0.1 is for gamp"):
+    with pytest.raises(IncompatibleError, match=r"overlap = 0.1 is available for gamp"):
         follow(NOISY, 0.9, overlap=0.1, algorithm=learner)
 
 
