@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import DeepAttention, RegularisedRisk, SequenceMultiIndex, limits
+from glassformer.cli import main
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.status import Status
 from glassformer.risk.rows.limits import RowRisk, start_state
@@ -250,3 +251,50 @@ def test_the_student_may_be_the_link_of_another_network(softmax):
     table = RegularisedRisk(strength=0.2, student=other.traceable_label, start="informed").limits(softmax, [2.0])
     own = RegularisedRisk(strength=0.2, start="informed").limits(softmax, [2.0])
     assert table["prediction_error"][0] > own["prediction_error"][0]
+
+
+def test_only_a_risk_with_several_minima_names_them_as_a_cause(softmax):
+    assert "not convex" in (RegularisedRisk(strength=0.05).other_minima(softmax) or "")
+    assert RegularisedRisk(strength=0.05, start="informed").other_minima(softmax) is None
+    assert RegularisedRisk("logistic", strength=0.05).other_minima(SequenceMultiIndex(sign)) is None
+
+
+LINKS = """
+import jax
+import jax.numpy as jnp
+
+
+def sign(z):
+    return jnp.sign(z[0, 0])
+
+
+def attention(z):
+    return jax.nn.softmax(0.25 * z.T @ z, axis=-1)
+
+
+def mixed(z):
+    return 0.7 * attention(z) + 0.3 * jnp.array([[0.6, 0.4], [0.4, 0.6]])
+"""
+
+
+@pytest.fixture
+def links(tmp_path):
+    path = tmp_path / "links.py"
+    path.write_text(LINKS)
+    return path
+
+
+def test_an_intercept_is_a_flag_of_the_command_line(links, capsys):
+    words = ["limits", "smi", "--indices", "1", "--link", f"{links}:sign", "--alpha", "1", "--learner", "risk"]
+    assert main([*words, "--loss", "logistic", "--strength", "0.1", "--intercept"]) == 0
+    printed = capsys.readouterr().out
+    assert "intercept = True" in printed and "0.2558643" in printed
+
+
+@pytest.mark.slow
+def test_the_command_line_lists_several_minima(links, capsys):
+    words = ["limits", "smi", "--indices", "1", "--tokens", "2", "--link", f"{links}:mixed", "--alpha", "1.5"]
+    own = ["--student", f"{links}:attention", "--positions", "2,-2", "--strength", "0.04", "--data-points", "256"]
+    assert main([*words, "--learner", "risk", *own]) == 3
+    printed = capsys.readouterr().out
+    assert "bistable" in printed and "several minima, of which the first counts: informed" in printed

@@ -22,6 +22,8 @@ _RATIOS = np.geomspace(0.1, 20.0, 14)
 _END, _CROSSING, _ROOT = 0.02, 5e-3, 1e-3
 # Overlap at which the growth of an overlap is measured, and growth of one that is none: the student sees the teacher.
 _SMALL, _SEEN = 1e-3, 1e-8
+# Error estimate relative to a threshold above which it counts as unknown (a convention).
+_UNKNOWN = 0.5
 # Sets of samples in the search for branches.
 _SEARCH_SETS = 2
 
@@ -111,6 +113,9 @@ def _weak_recovery(problem: RowProblem) -> Threshold:
     slope = (excess(root + width) - excess(root - width)) / (2 * width)
     growth, deviation = _growth(_at(problem, alpha))
     error = alpha * confidence_factor(problem.sets) * deviation / growth / max(slope, 1e-3)
+    if error > _UNKNOWN * alpha:
+        text = f"not determined: growth of {growth:.3g} +- {deviation:.2g} at alpha = {alpha:.3g}; give more points"
+        return Threshold(name, np.nan, 0.0, text)
     return Threshold(name, alpha, error, "an overlap of zero becomes unstable")
 
 
