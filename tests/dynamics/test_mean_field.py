@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex, Status
+from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status
+from glassformer.designs.projection import ProjectionDesign
 from glassformer.dynamics.descent_path import descent_path, descent_trajectory
 from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
+from glassformer.learners.sgd import multi_pass_sgd
 
 SIGN = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
 # Two rows that do not interact, so that labels are drawn with exact second moments.
@@ -142,6 +144,23 @@ def test_many_batches_are_new_samples():
     for _ in range(4):
         error.append(error[-1] * (1 - 2 * eta + 2 * eta**2) + eta**2 * noise)
     assert np.all(np.abs(path.error.value - error) < path.error.error + 0.02 * np.array(error))
+
+
+def test_the_steps_of_the_learner_on_data():
+    """Full-batch descent at d = 1000 on noisy labels that are not linear; fluctuations are of order d^(-1/2)."""
+    d, alpha, rng = 1000, 2.0, np.random.default_rng(1)
+    model = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1, points=32)
+    learner = SGD(learning_rate=0.2 * d, weight_decay=0.2, batch=2 * d, repeats=1, passes=STEPS)
+    design = ProjectionDesign.sample(int(alpha * d), (1, d), rng)
+    teacher, weights = rng.standard_normal((2, 1, d))
+    teacher *= np.sqrt(d) / np.linalg.norm(teacher)
+    labels = model.channel.draw_labels(design.forward(teacher, 0), rng)
+    start = DescentStart.of_weights(weights, teacher)
+    path = descent_path(model, alpha, learner.mean_field_settings(d, alpha), start=start)
+    assert path.descent.steps == STEPS
+    found = multi_pass_sgd(design, labels, model.traceable_label, weights, learner, rng).estimates[0]
+    assert abs(found[0] @ teacher[0] / d - path.overlap.value[-1, 0, 0]) < 3 / np.sqrt(d)
+    assert abs(found[0] @ found[0] / d - path.power.value[-1, 0, 0]) < 3 / np.sqrt(d)
 
 
 def test_divergence_is_told_with_its_step():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.designs.projection import ProjectionDesign
+    from glassformer.dynamics.descent_settings import DescentSettings
     from glassformer.learners.data_set import DataSet
 
 # Learning rate, and weight decay times the dimension, as published for deep attention.
@@ -90,6 +91,36 @@ class SGD(RowDescent):
             weight_decay=decay * d / (2 * self.batch),
             init=self.init,
             small=self.small,
+        )
+
+    def mean_field_settings(self, d: int, alpha: float, steps: int | None = None) -> DescentSettings:
+        r"""Return the settings of the mean-field equations of these steps at a dimension, for the square loss.
+
+        A step of length :math:`\eta'` on the squared error over ``d`` is one of :math:`2\eta'/d` on the sum of half the
+        squared errors, and the decay is :math:`\lambda = w/2`. Limits of large ``d`` hold :math:`\eta'/d` and the share
+        of the samples in a batch fixed. The equations draw every batch anew; a pass here uses each sample once.
+
+        Args:
+            d: token dimension.
+            alpha: samples over dimension.
+            steps: number of gradient steps; None for those of all passes.
+
+        Example:
+            >>> found = SGD(learning_rate=15.0, batch=200, weight_decay=0.07).mean_field_settings(500, 2.0)
+            >>> found.learning_rate, found.batch, found.weight_decay, found.repeats, found.steps
+            (0.06, 0.2, 0.035, 3, 600)
+        """
+        from glassformer.dynamics.descent_settings import DescentSettings
+
+        rate, decay = self.rates
+        samples = max(1, round(alpha * d))
+        batch = min(self.batch, samples)
+        return DescentSettings(
+            steps=self.passes * (samples // batch) * self.repeats if steps is None else steps,
+            learning_rate=2 * rate / d,
+            batch=batch / samples,
+            repeats=self.repeats,
+            weight_decay=decay / 2,
         )
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
