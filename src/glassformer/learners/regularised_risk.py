@@ -1,4 +1,4 @@
-"""Regularised risk: the learner that minimises a convex loss and a penalty, with its exact theory."""
+"""Regularised risk: the learner that minimises a loss and a penalty, with its theory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def parse_function(name: str, text: str) -> Any:
 class RegularisedRisk(Learner):
     r"""The minimiser of :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,p(S)`, with its exact theory.
 
-    Equation :eq:`regularised-risk` of the documentation.
+    Equation :eq:`regularised-risk` of the documentation. Models of rows (smi, attention) have the risk
+    :math:`\sum_\mu\ell(y_\mu, s(Z_\mu)) + \lambda\sum_i r(w_i)` of a student :math:`s` with fields
+    :math:`Z = WX^T/\sqrt d` and the ``P`` weights :math:`w_i` of feature ``i``, equation :eq:`row-risk`. Their theory
+    is exact where the risk is convex, and replica symmetric otherwise.
 
     Args:
         loss: ``"square"`` (:math:`(y-h)^2/2`), ``"logistic"``, ``"hinge"`` (labels +1 and -1), ``"huber"``,
@@ -74,7 +77,8 @@ class RegularisedRisk(Learner):
             each); for attention-indexed models ``"trace"`` (:math:`d\,\mathrm{Tr}\,S` of positive ``S``, with
             :math:`\frac14\|Y_\mu - h_\mu\|_F^2` for square loss): weight decay on factors of full width. ``"pinned"``
             is for linear labels that are not centred: their mean determines the trace of ``S``, which is fixed to the
-            teacher's.
+            teacher's. For models of rows ``"ridge"`` (:math:`|w|^2/2`, the default), ``"lasso"`` (:math:`\sum_k|w_k|`),
+            ``"elastic"`` (half of each), ``"group"`` (:math:`|w|`).
         strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the best by
             theory: least error, for labels that are right or wrong largest cosine (for signs, least label error). No
             effect, and None, where the trace is pinned.
@@ -90,7 +94,8 @@ class RegularisedRisk(Learner):
         positions: components of the positional encodings that are added to the tokens the student sees, shape (L,) or
             (L, r), in units in which a token has norm :math:`\sqrt d`.
         start: of the search for fixed points, and of descent on data: None for all, of which the one of least risk
-            counts, ``"informed"``, ``"uninformed"``, or a pair of matrices ``M`` and ``Q``.
+            counts, ``"informed"``, ``"uninformed"``, ``"positional"``, or a pair of matrices ``M`` and ``Q``; on data
+            also ``"random"`` and ``"zero"``, or several names in a comma list.
 
     Raises:
         ParameterError: an argument is out of range.
