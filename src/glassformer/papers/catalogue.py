@@ -94,6 +94,18 @@ FIGURES = {
         own=True,
         paper="thrampoulidis2018precise",
     ),
+    "rows-4": Figure(
+        "Rows of weights: multinomial regression of three classes beside the optimum",
+        "row_risk:three_classes",
+        own=True,
+        paper="cornacchia2023learning",
+    ),
+    "rows-5": Figure(
+        "Rows of weights: positional and semantic minima of attention, and where they cross",
+        "row_risk:positional_semantic",
+        own=True,
+        paper="cui2024phase",
+    ),
     "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", "smi:two_layers"),
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi:message_passing_in_time"),
     "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi:sgd_in_time"),

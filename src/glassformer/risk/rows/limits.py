@@ -422,7 +422,8 @@ def _along_branch(model: Model, ratios: Array, risk: RowRisk, which: int) -> Ite
         problem = risk.problem(model, float(ratio), float(risk.strength or 0.0))
         name, start = risk.two_starts(problem)[which]
         point = fixed_point_from(problem, name, start if state is None else state)
-        state = point.state if point.status.ok else None
+        # A point that did not settle is passed over: the start may lie on another branch.
+        state = point.state if point.status.ok else state
         yield problem, point
 
 
