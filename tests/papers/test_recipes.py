@@ -1,6 +1,7 @@
 """Recipes of figures: what their panels compute, draw and say."""
 
 import numpy as np
+import pandas
 import pytest
 
 from glassformer import BilinearSequenceRegression, NuclearNorm
@@ -8,6 +9,7 @@ from glassformer.papers.catalogue import FIGURES
 from glassformer.papers.curves import Curve, CurvesPanel, Runs
 from glassformer.papers.drawing import draw_figure
 from glassformer.papers.recipe import Recipe, compute
+from glassformer.papers.row_risk import _nearest
 from glassformer.papers.text import figure as text_figure
 from glassformer.papers.text.attention_classifier import ClassifierRun
 from glassformer.papers.text.questions import QuestionData, Questions
@@ -43,6 +45,17 @@ def test_marks_and_their_bars_are_inside_the_frame_and_titles_name_size_and_numb
     assert content.caption.startswith("quick") and content.summary.startswith("quick")
     draw_figure(tmp_path / "a.png", content)
     assert (tmp_path / "a.png").stat().st_size > 3000
+
+
+def test_published_branches_are_recognised_by_their_order_parameters():
+    alpha = np.array([1.0, 2.0])
+    ours = pandas.DataFrame({"alpha": alpha, "theta": [0.1, 0.15], "m": 0.0})
+    semantic = ours.assign(theta=-ours["theta"], Phi=[-0.002, -0.004])
+    positional = semantic.assign(theta=0.0, m=0.25)
+    found = _nearest([positional, semantic], ours)
+    np.testing.assert_allclose(found["theta"], ours["theta"])
+    np.testing.assert_allclose(found["energy"], 0.008)
+    assert _nearest([], ours) is None
 
 
 def test_a_curve_of_two_panels_is_computed_and_written_once():

@@ -225,7 +225,7 @@ _MIXTURE, _STRENGTH, _ENCODING = 0.3, 0.04, 2.0
 _FIXED_ATTENTION = np.array([[0.6, 0.4], [0.4, 0.6]])
 _PUBLISHED = ("q", "m", "V", "theta", "mse", "alpha", "lambda", "Phi")
 _THETA, _MEAN, _PHI = 1 / 4, 1 / 2, -1 / 4
-# Each branch by the way it is followed: its name, start of the runs, its own order parameter (the other one is near zero), symbol,
+# Each branch by the way it is followed: name, start of the runs, the order parameter that is not near zero, its symbol,
 # colour and marks.
 _BRANCHES = {
     "down": ("semantic", "informed", "theta", r"\theta", "#2b5c8a", "o"),
@@ -256,7 +256,9 @@ def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[flo
     """Order parameters and free energies of both branches, runs, published points."""
     risk = RegularisedRisk(strength=_STRENGTH, student=_attention, positions=[_ENCODING, -_ENCODING])
     theory = risk.branches(model, ratios)
-    left, right, lines = [], [], [f"theory: {status_counts(theory.status)}", *theory.notes]
+    left: list[Series] = []
+    right: list[Series] = []
+    lines = [f"theory: {status_counts(theory.status)}", *theory.notes]
     frames = [theory.to_pandas().assign(source="theory")]
     published = load_each(context.reference, _PUBLISHED)
     for way, (name, start, own, symbol, color, marker) in _BRANCHES.items():
@@ -287,7 +289,7 @@ def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[flo
                 series.append(Series(near["alpha"], near[quantity], "k", "x", entry, look={"ms": 4, "zorder": 5}))
                 exact = np.interp(near["alpha"], ratios, ours[quantity])
                 lines.append(deviations(f"published {name} minimum, {quantity}", near["alpha"], exact, near[quantity]))
-    title = f"marks: {instances} runs at $d = {d}$"
+    title = f"marks: single runs, {instances} at $d = {d}$"
     usual = {"xlabel": label_alpha(model.parameters["alpha"]), "xlim": (ratios[0] - 0.05, ratios[-1] + 0.05)}
     axes = [
         Axis(
