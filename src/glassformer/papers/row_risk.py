@@ -24,7 +24,7 @@ from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.plotting.style import label_alpha
 
 _SHADES = ("0.1", "#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8")
-_LABEL_ERROR = "share of wrong labels on new samples"
+_LABEL_ERROR = "share of errors on new labels without noise"
 # A tenth of the features has nine tenths of the variance: strong features are found at few samples, and labels of
 # wrong sign, which have to be fitted as well, spoil them at more.
 _FEW_STRONG_FEATURES = np.array([9.1] + 9 * [0.1])
