@@ -21,9 +21,11 @@ from glassformer.risk.rows.problem import RowProblem
 _RATIOS = np.geomspace(0.1, 20.0, 14)
 _END, _CROSSING, _ROOT = 0.02, 5e-3, 1e-3
 # Overlap at which the growth of an overlap is measured, and growth of one that is none: the student sees the teacher.
-_SMALL, _SEEN = 1e-3, 1e-8
+_SMALL, _SEEN = 0.03, 1e-8
 # Error estimate relative to a threshold above which it counts as unknown (a convention).
 _UNKNOWN = 0.5
+# Factor around a root at which growth has to be below and above one beyond its error (a convention).
+_AROUND = 1.5
 # Sets of samples in the search for branches.
 _SEARCH_SETS = 2
 
@@ -109,11 +111,14 @@ def _weak_recovery(problem: RowProblem) -> Threshold:
         return Threshold(name, np.nan, 0.0, f"an overlap of zero is unstable from alpha = {_RATIOS[0]:g} on")
     root = float(brentq(excess, *ends, xtol=_ROOT))
     alpha = float(np.exp(root))
-    width = 0.05
-    slope = (excess(root + width) - excess(root - width)) / (2 * width)
-    growth, deviation = _growth(_at(problem, alpha))
-    error = alpha * confidence_factor(problem.sets) * deviation / growth / max(slope, 1e-3)
-    if error > _UNKNOWN * alpha:
+    (low, low_error), (growth, deviation), (high, high_error) = (
+        _growth(_at(problem, alpha * factor)) for factor in (1 / _AROUND, 1.0, _AROUND)
+    )
+    factor = confidence_factor(problem.sets)
+    slope = np.log(high / low) / (2 * np.log(_AROUND))
+    error = alpha * factor * deviation / growth / max(slope, 1e-3)
+    # Where the proximal map jumps, growth may have no clear crossing.
+    if error > _UNKNOWN * alpha or low + factor * low_error > 1 or high - factor * high_error < 1:
         text = f"not determined: growth of {growth:.3g} +- {deviation:.2g} at alpha = {alpha:.3g}; give more points"
         return Threshold(name, np.nan, 0.0, text)
     return Threshold(name, alpha, error, "an overlap of zero becomes unstable")
