@@ -20,7 +20,7 @@ from glassformer.core.status import Status
 from glassformer.models.base import Model
 from glassformer.risk.rows.averages import OrderState
 from glassformer.risk.rows.comparison import match_rows, prediction_quality
-from glassformer.risk.rows.fixed_points import Packing, RowFixedPoint, error_of, fixed_point_from
+from glassformer.risk.rows.fixed_points import Packing, RowFixedPoint, error_of, fixed_point_from, is_inside
 from glassformer.risk.rows.penalties import row_penalty
 from glassformer.risk.rows.problem import RowProblem
 from glassformer.risk.rows.student import student_of
@@ -36,6 +36,8 @@ _POSITIONAL_POWER = 0.3
 _DIFFERENT = 1e-3
 # Strengths of the first search for the best one, and the accuracy of its logarithm (chosen by trial).
 _STRENGTHS, _LOG_ACCURACY = np.geomspace(1e-3, 10.0, 9), 0.05
+# Objective of strengths at which nothing converged.
+_LOST = 1e9
 # Sets of samples in that search.
 _SEARCH_SETS = 2
 
@@ -171,12 +173,19 @@ def quantities(problem: RowProblem, point: RowFixedPoint) -> dict[str, tuple[Any
     for name in per_state[0]:
         value = per_state[0][name]
         found[name] = value, error_of(np.array([own[name] for own in per_state[1:]]), value)
-    losses = point.step.averages.training_loss
-    found["training_loss"] = (
-        float(np.mean(losses)),
-        error_of(np.append(losses, np.mean(losses)), float(np.mean(losses))),
-    )
+    losses = _training_losses(problem, point, states[1:-1])
+    loss = float(np.mean(point.step.averages.training_loss))
+    found["training_loss"] = loss, error_of(np.append(losses, loss), loss)
     return found
+
+
+def _training_losses(problem: RowProblem, point: RowFixedPoint, states: list[OrderState]) -> Array:
+    """Return the training loss of every set at its own fixed point, to first order."""
+    losses = []
+    for one, state in enumerate(states):
+        own = problem.sampler.averages(state, chosen=[one]).training_loss[0] if is_inside(state) else np.nan
+        losses.append(own if np.isfinite(own) else point.step.averages.training_loss[one])
+    return np.array(losses)
 
 
 def errors_at(problem: RowProblem, state: OrderState, one: int) -> dict[str, Any]:
@@ -338,7 +347,7 @@ def _differ(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:
 
 
 def best_strength(model: Model, alpha: float, risk: RowRisk) -> float:
-    """Return the strength of least error on new labels: of ``label_error`` or ``prediction_error``, or of ``error``."""
+    """Return the strength of largest cosine for discrete labels, else of least ``prediction_error`` or ``error``."""
     fixed = replace(risk, strength=1.0)
     reached: dict[str, OrderState] = {}
 
@@ -355,15 +364,18 @@ def best_strength(model: Model, alpha: float, risk: RowRisk) -> float:
                 if lowest is None or point.free_energy < lowest.free_energy:
                     lowest = point
         if lowest is None:
-            return float(np.inf)
+            return _LOST
         own = errors_at(problem, lowest.state, -1)
-        return float(next(own[name] for name in ("label_error", "prediction_error", "error") if name in own))
+        if "label_error" in own:
+            # Counted errors have steps; they fall as cosines rise.
+            return float(1 - np.mean(own["cosine"]))
+        return float(own.get("prediction_error", own["error"]))
 
     logarithms = np.log(_STRENGTHS)[::-1]
     values = np.array([objective(one) for one in logarithms])
     place = int(np.argmin(values))
     low, high = logarithms[min(place + 1, len(values) - 1)], logarithms[max(place - 1, 0)]
-    if not np.isfinite(values[place]):
+    if values[place] == _LOST:
         return float(np.exp(logarithms[place]))
     found = minimize_scalar(objective, bounds=(low, high), method="bounded", options={"xatol": _LOG_ACCURACY})
     return float(np.exp(found.x if found.fun <= values[place] else logarithms[place]))
