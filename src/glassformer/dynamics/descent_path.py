@@ -33,7 +33,7 @@ from glassformer.dynamics.mean_field import (
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
-from glassformer.numerics.quasi_random import confidence_factor
+from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.numerics.sequences import diverges
 from glassformer.risk.rows.averages import LabelSampler
 from glassformer.risk.rows.comparison import label_quality, match_rows
@@ -161,9 +161,8 @@ class DescentPath(DisplayMixin):
 
 def _estimate(sets: Array) -> Estimate:
     """Return means over sets, the first axis, with 95 % errors."""
-    count = len(sets)
-    error = confidence_factor(count) * np.std(sets, axis=0, ddof=1) / np.sqrt(count)
-    return Estimate(np.mean(sets, axis=0), np.asarray(error))
+    mean, error = mean_and_error(sets)
+    return Estimate(mean, np.asarray(confidence_factor(len(sets)) * error))
 
 
 def descent_path(

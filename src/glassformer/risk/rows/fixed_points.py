@@ -13,7 +13,7 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.status import Status
 from glassformer.numerics.newton import newton
-from glassformer.numerics.quasi_random import confidence_factor
+from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.risk.rows.averages import OrderState, RowAverages
 from glassformer.risk.rows.problem import RowProblem, RowStep
 
@@ -180,7 +180,7 @@ def _units(problem: RowProblem, packing: Packing, vector: Array) -> Array:
     """Return the units in which the last search runs, from the spread of the map over sets."""
     state = packing.unpack(vector)
     images = _images(problem, packing, state, problem.sampler.averages(state))
-    error = np.std(images, axis=0, ddof=1) / np.sqrt(problem.sets)
+    _, error = mean_and_error(images)
     return np.asarray(_UNIT * np.maximum(np.nan_to_num(error), _SMALLEST_ERROR * (1 + np.abs(vector))))
 
 
@@ -225,7 +225,7 @@ def _deviations(problem: RowProblem, packing: Packing, state: OrderState, step: 
     vector, averages = packing.pack(state), step.averages
     images = _images(problem, packing, state, averages)
     jumps = averages.mean.jumps
-    error = np.std(averages.jumps, axis=0, ddof=1) / np.sqrt(problem.sets)
+    _, error = mean_and_error(averages.jumps)
     image = packing.pack(step.state)
     if np.any(np.abs(jumps) > _SIGNIFICANT * error + _SMALLEST_ERROR):
         with_jumps = averages._replace(slope=averages.slope + averages.jumps)
@@ -243,5 +243,4 @@ def error_of(values: Array, value: Array | float) -> Array:
     It is the half-width of the 95 % confidence interval of the mean over sets, and the effect of the jumps.
     """
     sets, jump = values[:-1], np.abs(values[-1] - value)
-    spread = np.std(sets, axis=0, ddof=1) / np.sqrt(len(sets))
-    return np.asarray(confidence_factor(len(sets)) * spread + jump)
+    return np.asarray(confidence_factor(len(sets)) * mean_and_error(sets)[1] + jump)
