@@ -72,7 +72,7 @@ _HOME = {
     "state_evolution": "bayes_optimal.solve",
     "subspace_threshold": "bayes_optimal.weak_recovery",
     "thresholds": "bayes_optimal.thresholds",
-    "trajectory": "bayes_optimal.trajectory",
+    "trajectory": "experiments.trajectories",
 }
 
 __all__ = sorted(_HOME)

@@ -18,7 +18,7 @@ from glassformer import (
 from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.hashing import identity
 from glassformer.experiments.instances import _Designs
-from glassformer.learners import sgd, training
+from glassformer.learners import row_descent, training
 
 
 def linear(z):
@@ -78,7 +78,7 @@ def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, mo
     assert len(list(tmp_path.glob("*.npz"))) == 1
     taken = []
     with monkeypatch.context() as patch:
-        for module, name in ((training, "_compiled_block"), (sgd, "_train_on_batches")):
+        for module, name in ((training, "_compiled_block"), (row_descent, "_take_steps")):
             inner = getattr(module, name)
             patch.setattr(module, name, lambda *a, inner=inner: (taken.append(1), inner(*a))[1])
         resumed = simulate(model, [alpha], checkpoint=tmp_path, **ask)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status
-from glassformer.designs.projection import ProjectionDesign
-from glassformer.dynamics.descent_path import descent_path, descent_trajectory
+from glassformer.dynamics.descent_path import descent_path, descent_table
 from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
-from glassformer.learners.sgd import multi_pass_sgd
+from glassformer.risk.rows.student import student_of
 
 SIGN = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
 # Two rows that do not interact, so that labels are drawn with exact second moments.
 LINEAR = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
+LOGISTIC = student_of(SIGN, "logistic")
 STEPS = 12
 
 
@@ -65,7 +65,7 @@ def test_square_loss_of_a_linear_student_in_closed_form(alpha, settings):
 
 def test_no_learning_rate_changes_nothing():
     path = descent_path(
-        SIGN, 1.0, DescentSettings(5, 0.0, trajectories=1024), "logistic", start=DescentStart.of_cosine(1, 1, 0.3)
+        SIGN, 1.0, DescentSettings(5, 0.0, trajectories=1024), LOGISTIC, start=DescentStart.of_cosine(1, 1, 0.3)
     )
     np.testing.assert_allclose(path.overlap.value, 0.3, atol=1e-15)
     np.testing.assert_allclose(path.correlation.value, 1.0, atol=1e-12)
@@ -80,7 +80,7 @@ def close(estimate, step, known, error, widest=0.05):
 
 
 def test_logistic_regression_full_batch():
-    path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05), "logistic")
+    path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05), LOGISTIC)
     for step, power, overlap, loss in ((1, 1.510, 0.797, 0.359), (5, 3.850, 1.606, 0.1965), (20, 6.763, 2.203, 0.1348)):
         assert close(path.power, step, power, 0.005 * power)
         assert close(path.overlap, step, overlap, 0.002)
@@ -89,11 +89,11 @@ def test_logistic_regression_full_batch():
     exact = np.arccos(path.cosine.value[:, 0]) / np.pi
     assert np.all(np.abs(path.errors["label_error"].value - exact) < 2 * path.errors["label_error"].error + 2e-3)
     assert path.early_stop("label_error")[0] > 5
-    assert path.arrival(0.5) == np.argmax(path.cosine.value > 0.5)
+    assert path.arrival(0.5).value == np.argmax(path.cosine.value > 0.5)
 
 
 def test_logistic_regression_on_batches():
-    path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05, batch=0.3), "logistic")
+    path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05, batch=0.3), LOGISTIC)
     assert close(path.power, 5, 1.323, 0.01)
     assert close(path.overlap, 5, 0.767, 0.005)
     assert close(path.errors["training_loss"], 5, 0.379, 0.002)
@@ -128,7 +128,7 @@ def test_attention_with_several_steps_on_the_same_batch():
 
 def test_a_convex_risk_is_minimised_in_the_end():
     """Ridge logistic regression at alpha = 3, strength 1, whose limit is known to seven digits."""
-    path = descent_path(SIGN, 3.0, DescentSettings(20, 0.6, weight_decay=1.0), "logistic")
+    path = descent_path(SIGN, 3.0, DescentSettings(20, 0.6, weight_decay=1.0), LOGISTIC)
     assert close(path.power, -1, 0.5913993, 1e-4)
     assert close(path.overlap, -1, 0.6655164, 1e-4)
     assert close(path.errors["label_error"], -1, 0.1670625, 1e-3)
@@ -146,26 +146,9 @@ def test_many_batches_are_new_samples():
     assert np.all(np.abs(path.error.value - error) < path.error.error + 0.02 * np.array(error))
 
 
-def test_the_steps_of_the_learner_on_data():
-    """Full-batch descent at d = 1000 on noisy labels that are not linear; fluctuations are of order d^(-1/2)."""
-    d, alpha, rng = 1000, 2.0, np.random.default_rng(1)
-    model = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1, points=32)
-    learner = SGD(learning_rate=0.2 * d, weight_decay=0.2, batch=2 * d, repeats=1, passes=STEPS)
-    design = ProjectionDesign.sample(int(alpha * d), (1, d), rng)
-    teacher, weights = rng.standard_normal((2, 1, d))
-    teacher *= np.sqrt(d) / np.linalg.norm(teacher)
-    labels = model.channel.draw_labels(design.forward(teacher, 0), rng)
-    start = DescentStart.of_weights(weights, teacher)
-    path = descent_path(model, alpha, learner.mean_field_settings(d, alpha), start=start)
-    assert path.descent.steps == STEPS
-    found = multi_pass_sgd(design, labels, model.traceable_label, weights, learner, rng).estimates[0]
-    assert abs(found[0] @ teacher[0] / d - path.overlap.value[-1, 0, 0]) < 3 / np.sqrt(d)
-    assert abs(found[0] @ found[0] / d - path.power.value[-1, 0, 0]) < 3 / np.sqrt(d)
-
-
 def test_divergence_is_told_with_its_step():
     settings = DescentSettings(STEPS, [0.3] * 4 + [1.5] * (STEPS - 4), trajectories=4096, sets=4)
-    table = descent_trajectory(LINEAR, [2.0], settings)
+    table = descent_table([descent_path(LINEAR, 2.0, settings)])
     assert table.status[:4] == [Status.CONVERGED] * 4
     assert table.status[-1] is Status.DIVERGING
     (note,) = table.notes
@@ -191,8 +174,8 @@ def test_settings_out_of_range():
             DescentSettings(**given)
         assert text in str(error.value)
     with pytest.raises(ParameterError, match="positive semi-definite"):
-        descent_path(SIGN, 1.0, loss="logistic", start=DescentStart(np.array([[1.2]]), np.eye(1)))
+        descent_path(SIGN, 1.0, student=LOGISTIC, start=DescentStart(np.array([[1.2]]), np.eye(1)))
     with pytest.raises(ParameterError, match="less than a day"):
-        descent_path(SIGN, 1.0, DescentSettings(100_000), loss="logistic")
+        descent_path(SIGN, 1.0, DescentSettings(100_000), LOGISTIC)
     with pytest.raises(IncompatibleError, match="logistic"):
-        descent_path(SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0])), 1.0, loss="logistic")
+        SGD(loss="logistic").path(SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0])), 1.0)

@@ -44,7 +44,7 @@ class StateHistory(NamedTuple):
     error: Array
 
 
-def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float | None = None) -> Steps:
+def gamp_trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float | None = None) -> Steps:
     r"""Return error and overlap after every step of undamped message passing, in the limit of large sizes.
 
     Equations :eq:`state-evolution` and :eq:`matrix-state-evolution` of the documentation are iterated without damping.
@@ -72,11 +72,11 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
-        >>> table = trajectory(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5, steps=3)
+        >>> table = gamp_trajectory(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5, steps=3)
         >>> table["iteration"].astype(int).tolist(), table["error"].round(4).tolist()
         ([0, 1, 2, 3], [1.0, 0.6482, 0.5465, 0.5072])
     """
-    require_arguments(trajectory, locals())
+    require_arguments(gamp_trajectory, locals())
     alpha = validated_alpha(alpha)
     if overlap is None:
         overlap = max(side_information_overlap(model), _GUESS * model.channel.even)

@@ -103,7 +103,7 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
     .. math:: \hat q = \frac1{\tau^2} = \frac\alpha{\Delta + v (1 - f)}, \qquad \frac1{v (1 - f)} = \frac1v + \hat q.
 
     In every step the linear estimation is solved to its own fixed point. The trajectory ends at the same error as
-    :func:`~glassformer.bayes_optimal.trajectory.trajectory`, after fewer steps.
+    :func:`~glassformer.bayes_optimal.trajectory.gamp_trajectory`, after fewer steps.
 
     Args:
         model: model with the Gaussian channel and a signal of one matrix.
@@ -111,7 +111,7 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
         steps: number of steps, at least 1.
 
     Returns:
-        The table of :func:`~glassformer.bayes_optimal.trajectory.trajectory`.
+        The table of :func:`~glassformer.bayes_optimal.trajectory.gamp_trajectory`.
 
     Raises:
         ParameterError: an argument is out of range.

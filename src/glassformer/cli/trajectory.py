@@ -16,13 +16,16 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--steps",
         type=int,
         default=50,
-        help="steps, or for online-sgd equal intervals of time (default 50)",
+        help="steps; of sgd gradient steps, of online-sgd equal intervals of time (default 50)",
     )
     text = (
         "overlap with the truth before the first step (default: by side information, for even labels by a random start)"
     )
     parser.add_argument("--overlap", type=float, help=text)
-    text = "algorithm: gamp (default), blind-gamp, vamp, risk (proximal message passing) or online-sgd"
+    text = (
+        "algorithm: gamp (default), blind-gamp, vamp, risk (proximal message passing), sgd (the same samples at every "
+        "step) or online-sgd (new samples)"
+    )
     parser.add_argument("--algorithm", "--learner", default="gamp", help=text)
     parser.add_argument("--d", type=int, help="token dimension of simulated runs (default: theory only)")
     parser.add_argument("--instances", type=int, help="independent runs, needs --d (default 4)")
@@ -33,9 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print errors step by step."""
-    from glassformer.experiments.trajectories import follow
+    from glassformer.experiments.trajectories import trajectory
 
-    table = follow(
+    table = trajectory(
         model(),
         options.alpha,
         steps=options.steps,
@@ -43,9 +46,12 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         d=options.d,
         instances=options.instances,
         seed=options.seed,
-        algorithm=learner_of(options.algorithm, options),
+        learner=learner_of(options.algorithm, options),
     )
     write(options, table)
-    names = ("measured_error", "measured_standard_error", "row_error", "cosine", "measured_cosine")
+    names = (
+        *("measured_error", "measured_standard_error", "row_error", "cosine", "measured_cosine", "training_loss"),
+        *("test_loss", "label_error", "prediction_error"),
+    )
     there = [name for name in names if name in table.columns]
     return report(options, table, ["alpha", "iteration", "error", *there, "status", "error_estimate"])

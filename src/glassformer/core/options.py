@@ -80,7 +80,15 @@ class Option:
         """Return the value of the field from the text of the option. Return None if the option was not given."""
         if self.flag:
             return not self.default if given else None
-        return given if given is None or self.read is None else self.read(self.name, given)
+        if given is not None and self.read is not None:
+            return self.read(self.name, given)
+        if isinstance(given, str) and self.kind in (int, float):
+            # The option has another type for another class.
+            try:
+                return self.kind(given)
+            except ValueError:
+                raise ParameterError(self.name, given, "an integer" if self.whole else "a number") from None
+        return given
 
 
 def values_of(options: Iterable[Option], field: str, values: Any) -> list[Any]:

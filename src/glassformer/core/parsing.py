@@ -89,6 +89,22 @@ def parse_strength(name: str, text: str) -> float | None:
         raise ParameterError(name, text, "a number >= 0, or best") from None
 
 
+def parse_batch(name: str, text: str) -> int | float:
+    """Return a whole number of samples, or with a decimal point a share of them.
+
+    Raises:
+        ParameterError: the text is neither.
+
+    Example:
+        >>> parse_batch("batch", "200"), parse_batch("batch", "0.3")
+        (200, 0.3)
+    """
+    try:
+        return int(text)
+    except ValueError:
+        return parse_number(name, text)
+
+
 def parse_text(name: str, given: str) -> str:
     """Return the text unchanged, for fields of any type.
 

@@ -31,9 +31,9 @@ def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
     """Return name and value of the field that exceeds its default by the largest factor, for error messages.
 
     Example:
-        >>> from glassformer.learners.sgd import SGD
-        >>> farthest_from_default(SGD(passes=4000), "passes", "batch")
-        ('passes', 4000)
+        >>> from glassformer.learners.online_sgd import OnlineSGD
+        >>> farthest_from_default(OnlineSGD(looks=4000), "looks", "batch")
+        ('looks', 4000)
     """
     name = max(names, key=lambda name: getattr(part, name) / type(part).__dataclass_fields__[name].default)
     return name, getattr(part, name)

@@ -6,13 +6,13 @@ and their spread gives the errors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from glassformer.core.checks import is_number, require_arguments
 from glassformer.core.display import DisplayMixin
@@ -132,16 +132,23 @@ class DescentPath(DisplayMixin):
         step = int(np.nanargmin(found.value))
         return step, Estimate(found.value[step], found.error[step])
 
-    def arrival(self, level: float = 0.5) -> Array:
+    def arrival(self, level: float = 0.5) -> Estimate:
         """Return the first step at which the cosine of each row of the teacher is above a level; infinity if never.
+
+        The error is that of the cosine over its slope between the steps before and after.
 
         Raises:
             ParameterError: ``level`` is out of range.
         """
         if not (is_number(level) and 0 <= level < 1):
             raise ParameterError("level", level, "a number in [0, 1)")
-        above = self.cosine.value > level
-        return np.where(above.any(axis=0), np.argmax(above, axis=0).astype(float), np.inf)
+        cosine, rows = self.cosine, np.arange(self.overlaps.shape[-1])
+        above = cosine.value > level
+        step = np.argmax(above, axis=0)
+        rise = cosine.value[step, rows] - cosine.value[np.maximum(step - 1, 0), rows]
+        error = np.divide(cosine.error[step, rows], rise, out=np.zeros(len(rows)), where=rise > 0)
+        never = ~above.any(axis=0)
+        return Estimate(np.where(never, np.inf, step), np.where(never, np.inf, error))
 
     @property
     def _powers(self) -> Array:
@@ -169,20 +176,18 @@ def descent_path(
     model: Model,
     alpha: float,
     settings: DescentSettings = DescentSettings(),  # noqa: B008
-    loss: Any = "square",
-    student: Any = None,
-    student_rows: int | None = None,
+    student: Student | None = None,
     start: DescentStart | None = None,
 ) -> DescentPath:
     r"""Return gradient descent on :math:`n = \alpha d` samples step by step, in the limit of large sizes.
+
+    :meth:`~glassformer.SGD.path` calls it with the settings of a learner.
 
     Args:
         model: of the teacher: a model of rows.
         alpha: samples over dimension.
         settings: of the steps, and of the sampling.
-        loss: name, or function of label and prediction, as for regularised risk of rows.
-        student: function of the fields of the student's rows, "linear", or None for the usual student of the model.
-        student_rows: ``P``; None for the usual number.
+        student: prediction and loss; by default the teacher's own link with square loss.
         start: overlap and power of the first weights; by default rows of unit power without overlap.
 
     Raises:
@@ -191,9 +196,10 @@ def descent_path(
 
     Example:
         >>> from glassformer import SequenceMultiIndex
+        >>> from glassformer.risk.rows.student import student_of
         >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
         >>> settings = DescentSettings(steps=5, weight_decay=0.05, trajectories=4096)
-        >>> path = descent_path(model, 2.0, settings, "logistic")
+        >>> path = descent_path(model, 2.0, settings, student_of(model, "logistic"))
         >>> bool(abs(path.overlap.value[5, 0, 0] - 1.606) < 0.01)
         True
     """
@@ -202,7 +208,7 @@ def descent_path(
         raise ParameterError("alpha", alpha, "finite and > 0")
     require_theory(model)
     _require_rows(model)
-    fitted = student_of(model, loss, student, student_rows)
+    fitted = student_of(model, "square") if student is None else student
     rows, teachers = fitted.rows, int(model.channel.rows)
     begin = (DescentStart.of_cosine(rows, teachers) if start is None else start).checked(rows, teachers)
     _require_memory(settings, fitted)
@@ -310,49 +316,34 @@ def _divergence(powers: Array, losses: Array, steps: int) -> int | None:
     return int(falls[-1]) + 1 if len(falls) else 0
 
 
-def descent_trajectory(
-    model: Model,
-    alpha: ArrayLike,
-    settings: DescentSettings = DescentSettings(),  # noqa: B008
-    loss: Any = "square",
-    student: Any = None,
-    student_rows: int | None = None,
-    start: DescentStart | None = None,
-) -> Steps:
-    """Return gradient descent step by step at several sample ratios, as a table.
+def descent_table(paths: Sequence[DescentPath]) -> Steps:
+    """Return gradient descent at several sample ratios as a table.
 
     Args:
-        model: as for :func:`descent_path`, likewise the following.
-        alpha: samples over dimension, shape (points,).
-        settings: of the steps.
-        loss: of the student.
-        student: its prediction.
-        student_rows: its rows.
-        start: of the weights.
+        paths: of one model, one for each sample ratio.
 
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration`` (0 at
         the start), ``error``, ``row_error``, ``cosine``, ``overlap``, ``power``, ``training_loss``, ``test_loss``,
         ``generalisation_gap``, ``label_error`` or ``prediction_error``, and error estimates of all but ``row_error``.
-        Values after divergence are NaN, and a note names the step at which it begins.
+        Values after divergence are NaN, and a note names the step at which it begins. Other notes name the step of
+        least loss on new samples, and the steps at which the cosines of the rows exceed one half.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
-        >>> table = descent_trajectory(model, [2.0], DescentSettings(steps=3, trajectories=4096), "logistic")
-        >>> table["iteration"].tolist()
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
+        >>> path = descent_path(model, 2.0, DescentSettings(steps=3, learning_rate=0.1, trajectories=4096))
+        >>> descent_table([path])["iteration"].tolist()
         [0.0, 1.0, 2.0, 3.0]
     """
-    ratios = np.atleast_1d(np.asarray(alpha, dtype=float))
     columns: dict[str, list[Array]] = {}
     status: list[Status] = []
     notes: list[str] = []
-    for ratio in ratios:
-        path = descent_path(model, float(ratio), settings, loss, student, student_rows, start)
-        count = settings.steps + 1
+    for path in paths:
+        count = path.descent.steps + 1
         estimates = {"": path.error, "cosine": path.cosine, "overlap": path.overlap, "power": path.power}
         estimates |= path.errors
-        row = {"alpha": np.full(count, ratio), "iteration": np.arange(float(count)), "error": path.error.value}
+        row = {"alpha": np.full(count, path.alpha), "iteration": np.arange(float(count)), "error": path.error.value}
         row |= {"row_error": path.row_error.value}
         row |= {name: part.value for name, part in estimates.items() if name}
         row |= {
@@ -362,15 +353,23 @@ def descent_trajectory(
             columns.setdefault(name, []).append(value)
         begins = count if path.diverges_at is None else path.diverges_at
         status += [Status.CONVERGED if step < begins else path.status for step in range(count)]
-        if path.diverges_at is not None:
-            notes.append(_divergence_note(path))
+        notes.append(_summary(path) if path.diverges_at is None else _divergence_note(path))
     return Steps(
-        model=model.name,
-        parameters=dict(model.parameters),
+        model=paths[0].model.name,
+        parameters=dict(paths[0].model.parameters),
         columns={name: np.concatenate(values) for name, values in columns.items()},
         status=status,
         notes=notes,
     )
+
+
+def _summary(path: DescentPath) -> str:
+    """Return what is seen of a path: where to stop, and when rows are found."""
+    step, loss = path.early_stop()
+    where = "at the last step" if step == path.descent.steps else f"at step {step}"
+    rows = [f"{step:g}" if np.isfinite(step) else "never" for step in path.arrival().value]
+    text = f"alpha = {path.alpha:g}: the loss on new samples is least {where}, {loss.value:.4g} +- {loss.error:.2g}"
+    return f"{text}; cosines exceed 1/2 at step {', '.join(rows)}"
 
 
 def _divergence_note(path: DescentPath) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,7 +128,12 @@ class DescentSettings:
             raise ParameterError("trajectories", self.trajectories, allowed)
         if self.nesterov and self.momentum == 0:
             raise ParameterError("momentum", self.momentum, "a number > 0 with nesterov")
-        _ = self.rates
+        # One number for all steps needs no array: there may be more steps than fit into memory.
+        _ = (
+            self.rates
+            if not is_number(self.learning_rate)
+            else replace(self, steps=1, learning_rate=[self.learning_rate])
+        )
 
     @property
     def base_points(self) -> int:

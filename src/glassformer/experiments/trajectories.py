@@ -22,20 +22,22 @@ from glassformer.learners.registry import resolve_learner
 from glassformer.models.base import Model, require_theory
 
 # Quantities that runs record after every step, where theory has them.
-_RECORDED = ("error", "row_error", "cosine", "plugin_error")
+_RECORDED = (
+    *("error", "row_error", "cosine", "plugin_error", "training_loss", "test_loss", "label_error", "prediction_error"),
+)
 # A distance from theory is noted if it exceeds this many standard errors and this share of theory (conventions).
 _SIGNIFICANT, _RELATIVE = 4.0, 0.05
 
 
-def follow(
+def trajectory(
     model: Model,
     alpha: ArrayLike,
     steps: int = 50,
     overlap: float | None = None,
+    learner: str | Learner = "gamp",
     d: int | None = None,
     instances: int | None = None,
     seed: int | None = None,
-    algorithm: str | Learner = "gamp",
 ) -> Table:
     r"""Return errors step by step: theory and, at a size ``d``, runs on data.
 
@@ -50,23 +52,25 @@ def follow(
             overlap that side information gives and, for even labels, the overlap of the random start with the truth at
             a size ``d``, 0.001 without one. Online gradient descent starts there on data as well, and its equations
             start where its runs start.
+        learner: a learner whose steps have a theory, or its name: message passing of every kind, regularised risk,
+            gradient descent on the same samples (``sgd``) and on new ones (``online-sgd``). The steps of regularised
+            risk are those of proximal message passing (:mod:`~glassformer.learners.proximal_message_passing`), which
+            ends at the minimiser.
         d: token dimension of runs; None for theory alone.
         instances: independent runs per sample ratio, with ``d``; 4 by default.
         seed: a non-negative integer, with ``d``; 0 by default.
-        algorithm: a learner whose steps have a theory, or its name: message passing of every kind, regularised risk,
-            online gradient descent. The steps of regularised risk are those of proximal message passing
-            (:mod:`~glassformer.learners.proximal_message_passing`), which ends at the minimiser.
 
     Returns:
-        The table of :func:`~glassformer.bayes_optimal.trajectory.trajectory`, of
+        The table of :func:`~glassformer.bayes_optimal.trajectory.gamp_trajectory`, of
         :func:`~glassformer.bayes_optimal.vector_state_evolution.vector_trajectory`, of
         :func:`~glassformer.bayes_optimal.assumed_width.assumed_prior_trajectory`, of
-        :func:`~glassformer.risk.trajectory.risk_trajectory`, or of
+        :func:`~glassformer.risk.trajectory.risk_trajectory`, of
+        :func:`~glassformer.dynamics.descent_path.descent_table`, or of
         :func:`~glassformer.dynamics.online_sgd.online_trajectory`. With ``d`` it also has ``measured_error``, the mean
-        over runs, and ``measured_standard_error``, and likewise for ``row_error``, ``cosine`` and ``plugin_error``
-        where theory has them; theory is that of the ratios that whole numbers allow. Message passing has no measured
-        value (NaN) before its first step. Notes name runs that do not converge without damping, and runs that differ
-        from theory by more than statistical fluctuations.
+        over runs, and ``measured_standard_error``, and likewise for ``row_error``, ``cosine``, ``plugin_error``,
+        losses and errors on labels where theory has them; theory is that of the ratios that whole numbers allow.
+        Message passing has no measured value (NaN) before its first step. Notes name runs that do not converge without
+        damping, and runs that differ from theory by more than statistical fluctuations.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -74,12 +78,12 @@ def follow(
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
-        >>> table = follow(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.8], steps=5, d=60, seed=1)
+        >>> table = trajectory(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.8], steps=5, d=60, seed=1)
         >>> bool(np.nanmax(np.abs(table["measured_error"] - table["error"])) < 0.05)
         True
     """
-    require_arguments(follow, locals())
-    alpha, learner = validated_alpha(alpha), resolve_learner(algorithm)
+    require_arguments(trajectory, locals())
+    alpha, learner = validated_alpha(alpha), resolve_learner(learner)
     require_integer("steps", steps)
     require_theory(model)
     if d is None:
@@ -91,7 +95,7 @@ def follow(
                 text = f"has no effect on the theory of the steps of {learner.name}"
                 raise IncompatibleError(f"{name} = {value} {text}")
         return _theory(learner.equations(model), alpha, steps, overlap)
-    stepwise = learner.equations(model).simulated(steps, overlap)
+    stepwise = learner.equations(model).simulated(steps, overlap, d)
     for name, value in non_default_fields(learner).items():
         used = getattr(stepwise, name)
         if used != value:
@@ -114,6 +118,26 @@ def follow(
     found = replace(table, columns=columns, parameters=parameters)
     notes = [*experiment.size.remarks, *_unsettled_runs(experiment.realised, runs), *_far_from_theory(found, steps)]
     return replace(found, notes=[*table.notes, *notes])
+
+
+def follow(
+    model: Model,
+    alpha: ArrayLike,
+    steps: int = 50,
+    overlap: float | None = None,
+    d: int | None = None,
+    instances: int | None = None,
+    seed: int | None = None,
+    algorithm: str | Learner = "gamp",
+) -> Table:
+    """Return :func:`trajectory`, with arguments in another order.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> follow(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.8], steps=1)["error"].round(4).tolist()
+        [1.0, 0.5237]
+    """
+    return trajectory(model, alpha, steps, overlap, algorithm, d, instances, seed)
 
 
 def _unsettled_runs(alpha: Array, points: list[list[Run]]) -> list[str]:

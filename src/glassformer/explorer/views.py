@@ -19,7 +19,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.parsing import parse_grid
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import experiment_of, simulate
-from glassformer.experiments.trajectories import follow
+from glassformer.experiments.trajectories import trajectory
 from glassformer.explorer.limits_view import Show, best_error, learner_errors, optimum_series
 from glassformer.explorer.own_link import LINK
 from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series, error_text, hints
@@ -119,7 +119,7 @@ def steps(question: Question, show: Show) -> Answer:
     model, alpha, settings, count = question.model, question.at, question.settings, _checked(question, "steps")
     one = compatible_learner(settings.learner, model)
     sizes = {"d": settings.d, "instances": settings.instances, "seed": settings.seed} if settings.runs else {}
-    compute = partial(follow, model, [alpha], count, algorithm=one, **sizes)
+    compute = partial(trajectory, model, [alpha], count, learner=one, **sizes)
     table = cached_table(compute, "trajectory", model, alpha, count, one, sizes)
     error, estimate = table["error"], table["error_estimate"]
     series = [Series(f"{one.info.title}, theory", table["iteration"], error, hints=hints(table.status, estimate))]
@@ -131,7 +131,7 @@ def steps(question: Question, show: Show) -> Answer:
     sentence += f"after it and {last} after {count} steps."
     arguments = "".join(f", {name}={value}" for name, value in {"steps": count, **sizes}.items())
     picture = Picture(f"step of {one.info.title}", "estimation error", tuple(series))
-    code = question.code(f"follow(model, [{alpha!r}]{arguments}, algorithm={learner_code(one, True)})")
+    code = question.code(f"trajectory(model, [{alpha!r}]{arguments}, learner={learner_code(one, True)})")
     words = {**sizes, "algorithm": one.name, **learner_settings(one)}
     command = question.command("trajectory", alpha=alpha, steps=count, **words)
     return Answer(picture, table.to_pandas(), sentence, code, command, table.notes)

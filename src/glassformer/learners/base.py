@@ -210,9 +210,9 @@ class Equations:
         title = self.learner.info.title
         return f"no equations are known for the steps of {title}: use gamp, vamp, risk or online-sgd"
 
-    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
-        """Return the learner whose simulated steps the trajectory describes."""
-        del steps, overlap
+    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
+        """Return the learner whose simulated steps the trajectory describes, of runs at dimension ``d`` if given."""
+        del steps, overlap, d
         return self.learner
 
     def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:

@@ -61,10 +61,10 @@ class BlindStateEvolution(MatrixStateEvolution):
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
         from glassformer.bayes_optimal.assumed_width import assumed_prior_trajectory
-        from glassformer.bayes_optimal.trajectory import trajectory
+        from glassformer.bayes_optimal.trajectory import gamp_trajectory
 
         if self._assumed_rho is None:
-            return _consistent(trajectory(self.model, alpha, steps))
+            return _consistent(gamp_trajectory(self.model, alpha, steps))
         table = assumed_prior_trajectory(self.model, alpha, steps, self.model.prior.of_width(self._assumed_rho))
         return replace(table, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
 

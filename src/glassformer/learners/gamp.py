@@ -66,13 +66,13 @@ class StateEvolution(Equations):
         return {**curves, "message_passing": (errors[quantity], algorithmic)}
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
-        from glassformer.bayes_optimal.trajectory import trajectory
+        from glassformer.bayes_optimal.trajectory import gamp_trajectory
 
-        return trajectory(self.model, alpha, steps, overlap)
+        return gamp_trajectory(self.model, alpha, steps, overlap)
 
-    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
         """Return message passing without damping."""
-        del overlap
+        del overlap, d
         return replace(self.learner, damping=0.0, max_iterations=steps)  # type: ignore[type-var]
 
     def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
@@ -192,9 +192,9 @@ class MatrixStateEvolution(Equations):
     def _trajectory(self, alpha: Array, steps: int) -> Table:
         raise NotImplementedError
 
-    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
         """Return the learner without damping."""
-        del overlap
+        del overlap, d
         return replace(self.learner, damping=0.0, max_iterations=steps)  # type: ignore[type-var]
 
 

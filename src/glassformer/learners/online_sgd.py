@@ -160,8 +160,9 @@ class OnlineEquations(Equations):
         start = self._sgd.start(self.model, overlap) if overlap is None or is_number(overlap) else overlap
         return online_trajectory(self.model, alpha, steps, self._sgd.pace, start, self._sgd.points)
 
-    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
         """Return online SGD with ``steps`` entries of the history, from this cosine with the truth."""
+        del d
         return replace(self._sgd, looks=steps, overlap=self._sgd.cosine(overlap))
 
     def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -205,5 +205,9 @@ def options(theory: bool = False) -> list[SettingOption]:
         for one in options_in(kind):
             if theory and one.field not in (kind.info.limit_settings or ()):
                 continue
-            by_name.setdefault(one.name, SettingOption(one.name, one.kind, {})).texts[name] = one.meaning
+            found = by_name.setdefault(one.name, SettingOption(one.name, one.kind, {}))
+            found.texts[name] = one.meaning
+            if found.kind is not one.kind:
+                # Some learners take more than a number: every learner reads the text of the option itself.
+                by_name[one.name] = replace(found, kind=str)
     return list(by_name.values())

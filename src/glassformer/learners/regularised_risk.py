@@ -452,7 +452,8 @@ class RowEquations(RiskLimits):
             return np.asarray(self.limits(alpha, throw=False)["strength"])
         return np.full(len(alpha), float(self.risk.strength))
 
-    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
+    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
+        del d
         return _steps_of(self.risk, steps, overlap)
 
     def branches(self, alpha: Any) -> Table:
@@ -532,8 +533,8 @@ class RiskEquations(RiskLimits):
             )
         return self._labelled(risk_trajectory(self.model, alpha, *self.risk.minimised, steps))
 
-    def simulated(self, steps: int, overlap: float | None = None) -> Learner:
-        del overlap
+    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
+        del overlap, d
         return _steps_of(self.risk, steps, None)
 
 

@@ -91,24 +91,49 @@ class RowFit(FitResult):
 
         Fields of new samples are normal, with the inner products of the rows; ``new`` only gives their seed.
         """
-        estimate = self.estimates[0]
-        power, overlap = row_products(model, estimate, estimate), row_products(model, estimate, signal)
-        teacher = row_products(model, signal, signal)
-        match = match_rows(model, self.student, power, overlap, np.diag(teacher))
-        joint = square_root(np.block([[power, overlap], [overlap.T, teacher]]))
-        normal = normal_points(len(joint) * self.student.tokens, _NEW_SAMPLES, 1)[0]
-        both = joint @ normal.reshape(len(normal), len(joint), -1)
-        fields, true = both[:, : len(power)] + self.means, both[:, len(power) :]
-        labels = model.channel.draw_labels(true, np.random.default_rng(new.seed))
-        return {
-            "error": match.error,
-            "prior_error": float(np.mean(np.diag(teacher))),
-            "overlap": match.turn @ overlap,
-            "power": match.turn @ power @ match.turn.T,
-            "cosine": match.cosine,
-            "test_loss": self.student.mean_loss(self.student.targets(labels), fields, self.intercept),
-            **prediction_quality(model, self.student, true, fields, self.intercept),
-        }
+        return row_measures(
+            model, self.student, self.estimates[0], signal, new.seed, intercept=self.intercept, means=self.means
+        )
+
+
+def row_measures(
+    model: Any,
+    student: Student,
+    weights: Array,
+    teacher: Array,
+    seed: Any,
+    intercept: Array = np.zeros(1),  # noqa: B008
+    means: Array = np.zeros((1, 1)),  # noqa: B008
+) -> dict[str, Any]:
+    """Return the errors of a student's rows, of its predictions of new labels, and its loss on them.
+
+    Args:
+        model: of the labels.
+        student: prediction and loss.
+        weights: of the student, shape (P, d).
+        teacher: true weights, shape (P*, d).
+        seed: of the noise of new labels.
+        intercept: added to the outputs of the student, shape (outputs,).
+        means: mean fields, shape (P, L).
+    """
+    power, overlap = row_products(model, weights, weights), row_products(model, weights, teacher)
+    true_power = row_products(model, teacher, teacher)
+    match = match_rows(model, student, power, overlap, np.diag(true_power))
+    joint = square_root(np.block([[power, overlap], [overlap.T, true_power]]))
+    normal = normal_points(len(joint) * student.tokens, _NEW_SAMPLES, 1)[0]
+    both = joint @ normal.reshape(len(normal), len(joint), -1)
+    fields, true = both[:, : len(power)] + means, both[:, len(power) :]
+    labels = model.channel.draw_labels(true, np.random.default_rng(seed))
+    return {
+        "error": match.error,
+        "row_error": match.row_error,
+        "prior_error": float(np.mean(np.diag(true_power))),
+        "overlap": match.turn @ overlap,
+        "power": match.turn @ power @ match.turn.T,
+        "cosine": match.cosine,
+        "test_loss": student.mean_loss(student.targets(labels), fields, intercept),
+        **prediction_quality(model, student, true, fields, intercept),
+    }
 
 
 def learn_rows(settings: RowRiskSettings, model: Any, data: DataSet) -> RowFit:
@@ -192,7 +217,7 @@ def _encodings(positions: Any, model: Any, student: Student, data: DataSet, leng
 
 
 def weights_at(overlap: Array, power: Array, model: Any, data: DataSet, rng: np.random.Generator) -> Array:
-    """Return random weights of given overlap and power, shape (P, d), up to their fluctuations at this size.
+    """Return random weights that have this overlap with the teacher and this power exactly, shape (P, d).
 
     Args:
         overlap: ``M``, shape (P, P*).
@@ -206,9 +231,18 @@ def weights_at(overlap: Array, power: Array, model: Any, data: DataSet, rng: np.
     """
     if data.teacher is None:
         raise IncompatibleError("a start with an overlap needs the teacher's rows, which these data do not have")
-    length = data.teacher.shape[1]
-    normal = rng.standard_normal((len(power), length)) * np.sqrt(model.prior.feature_variances(length))
-    return np.asarray(overlap @ data.teacher + square_root(power - overlap @ overlap.T) @ normal)
+    teacher, heads = data.teacher, round(1 / float(model.prior.degrees))
+    length = teacher.shape[1]
+    weights = rng.standard_normal((len(power), length)) * np.sqrt(model.prior.feature_variances(length))
+    # Rows of different heads see different coordinates and have no products.
+    for head in range(heads):
+        own, true = slice(head, len(power), heads), teacher[head::heads]
+        along = np.linalg.solve(true @ true.T / length, overlap[own, head::heads].T).T
+        random = weights[own] - weights[own] @ np.linalg.pinv(true) @ true
+        apart = square_root(power[own, own] - along @ overlap[own, head::heads].T)
+        unit = np.linalg.solve(square_root(random @ random.T / length), random)
+        weights[own] = along @ true + apart @ unit
+    return weights
 
 
 def _starting_weights(settings: RowRiskSettings, model: Any, risk: EmpiricalRowRisk, data: DataSet) -> list[Array]:

@@ -1,262 +1,463 @@
-r"""Stochastic gradient descent (SGD) on the weights of a network: several passes over the same data."""
+r"""Gradient descent on the rows of a student, with data that it sees again and again, and its equations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
-from glassformer.core.settings import decay_rate, positive, positive_integer, setting
-from glassformer.learners.base import FitResult, LearnerInfo
-from glassformer.learners.descent import RowDescent, initialisation, small_size, squared_errors
+from glassformer.core.checks import is_number, is_whole
+from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
+from glassformer.core.options import parameter
+from glassformer.core.parsing import parse_batch, parse_number
+from glassformer.core.resources import require_resources
+from glassformer.core.settings import boolean, decay_rate, positive, positive_integer, setting, unit_interval
+from glassformer.learners.base import Equations, FitResult, Learner, LearnerInfo
+from glassformer.learners.descent import RowDescent, initialisation, small_size
 from glassformer.learners.online_sgd import OnlineSGD
+from glassformer.learners.registry import require_compatible
+from glassformer.learners.regularised_risk import parse_function
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
-    from glassformer.designs.projection import ProjectionDesign
-    from glassformer.dynamics.descent_settings import DescentSettings
+    from glassformer.dynamics.descent_path import DescentPath
+    from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
     from glassformer.learners.data_set import DataSet
+    from glassformer.learners.row_descent import Batches
+    from glassformer.risk.rows.student import Student
 
-# Learning rate, and weight decay times the dimension, as published for deep attention.
-_LEARNING_RATE, _DECAY = 15.0, 0.07
-# Training has converged if during this last share of the passes the rows change by at most this share of their norm,
-# and the training error is below this share of the initial one (chosen by trial on deep attention).
-_LAST_SHARE, _STILL, _LEARNED = 0.2, 0.01, 0.9
+# Learning rate, weight decay, batch and steps on it as published for deep attention, and entries of the history a pass.
+_LEARNING_RATE, _DECAY, _BATCH, _REPEATS, _LOOKS = 15.0, 0.07, 200, 3, 8
+# The published training has converged if in the last fifth of the steps the rows change by at most this share of their
+# norm, and the training error is below this share of the initial one (chosen by trial on deep attention).
+_STILL, _LEARNED = 0.01, 0.9
+# Cosine of the start with the truth in theory alone, for even labels: that of a random start in 10^6 dimensions.
+_RANDOM_COSINE = 1e-3
+# Operations per input of a batch, row and step.
+_WORK = 6.0
+
+
+def _parse_rates(name: str, text: str) -> Any:
+    """Return a number, the numbers of a comma list, or the function FILE.py:FUNCTION of the step."""
+    if ":" in text:
+        return parse_function(name, text)
+    return [parse_number(name, part) for part in text.split(",")] if "," in text else parse_number(name, text)
 
 
 @dataclass(frozen=True)
 class SGD(RowDescent):
-    r"""Gradient descent on batches of samples, several passes over the same data.
+    r"""Gradient descent on the same samples again and again, full-batch or on batches of them, with its exact theory.
 
-    Every step descends :math:`\frac1d\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2 + \frac w{2d}\|W\|^2`.
+    In the convention ``"sum"`` a step descends the sum of the losses of the samples in its batch, equation
+    :eq:`descent-steps` of the documentation:
+
+    .. math::
+       v^{t+1} = \mathrm{momentum}\;v^t - \eta_t\Bigl(\sum_{\mu\in B_t}\nabla_W\ell(y_\mu, s(Z_\mu))
+       + \lambda W^t\Bigr),\qquad W^{t+1} = W^t + v^{t+1},\qquad Z_\mu = WX_\mu^T/\sqrt d.
+
+    Its limit of large ``d`` holds the learning rate :math:`\eta`, the weight decay :math:`\lambda`, the share of the
+    samples in a batch and the number of steps fixed: a trajectory of :func:`~glassformer.trajectory` shows theory and
+    runs. In the convention ``"published"``, that of the experiments on deep attention, steps descend
+    :math:`\frac1d\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2 + \frac w{2d}\|W\|^2` and batches have a number of samples:
+    the same steps with :math:`\eta = 2\eta'/d` and :math:`\lambda = w/2`.
 
     Args:
-        learning_rate: None for 15, as published for deep attention, on the squared error over ``d``.
-        weight_decay: ``w``; None for 0.07, as published.
+        learning_rate: :math:`\eta`: a number, one number per step, or a function of the step, which begins at 0. None
+            for :math:`1/(1+\sqrt\alpha)^2`, below the edge of stability of a linear student with square loss; for 15
+            in the published convention.
+        weight_decay: :math:`\lambda`, or ``w``; None for 0, or 0.07.
+        batch: a share of the samples in (0, 1], or a number of samples, an integer; None for all samples, or 200.
+        repeats: number of gradient steps on every batch; None for 1, or 3.
+        momentum: in [0, 1).
+        nesterov: whether momentum is Nesterov's.
+        loss: ``"square"`` (half the squared error), ``"logistic"``, ``"cross-entropy"``, or any other loss of
+            :class:`~glassformer.RegularisedRisk` for models of rows.
+        student: as of :class:`~glassformer.RegularisedRisk`: None for the usual student of the labels, for square loss
+            the teacher's own link.
+        student_rows: rows of the student; None for the usual number.
+        sampling: how batches are drawn: ``"bernoulli"``, each sample with the same probability at every step, as in
+            theory, or ``"epochs"``, every sample once in each pass; None for the former, or the latter.
+        passes: number of passes over the data.
+        steps: number of gradient steps instead; the history then has every step.
         init: ``"prior"``, standard normal weights, or ``"small"``, ``small`` times as large.
         small: size of a small initialisation.
-        batch: number of samples per batch.
-        repeats: number of gradient steps on every batch.
-        passes: number of passes over the data.
-        looks: number of entries of the history per pass.
+        overlap: cosine of every row of the start with the teacher's, which simulations know; None for a random start.
+        start: overlap :math:`m`, shape (P, P*), and power :math:`C`, shape (P, P), of the start; None for rows of equal
+            power.
+        looks: entries of the history per pass; None for 8, or every step where their number is given.
+        trajectories: of the equations, 32 times a power of two: errors fall like the inverse square root.
+        convention: ``"sum"`` or ``"published"``; None for the latter if every setting given has a published value, and
+            the former otherwise, and in trajectories.
 
     Raises:
         ParameterError: an argument is out of range.
 
     Example:
-        >>> SGD(batch=0)
-        Traceback (most recent call last):
-        ...
-        glassformer.core.errors.ParameterError: batch = 0 is not allowed: expected an integer >= 1
+        >>> from glassformer import SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
+        >>> sgd = SGD(learning_rate=1.0, weight_decay=0.05, loss="logistic", trajectories=4096)
+        >>> path = sgd.path(model, 2.0, steps=5)
+        >>> path.cosine.value[:, 0].round(2).tolist()
+        [0.0, 0.65, 0.75, 0.79, 0.81, 0.82]
     """
 
     info: ClassVar[LearnerInfo] = LearnerInfo(
-        name="sgd", title="stochastic gradient descent", family="descent", resumable=True
+        name="sgd",
+        title="gradient descent on the same samples",
+        family="descent",
+        papers=("mignacco2020dynamical", "celentano2021high", "gerbelot2022rigorous"),
+        resumable=True,
+        trajectory_settings=(
+            *("learning_rate", "weight_decay", "batch", "repeats", "momentum", "nesterov", "loss", "student"),
+            *("student_rows", "init", "small", "overlap", "start", "trajectories", "convention"),
+        ),
     )
 
-    learning_rate: float | None = setting(None, "length of a step (default 15)", positive)
-    weight_decay: float | None = setting(None, "weight w of the term w |W|^2/(2d) (default 0.07)", decay_rate)
+    learning_rate: Any = parameter(
+        "length of a step: a number, a comma list with one per step, or FILE.py:FUNCTION of the step (default "
+        "1/(1 + sqrt(alpha))^2; published 15)",
+        None,
+        read=_parse_rates,
+    )
+    weight_decay: float | None = setting(None, "weight decay (default 0; published 0.07)", decay_rate)
     init: str = initialisation()
     small: float = small_size()
-    batch: int = setting(200, "number of samples per batch", positive_integer)
-    repeats: int = setting(3, "number of gradient steps on every batch", positive_integer)
+    batch: Any = parameter(
+        "share of the samples in a batch, with a decimal point, or number of samples (default all; published 200)",
+        None,
+        read=parse_batch,
+    )
+    repeats: int | None = setting(
+        None, "number of gradient steps on every batch (default 1; published 3)", positive_integer
+    )
     passes: int = setting(40, "number of passes over the data", positive_integer)
-    looks: int = setting(8, "number of entries of the history per pass", positive_integer)
+    looks: int | None = setting(None, "number of entries of the history per pass (default 8)", positive_integer)
+    momentum: float = setting(0.0, "momentum in [0, 1)", unit_interval)
+    nesterov: bool = setting(False, "use the momentum of Nesterov", boolean)
+    loss: Any = parameter(
+        "square, logistic, cross-entropy or another loss of the regularised risk of models of rows",
+        "square",
+        read=parse_function,
+    )
+    student: Any = parameter(
+        "what is trained, FILE.py:FUNCTION of the student's fields Z of shape (P, L), or linear",
+        None,
+        read=parse_function,
+        metavar="FILE.py:FUNCTION",
+    )
+    student_rows: int | None = setting(None, "rows P of the student", positive_integer)
+    sampling: str | None = setting(None, "bernoulli (as in theory) or epochs (published)")
+    steps: int | None = setting(
+        None, "number of gradient steps (default those of all passes)", positive_integer, "gradient_steps"
+    )
+    overlap: float | None = setting(
+        None, "cosine of the start with the truth, which simulations know", unit_interval, "start_overlap"
+    )
+    start: Any = None
+    trajectories: int = setting(
+        32_768, "number of trajectories of the equations, 32 times a power of two", positive_integer
+    )
+    convention: str | None = setting(
+        None, "sum (of the losses, as in theory) or published (squared error over d, batch in samples)"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        from glassformer.risk.rows.student import field_loss
+
+        field_loss(self.loss)
+        for name, words in (("sampling", ("bernoulli", "epochs")), ("convention", ("sum", "published"))):
+            if getattr(self, name) not in (None, *words):
+                raise ParameterError(name, getattr(self, name), f"None, or one of {', '.join(words)}")
+        if self.batch is not None and not (is_whole(self.batch, 1) or (is_number(self.batch) and 0 < self.batch <= 1)):
+            allowed = "an integer >= 1, samples in a batch, or a share of the samples in (0, 1]"
+            raise ParameterError("batch", self.batch, allowed)
+        if is_number(self.learning_rate):
+            positive("learning_rate", self.learning_rate)
+        if self.start is not None and self.overlap is not None:
+            raise IncompatibleError("start and overlap exclude each other: give one of them")
+        if not self.is_published:
+            # Raises where settings do not go together, at any sample ratio.
+            _ = self.descent(alpha=1.0, steps=self.steps or self._rates_given, d=10**6)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the convention is that of the experiments on deep attention."""
+        if self.convention is not None:
+            return self.convention == "published"
+        share = self.batch is not None and not is_whole(self.batch, 1)
+        further = (self.student, self.student_rows, self.steps, self.overlap, self.start, self.sampling)
+        number = self.learning_rate is None or is_number(self.learning_rate)
+        return number and not share and self.loss == "square" and not self.momentum and further == (None,) * 6
+
+    @property
+    def _rates_given(self) -> int:
+        """Number of learning rates, one if they are not a list."""
+        return len(self.learning_rate) if isinstance(self.learning_rate, Sequence) else 1
 
     @property
     def rates(self) -> tuple[float, float]:
-        """Learning rate and weight decay, with the published values as defaults."""
+        """Learning rate and weight decay of the published convention, with the published values as defaults."""
         rate = _LEARNING_RATE if self.learning_rate is None else self.learning_rate
         return rate, _DECAY if self.weight_decay is None else self.weight_decay
 
+    def incompatibility(self, model: Any) -> str | None:
+        if self.is_published:
+            return super().incompatibility(model)
+        if not model.overlap_shape and model.channel.rows != 1:
+            return f"descends on rows, and model {model.name} has none"
+        if model.prior.side > 0:
+            return f"learns from samples only and cannot use side_information = {model.side_information:g}"
+        try:
+            self.student_on(model)
+        except GlassformerError as error:
+            return f"is incompatible with this model: {error}"
+        return None
+
+    def completed(self, model: Any) -> Self:
+        if not self.is_published:
+            return self
+        rate, decay = self.rates
+        return replace(
+            self,
+            learning_rate=rate,
+            weight_decay=decay,
+            batch=self.batch or _BATCH,
+            repeats=self.repeats or _REPEATS,
+            sampling=self.sampling or "epochs",
+            looks=self.looks or (None if self.steps else _LOOKS),
+            convention="published",
+        )
+
+    def student_on(self, model: Any) -> Student:
+        """Return the student of a model."""
+        from glassformer.risk.rows.student import student_of
+
+        return student_of(model, self.loss, self.student, self.student_rows)
+
+    def descent(self, alpha: float, steps: int | None = None, d: int | None = None) -> DescentSettings:
+        r"""Return the settings of the steps in the convention ``"sum"``.
+
+        Args:
+            alpha: samples over dimension.
+            steps: number of gradient steps; None for those of all passes.
+            d: token dimension; None in the limit of large sizes, where the batch is a share.
+
+        Raises:
+            IncompatibleError: the batch is a number of samples, or the convention the published one, without ``d``.
+
+        Example:
+            >>> found = SGD(learning_rate=15.0, batch=200, weight_decay=0.07).descent(2.0, d=500)
+            >>> found.learning_rate, found.batch, found.weight_decay, found.repeats, found.steps
+            (0.06, 0.2, 0.035, 3, 600)
+        """
+        from glassformer.dynamics.descent_settings import DescentSettings
+
+        published = self.is_published
+        batch = self.batch or (_BATCH if published else 1.0)
+        if d is None and (published or is_whole(batch, 1)):
+            name = "convention = published" if published else f"batch = {batch}"
+            raise IncompatibleError(
+                f"{name} refers to a token dimension: give d, or convention = sum with a batch that is a share"
+            )
+        rate, decay = self.rates if published else (self.learning_rate, self.weight_decay or 0.0)
+        repeats = self.repeats or (_REPEATS if published else 1)
+        share = float(batch)
+        if d is not None and is_whole(batch, 1):
+            samples = max(1, round(alpha * d))
+            share = min(batch, samples) / samples
+        if published:
+            rate, decay = 2 * rate / cast(int, d), decay / 2
+        elif rate is None:
+            rate = 1 / (1 + np.sqrt(alpha)) ** 2
+        count = self.steps if steps is None else steps
+        return DescentSettings(
+            steps=self.passes * int(1 / share + 1e-9) * repeats if count is None else count,
+            learning_rate=rate,
+            batch=share,
+            repeats=repeats,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=decay,
+            trajectories=self.trajectories,
+        )
+
+    def path(self, model: Any, alpha: float, steps: int | None = None, d: int | None = None) -> DescentPath:
+        """Return overlaps, correlations and errors after every step, in the limit of large sizes.
+
+        Args:
+            model: of rows.
+            alpha: samples over dimension.
+            steps: number of gradient steps; None for those of all passes.
+            d: token dimension that the published convention refers to.
+
+        Raises:
+            IncompatibleError: model and settings do not go together, or no theory is known.
+        """
+        from glassformer.dynamics.descent_path import descent_path
+
+        require_compatible(self, model)
+        student = self.student_on(model)
+        return descent_path(model, alpha, self.descent(alpha, steps, d), student, self.first_state(model, student))
+
+    def first_state(self, model: Any, student: Student, d: int | None = None) -> DescentStart:
+        """Return overlap and power of the start; rows without a given overlap have none, for even labels a small one.
+
+        Args:
+            model: of the teacher.
+            student: of these rows.
+            d: token dimension of the runs whose random start has this overlap; None for theory alone.
+        """
+        from glassformer.dynamics.descent_settings import DescentStart
+
+        rows, teachers = student.rows, int(model.channel.rows)
+        if self.start is not None:
+            return DescentStart(*self.start).checked(rows, teachers)
+        cosine = self.overlap
+        if cosine is None:
+            cosine = model.channel.even * (_RANDOM_COSINE if d is None else d**-0.5)
+        return DescentStart.of_cosine(rows, teachers, cosine, self.initial_size)
+
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        return "no closed equations are available for several passes over the same samples"
+        if self.is_published or is_whole(self.batch, 1):
+            return "equations refer to a dimension in this convention: use trajectory --d, or convention sum"
+        if model.channel.even and self.overlap is None and self.start is None:
+            return "for even labels the time to leave a random start grows with d: use trajectory --d"
+        try:
+            return np.array([self.path(model, float(ratio)).error.value[-1] for ratio in alpha])
+        except IncompatibleError as error:
+            return str(error)
 
     def fresh(self, d: int) -> OnlineSGD:
-        """Return online SGD with the same step length and decay; its equations hold if no sample is used twice.
+        """Return online SGD with the published step length and decay; its equations hold if no sample is used twice.
 
         Example:
             >>> found = SGD(learning_rate=15.0, batch=200, weight_decay=0.07).fresh(500)
             >>> found.learning_rate, found.batch, round(found.weight_decay, 4)
             (12.0, 200, 0.0875)
         """
+        if not self.is_published:
+            raise IncompatibleError("fresh is for the published convention, whose batch is a number of samples")
         rate, decay = self.rates
+        batch = self.batch or _BATCH
         return OnlineSGD(
-            learning_rate=2 * self.batch * rate / d,
-            batch=self.batch,
-            weight_decay=decay * d / (2 * self.batch),
+            learning_rate=2 * batch * rate / d,
+            batch=batch,
+            weight_decay=decay * d / (2 * batch),
             init=self.init,
             small=self.small,
         )
 
-    def mean_field_settings(self, d: int, alpha: float, steps: int | None = None) -> DescentSettings:
-        r"""Return the settings of the mean-field equations of these steps at a dimension, for the square loss.
-
-        A step of length :math:`\eta'` on the squared error over ``d`` is one of :math:`2\eta'/d` on the sum of half the
-        squared errors, and the decay is :math:`\lambda = w/2`. Limits of large ``d`` hold :math:`\eta'/d` and the share
-        of the samples in a batch fixed. The equations draw every batch anew; a pass here uses each sample once.
-
-        Args:
-            d: token dimension.
-            alpha: samples over dimension.
-            steps: number of gradient steps; None for those of all passes.
-
-        Example:
-            >>> found = SGD(learning_rate=15.0, batch=200, weight_decay=0.07).mean_field_settings(500, 2.0)
-            >>> found.learning_rate, found.batch, found.weight_decay, found.repeats, found.steps
-            (0.06, 0.2, 0.035, 3, 600)
-        """
-        from glassformer.dynamics.descent_settings import DescentSettings
-
-        rate, decay = self.rates
-        samples = max(1, round(alpha * d))
-        batch = min(self.batch, samples)
-        return DescentSettings(
-            steps=self.passes * (samples // batch) * self.repeats if steps is None else steps,
-            learning_rate=2 * rate / d,
-            batch=batch / samples,
-            repeats=self.repeats,
-            weight_decay=decay / 2,
-        )
+    def equations(self, model: Any) -> Equations:
+        return DescentEquations(self, model, instead="trajectory, which has the equations of every step, or simulate")
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
-        rng = data.rng
-        start = self.initial_size * rng.standard_normal(model.signal_shape(data.design))
+        from glassformer.core.status import Status
+        from glassformer.learners.row_descent import DescentData, record_steps
+        from glassformer.learners.row_fit import RowFit, row_measures
 
-        def watch(weights: Array) -> dict[str, Any]:
-            return data.errors_of(model, weights)
+        student, rng = self.student_on(model), data.rng
+        d = int(data.design.row_shape[-1])
+        spectrum = model.prior.feature_variances(d)
+        on_data = DescentData(student, data.design.inputs[0], student.targets(data.labels), spectrum)
+        weights = self._first_weights(model, student, data, rng)
+        settings, batches = self._on_data(data, rng)
+        every_step = self.steps is not None and self.looks is None
+        at = record_steps(settings, batches, None if every_step else self.looks or _LOOKS)
+        per_pass = batches.per_pass
 
-        return multi_pass_sgd(data.design, data.labels, model.traceable_label, start, self, rng, watch, data.checkpoint)
+        def watch(step: int, weights: Array) -> dict[str, Any]:
+            done = {"step": step} if every_step else {"passes": step / per_pass}
+            if self.is_published and not every_step:
+                return {**done, **data.errors_of(model, weights)}
+            loss = {"training_loss": on_data.training_loss(weights)}
+            if data.teacher is None:
+                return {**done, **loss}
+            return {**done, **loss, **row_measures(model, student, weights, data.teacher, data.seed)}
 
+        before = on_data.training_loss(weights)
+        run = on_data.descend(weights, settings, batches, at, watch, data.checkpoint)
+        found: dict[str, Any] = {"status": run.status, "iterations": run.steps, "residual": run.moved}
+        if self.is_published and not every_step:
+            # Rows that do not change before anything is learned have a vanishing gradient or too small a step.
+            learned = on_data.training_loss(run.weights) <= _LEARNED * before
+            if run.status is Status.CONVERGED and not (run.moved <= _STILL and learned):
+                found["status"] = Status.ITERATION_LIMIT
+            return FitResult(run.weights[None], **found, history=run.records)
+        errors = [record["error"] for record in run.records if "error" in record]
+        return RowFit(
+            run.weights[None],
+            **found,
+            training_loss=on_data.training_loss(run.weights),
+            early_stopped_error=min(errors) if errors else None,
+            history=run.records,
+            student=student,
+            intercept=np.zeros(1),
+            means=np.zeros((student.rows, student.tokens)),
+            energies=np.zeros(0),
+            notes=(),
+        )
 
-def multi_pass_sgd(
-    design: ProjectionDesign,
-    labels: Array,
-    link: Callable[[Any], Any],
-    weights: Array,
-    settings: SGD,
-    rng: np.random.Generator,
-    watch: Callable[[Array], dict[str, Any]] | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> FitResult:
-    r"""Return the result of training the rows of ``weights`` on the first instance of a design of one head.
+    def _on_data(self, data: DataSet, rng: np.random.Generator) -> tuple[DescentSettings, Batches]:
+        """Return the steps on a data set, and their batches."""
+        from glassformer.learners.row_descent import Batches
 
-    A few steps on every batch ``B`` descend
-    :math:`\mathcal L_B(W) = \tfrac1d\sum_{\mu\in B}\bigl\|g(WX_\mu^T/\sqrt d) - y_\mu\bigr\|^2`, with weight decay.
-    Equation :eq:`batches` of the documentation.
+        d, samples = int(data.design.row_shape[-1]), data.design.samples
+        settings = self.descent(samples / d, 1 if self.steps is None else self.steps, d)
+        epochs = self.sampling == "epochs" or (self.sampling is None and self.is_published)
+        batches = Batches(samples, settings.batch, settings.repeats, epochs, int(rng.integers(2**63)))
+        name = "passes" if self.steps is None else "steps"
+        steps, given = self.steps or self.passes * batches.per_pass, getattr(self, name)
+        batch = data.design.inputs[0].size * batches.size / samples
+        work = _WORK * float(steps) * batch * (self.student_rows or 1)
+        require_resources(name, given, 16 * batch, f"train for fewer {name}", work, "weights")
+        return self.descent(samples / d, steps, d), batches
 
-    Args:
-        design: inputs.
-        labels: shape (samples, ...).
-        link: differentiable JAX function from ``Z``, shape (P, L), to a label.
-        weights: initial weights, shape (P, d).
-        settings: batches, steps on each, passes, learning rate and weight decay.
-        rng: random generator of the order of the samples.
-        watch: called with the weights several times in each pass; its result is recorded with the (fractional) number
-            of ``passes`` so far.
-        checkpoint: checkpoint to continue from and to save to; an interrupted run gives the same result.
+    def _first_weights(self, model: Any, student: Student, data: DataSet, rng: np.random.Generator) -> Array:
+        """Return the weights of the start, of white features: random, or of given overlap and power."""
+        from glassformer.learners.row_fit import weights_at
 
-    Returns:
-        :class:`~glassformer.learners.base.FitResult` with the weights at the end; ``residual`` is their relative change
-        over the last passes.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from glassformer.designs.projection import ProjectionDesign
-        >>> rng = np.random.default_rng(0)
-        >>> design, teacher = ProjectionDesign.sample(400, (1, 20), rng), rng.standard_normal((1, 20))
-        >>> link = lambda z: jnp.tanh(z[0, 0])
-        >>> labels = np.tanh(design.forward(teacher, 0)[:, 0, 0])
-        >>> start = rng.standard_normal((1, 20))
-        >>> found = multi_pass_sgd(design, labels, link, start, SGD(batch=50, learning_rate=2.0), rng).estimates[0]
-        >>> bool(np.sum(found * teacher) > 0.9 * np.linalg.norm(found) * np.linalg.norm(teacher))
-        True
-    """
-    import jax.numpy as jnp
-
-    from glassformer.core.checkpoints import Checkpoint, pack_records, unpack_records
-    from glassformer.core.progress import note
-    from glassformer.core.resources import require_resources
-    from glassformer.core.status import Status
-    from glassformer.numerics.cached_jit import CachedJit
-    from glassformer.numerics.jax_settings import jax_settings
-
-    samples, d = design.samples, design.signal_shape[1]
-    work = 6 * float(settings.passes) * settings.repeats * design.inputs.size * len(weights)
-    memory = 8 * _LAST_SHARE * settings.passes * weights.size
-    require_resources("passes", settings.passes, memory, "train for fewer passes", work, "weights")
-    batch = min(settings.batch, samples)
-    rate, decay = settings.rates
-    decay = rate * decay / d
-    batches = max(1, samples // batch)
-    batches_per_record = -(-batches // settings.looks)
-    # The order of the samples in a pass does not depend on whether the run was interrupted.
-    key, checkpoint = int(rng.integers(2**63)), checkpoint or Checkpoint()
-    # Weights after each of the last passes, gradient steps so far, and records.
-    last, steps, records = [np.asarray(weights)], 0, list[dict[str, Any]]()
-    stored = checkpoint.load()
-    if stored is not None:
-        last, steps, records = list(stored["kept"]), int(stored["steps"]), unpack_records(stored)
-
-    def result(residual: float, status: Status) -> FitResult:
-        return FitResult(last[-1][None], status=status, iterations=steps, residual=residual, history=records)
-
-    def state() -> dict[str, Array]:
-        return {"kept": np.array(last), "steps": np.array(steps), **pack_records(records)}
-
-    with jax_settings():
-        inputs = jnp.asarray(design.inputs[0], dtype=float)
-        targets = jnp.asarray(labels, dtype=float).reshape(samples, -1)
-        loss = CachedJit(_loss, link=link)
-        before = float(loss(jnp.asarray(weights, dtype=float), inputs, targets))
-        for number in range(steps // (settings.repeats * batches), settings.passes):
-            order = np.random.default_rng([key, number]).permutation(samples)[: batches * batch].reshape(batches, batch)
-            current = jnp.asarray(last[-1], dtype=float)
-            for begin in range(0, batches, batches_per_record):
-                part = jnp.asarray(order[begin : begin + batches_per_record])
-                current = _train_on_batches(link, settings.repeats, rate, decay, current, inputs, targets, part)
-                steps += settings.repeats * len(part)
-                new_weights = np.asarray(current)
-                if not np.all(np.isfinite(new_weights)):
-                    return result(np.inf, Status.NON_FINITE)
-                passes = number + min(begin + batches_per_record, batches) / batches
-                records.append({"passes": passes, **(watch(new_weights) if watch else {})})
-            last.append(new_weights)
-            del last[: -1 - max(1, int(_LAST_SHARE * settings.passes))]
-            note(f"pass {number + 1} of {settings.passes}")
-            checkpoint.offer(state)
-        after = float(loss(jnp.asarray(last[-1], dtype=float), inputs, targets))
-    residual = float(np.linalg.norm(last[-1] - last[0]) / np.linalg.norm(last[-1]))
-    # Rows that do not change before anything is learned have a vanishing gradient or too small a step.
-    learned = after <= _LEARNED * before
-    return result(residual, Status.CONVERGED if residual <= _STILL and learned else Status.ITERATION_LIMIT)
+        d = int(data.design.row_shape[-1])
+        if self.overlap is None and self.start is None:
+            drawn = rng.standard_normal((student.rows, d))
+            return np.asarray(self.initial_size * drawn * np.sqrt(model.prior.feature_variances(d)))
+        return weights_at(*self.first_state(model, student), model, data, rng)
 
 
-def _loss(weights: Any, inputs: Any, labels: Any, link: Callable[[Any], Any]) -> Any:
-    return squared_errors(weights, inputs, labels, link) / inputs.shape[-1]
+@dataclass(frozen=True)
+class DescentEquations(Equations):
+    """Mean-field equations of gradient descent; runs begin with the same overlap and power."""
 
+    history_includes_start: ClassVar[bool] = True
 
-def _train_on_batches(link: Callable[[Any], Any], repeats: int, *arrays: Any) -> Any:
-    from glassformer.numerics.cached_jit import CachedJit
+    @property
+    def _sgd(self) -> SGD:
+        return cast(SGD, self.learner)
 
-    return CachedJit(_steps, link=link, repeats=repeats)(*arrays)
+    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+        from glassformer.dynamics.descent_path import descent_table
 
+        # The start and the dimension of runs, or a cosine of theory alone.
+        sgd, d = (self._begun_at(overlap), None) if overlap is None or is_number(overlap) else (self._sgd, overlap[0])
+        return descent_table([sgd.path(self.model, float(ratio), steps, d) for ratio in alpha])
 
-def _steps(
-    rate: Any, decay: Any, weights: Any, inputs: Any, labels: Any, order: Any, link: Callable[[Any], Any], repeats: int
-) -> Any:
-    import jax
+    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
+        """Return the descent with ``steps`` steps from this cosine with the truth, in the convention of the theory."""
+        return replace(self._begun_at(overlap, d), steps=steps)
 
-    def one_batch(weights: Any, chosen: Any) -> Any:
-        x, y = inputs[chosen], labels[chosen]
+    def _begun_at(self, overlap: float | None, d: int | None = None) -> SGD:
+        """Return the descent from an overlap, in the convention of the theory."""
+        sgd = self._sgd
+        if overlap is not None and (sgd.overlap is not None or sgd.start is not None):
+            raise IncompatibleError(f"overlap = {overlap:g} and the start of the settings exclude each other")
+        sgd = replace(sgd, convention=sgd.convention or "sum", overlap=sgd.overlap if overlap is None else overlap)
+        if d is None or sgd.overlap is not None or sgd.start is not None:
+            return sgd
+        return replace(sgd, start=sgd.first_state(self.model, sgd.student_on(self.model), d))
 
-        def step(_: int, weights: Any) -> Any:
-            return weights - rate * jax.grad(_loss)(weights, x, y, link) - decay * weights
-
-        return jax.lax.fori_loop(0, repeats, step, weights), None
-
-    return jax.lax.scan(one_batch, weights, order)[0]
+    def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
+        """Return the dimension of the runs, whose start is that of the settings."""
+        return (d,)

@@ -61,6 +61,25 @@ _PAPERS = {
         "year": "2019",
         "eprint": "1803.06964",
     },
+    "mignacco2020dynamical": {
+        "author": "Mignacco, Francesca and Krzakala, Florent and Urbani, Pierfrancesco and " + _ZDEBOROVA,
+        "title": "Dynamical mean-field theory for stochastic gradient descent in {G}aussian mixture classification",
+        "year": "2020",
+        "eprint": "2006.06098",
+    },
+    "celentano2021high": {
+        "author": "Celentano, Michael and Cheng, Chen and Montanari, Andrea",
+        "title": "The high-dimensional asymptotics of first order methods with random data",
+        "year": "2021",
+        "eprint": "2112.07572",
+    },
+    "gerbelot2022rigorous": {
+        "author": "Gerbelot, C{\\'e}dric and Troiani, Emanuele and Mignacco, Francesca and Krzakala, Florent and "
+        + _ZDEBOROVA,
+        "title": "Rigorous dynamical mean field theory for stochastic gradient descent methods",
+        "year": "2022",
+        "eprint": "2210.06591",
+    },
     "aubin2020generalization": {
         "author": "Aubin, Benjamin and Krzakala, Florent and Lu, Yue M. and " + _ZDEBOROVA,
         "title": "Generalization error in high-dimensional perceptrons: Approaching {B}ayes error with convex "

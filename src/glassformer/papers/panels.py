@@ -13,7 +13,7 @@ from glassformer.bayes_optimal.phase_diagram import phase_diagram
 from glassformer.core.estimate import Array
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
-from glassformer.experiments.trajectories import follow
+from glassformer.experiments.trajectories import trajectory
 from glassformer.learners.base import Learner
 from glassformer.learners.gamp import MessagePassing
 from glassformer.papers.drawing import Axis, Series, first_passage
@@ -45,7 +45,7 @@ def steps_panel(
         title: above the plot; sizes and numbers of runs are added.
         learner: the algorithm; message passing by default.
     """
-    table = follow(model, alpha, steps, d=d, instances=instances, algorithm=learner or MessagePassing())
+    table = trajectory(model, alpha, steps, d=d, instances=instances, learner=learner or MessagePassing())
     lines = ["largest distance of runs from theory, over all steps, and at the last"]
     for ratio in np.unique(table["alpha"]):
         gap = np.abs(table["measured_error"] - table["error"])[table["alpha"] == ratio]

@@ -1,0 +1,246 @@
+r"""Gradient descent on the rows of a student, on data that it sees again and again, and how its batches are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.checkpoints import Checkpoint, pack_records, unpack_records
+from glassformer.core.estimate import Array
+from glassformer.core.progress import note
+from glassformer.core.status import Status
+from glassformer.dynamics.descent_settings import DescentSettings
+from glassformer.numerics.cached_jit import CachedJit
+from glassformer.numerics.jax_settings import jax_settings
+from glassformer.risk.rows.student import Student
+
+# Mean square of a weight above which descent counts as diverging; the teacher's is one.
+DIVERGED = 1e6
+# A random batch has room for this many standard deviations more samples than its mean: one of 1e9 exceeds it.
+_ROOM = 6.0
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The samples of every gradient step.
+
+    Attributes:
+        samples: number of all samples.
+        share: of the samples in a batch.
+        repeats: consecutive steps on the same batch.
+        epochs: whether a pass uses every sample once, in random order; otherwise a sample is in a batch with
+            probability ``share``, independently, as in the mean-field equations.
+        key: of the random numbers. The samples of a step depend on nothing else.
+    """
+
+    samples: int
+    share: float
+    repeats: int
+    epochs: bool
+    key: int
+
+    @property
+    def size(self) -> int:
+        """Number of samples in a batch of a pass, the mean number in a random one."""
+        return max(1, round(self.share * self.samples))
+
+    @property
+    def per_pass(self) -> int:
+        """Number of gradient steps in a pass over the samples."""
+        return max(1, self.samples // self.size) * self.repeats
+
+    @property
+    def full(self) -> bool:
+        """Whether every batch has all samples."""
+        return self.share == 1 or (self.epochs and self.size >= self.samples)
+
+    def of_steps(self, first: int, last: int) -> tuple[NDArray[np.int32], Array]:
+        """Return the samples of the steps from ``first`` to before ``last``, and weights 0 where there are fewer.
+
+        Both have shape (steps, places).
+        """
+        numbers = range(first // self.repeats, (last - 1) // self.repeats + 1)
+        drawn = [self._in_pass(number) if self.epochs else self._random(number) for number in numbers]
+        chosen, weights = (np.array(part) for part in zip(*drawn, strict=True))
+        places = np.arange(first, last) // self.repeats - numbers[0]
+        return chosen[places].astype(np.int32), weights[places]
+
+    def _in_pass(self, number: int) -> tuple[NDArray[np.intp], Array]:
+        batches = self.samples // self.size
+        one, place = divmod(number, batches)
+        order = np.random.default_rng([self.key, one]).permutation(self.samples)
+        return order[place * self.size : (place + 1) * self.size], np.ones(self.size)
+
+    def _random(self, number: int) -> tuple[NDArray[np.intp], Array]:
+        mean = self.share * self.samples
+        room = min(self.samples, int(mean + _ROOM * np.sqrt(mean) + _ROOM))
+        drawn = np.flatnonzero(np.random.default_rng([self.key, number]).random(self.samples) < self.share)[:room]
+        return np.pad(drawn, (0, room - len(drawn))), (np.arange(room) < len(drawn)).astype(float)
+
+
+class DescentRun(NamedTuple):
+    """The end of a run.
+
+    Attributes:
+        weights: shape (P, d).
+        status: converged after the last step, diverging or non-finite.
+        steps: gradient steps taken.
+        moved: change of the weights over the last fifth of the steps, relative to their norm.
+        records: what was watched.
+    """
+
+    weights: Array
+    status: Status
+    steps: int
+    moved: float
+    records: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class DescentData:
+    """A student and the data that its rows are fitted to.
+
+    Attributes:
+        student: prediction and loss.
+        inputs: tokens, shape (samples, L, heads * d).
+        targets: labels as the loss takes them, shape (samples, entries).
+        spectrum: eigenvalue of the covariance of every feature, shape (d,); inputs are those of white features.
+    """
+
+    student: Student
+    inputs: Array
+    targets: Array
+    spectrum: Array
+
+    def training_loss(self, weights: Array) -> float:
+        """Return the mean loss of all samples."""
+        with jax_settings():
+            arguments = (jnp.asarray(part, dtype=float) for part in (weights, self.inputs, self.targets))
+            return float(CachedJit(_loss, student=self.student)(*arguments)) / len(self.targets)
+
+    def descend(
+        self,
+        weights: Array,
+        settings: DescentSettings,
+        batches: Batches,
+        at: NDArray[np.int_],
+        watch: Callable[[int, Array], dict[str, Any]],
+        checkpoint: Checkpoint | None = None,
+    ) -> DescentRun:
+        r"""Return the end of gradient descent from given weights, equation :eq:`descent-steps` of the documentation.
+
+        Args:
+            weights: shape (P, d), of white features.
+            settings: number of steps, learning rates, momentum, weight decay.
+            batches: samples of every step.
+            at: steps after which the weights are watched, increasing, the last one at the end.
+            watch: called with step and weights; its result is recorded.
+            checkpoint: checkpoint to continue from and to save to; an interrupted run gives the same result.
+        """
+        checkpoint, records = checkpoint or Checkpoint(), list[dict[str, Any]]()
+        mark = settings.steps - settings.steps // 5 // batches.repeats * batches.repeats
+        now, velocity, marked, done = np.asarray(weights, dtype=float), np.zeros_like(weights), weights, 0
+        stored = checkpoint.load()
+        if stored is not None:
+            now, velocity, marked = stored["weights"]
+            done, records = int(stored["steps"]), unpack_records(stored)
+        elif len(at) and at[0] == 0:
+            records.append(watch(0, now))
+        with jax_settings():
+            inputs, targets, spectrum = (
+                jnp.asarray(part, dtype=float) for part in (self.inputs, self.targets, self.spectrum)
+            )
+            ends = np.unique([done, mark, *at])
+            for first, last in pairwise(ends[ends >= done]):
+                chosen = batches.of_steps(first, last) if not batches.full else (None, None)
+                rates = settings.rates[first:last]
+                decay = np.array([settings.momentum, settings.weight_decay])
+                arguments = jax.tree.map(jnp.asarray, (now, velocity, rates, *chosen, decay))
+                found = _take_steps(self.student, settings.nesterov, *arguments, inputs, targets, spectrum)
+                after, velocity = (np.asarray(part) for part in found)
+                power = np.mean(after**2) if np.all(np.isfinite(after)) else np.inf
+                if power > DIVERGED:
+                    status = Status.DIVERGING if np.isfinite(power) else Status.NON_FINITE
+                    return DescentRun(now, status, int(first), np.inf, records)
+                now, done = after, int(last)
+                marked = now if last <= mark else marked
+                if last in at:
+                    records.append(watch(done, now))
+                note(f"step {done} of {settings.steps}")
+                checkpoint.offer(partial(_state, now, velocity, marked, done, records))
+        moved = float(np.linalg.norm(now - marked) / np.linalg.norm(now)) if np.any(now) else 0.0
+        return DescentRun(now, Status.CONVERGED, done, moved, records)
+
+
+def _state(now: Array, velocity: Array, marked: Array, steps: int, records: list[dict[str, Any]]) -> dict[str, Array]:
+    return {"weights": np.array([now, velocity, marked]), "steps": np.array(steps), **pack_records(records)}
+
+
+def record_steps(settings: DescentSettings, batches: Batches, looks: int | None) -> NDArray[np.int_]:
+    """Return the steps after which weights are watched: all, or ``looks`` in every pass.
+
+    Example:
+        >>> record_steps(DescentSettings(steps=8), Batches(100, 0.25, 1, True, 0), 2).tolist()
+        [2, 4, 6, 8]
+    """
+    if looks is None:
+        return np.arange(settings.steps + 1)
+    each = -(-batches.per_pass // batches.repeats // looks) * batches.repeats
+    return np.array([step for step in _looks(settings.steps, batches.per_pass, each) if step <= settings.steps])
+
+
+def _looks(steps: int, per_pass: int, each: int) -> Iterator[int]:
+    for begin in range(0, steps, per_pass):
+        yield from (min(begin + step, begin + per_pass) for step in range(each, per_pass + each, each))
+
+
+def _loss(weights: Any, inputs: Any, targets: Any, student: Student, counted: Any = None) -> Any:
+    """Return the sum of the losses, of samples with weights."""
+    length = weights.shape[1]
+    heads = inputs.shape[2] // length
+    parts = inputs.reshape(*inputs.shape[:2], heads, length)
+    fields = jnp.einsum("nlhd,rhd->nrhl", parts, weights.reshape(-1, heads, length)) / np.sqrt(length)
+    fields = fields.reshape(len(inputs), len(weights), -1)
+    losses = jax.vmap(lambda y, z: student.loss.function(y, student.predict(z)))(targets, fields)
+    return jnp.sum(losses) if counted is None else counted @ losses
+
+
+def _take_steps(student: Student, nesterov: bool, *arrays: Any) -> Any:
+    return CachedJit(_steps, student=student, nesterov=nesterov)(*arrays)
+
+
+def _steps(
+    weights: Any,
+    velocity: Any,
+    rates: Any,
+    chosen: Any,
+    counted: Any,
+    momentum_and_decay: Any,
+    inputs: Any,
+    targets: Any,
+    spectrum: Any,
+    student: Student,
+    nesterov: bool,
+) -> Any:
+    """Return weights and velocity after a step with each of the rates."""
+    momentum, decay = momentum_and_decay
+
+    def step(state: Any, one: Any) -> Any:
+        weights, velocity = state
+        rate, samples, weight = one
+        x, y = (inputs, targets) if samples is None else (inputs[samples], targets[samples])
+        # Slopes in the weights of features as they are, seen by those of white ones.
+        slope = spectrum * jax.grad(_loss)(weights, x, y, student, weight)
+        push = -rate * (slope + decay * weights)
+        velocity = momentum * velocity + push
+        return (weights + (momentum * velocity + push if nesterov else velocity), velocity), None
+
+    return jax.lax.scan(step, (weights, velocity), (rates, chosen, counted))[0]

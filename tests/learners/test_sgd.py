@@ -1,0 +1,149 @@
+"""Gradient descent on samples that it sees again: its steps on data, its conventions, and its equations beside runs."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status, simulate, trajectory
+from glassformer.cli import main
+from glassformer.designs.projection import ProjectionDesign
+from glassformer.dynamics.descent_settings import DescentSettings
+from glassformer.learners.data_set import DataSet
+from glassformer.learners.row_descent import Batches, record_steps
+
+SIGN = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
+TANH = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1, points=32)
+LOGISTIC = SGD(learning_rate=1.0, weight_decay=0.05, loss="logistic", trajectories=4096)
+
+
+def drawn(samples=12, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    design, teacher = ProjectionDesign.sample(samples, (1, d), rng), rng.standard_normal((1, d))
+    return DataSet(design, TANH.channel.draw_labels(design.forward(teacher, 0), rng), teacher=teacher)
+
+
+def by_hand(data, weights, steps, rate, decay, momentum=0.0, nesterov=False):
+    """Full-batch steps on half the squared error of tanh(2 z)."""
+    x, y = data.design.inputs[0, :, 0], data.labels.reshape(-1)
+    velocity = np.zeros_like(weights)
+    for _ in range(steps):
+        found = np.tanh(2 * x @ weights / np.sqrt(len(weights)))
+        slope = x.T @ ((found - y) * 2 * (1 - found**2)) / np.sqrt(len(weights))
+        push = -rate * (slope + decay * weights)
+        velocity = momentum * velocity + push
+        weights = weights + (momentum * velocity + push if nesterov else velocity)
+    return weights
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.6, False), (0.6, True)])
+def test_steps_are_those_of_the_formula(momentum, nesterov):
+    data = drawn()
+    learner = SGD(learning_rate=0.2, weight_decay=0.1, momentum=momentum, nesterov=nesterov, steps=7, overlap=0.3)
+    found = learner.learn(TANH, data)
+    start = learner._first_weights(TANH, learner.student_on(TANH), data, data.rng)
+    np.testing.assert_allclose(start[0] @ data.teacher[0] / 5, 0.3, rtol=1e-12)
+    np.testing.assert_allclose(np.mean(start**2), 1, rtol=1e-12)
+    expected = by_hand(data, start[0], 7, 0.2, 0.1, momentum, nesterov)
+    np.testing.assert_allclose(found.estimates[0, 0], expected, rtol=1e-10)
+    assert [record["step"] for record in found.history] == list(range(8))
+    assert found.status is Status.CONVERGED
+
+
+def test_the_published_convention_is_a_step_on_the_squared_error_over_d():
+    data = drawn()
+    learner = SGD(learning_rate=0.5, weight_decay=0.2, batch=12, repeats=1, passes=3)
+    assert learner.is_published
+    start = learner._first_weights(TANH, learner.student_on(TANH), data, data.rng)
+    expected = by_hand(data, start[0], 3, 2 * 0.5 / 5, 0.1)
+    np.testing.assert_allclose(learner.learn(TANH, data).estimates[0, 0], expected, rtol=1e-10)
+
+
+def test_batches_of_passes_use_every_sample_once_and_random_ones_have_their_share():
+    epochs, random = (Batches(100, 0.25, 2, kind, 3) for kind in (True, False))
+    chosen, counted = epochs.of_steps(8, 16)
+    assert epochs.per_pass == 8
+    assert np.all(counted == 1)
+    np.testing.assert_array_equal(chosen[::2], chosen[1::2])
+    np.testing.assert_array_equal(np.sort(chosen[::2].ravel()), np.arange(100))
+    np.testing.assert_array_equal(epochs.of_steps(9, 16)[0], chosen[1:])
+    sizes = random.of_steps(0, 400)[1].sum(axis=1)
+    assert abs(sizes.mean() - 25) < 4 * np.sqrt(25 * 0.75 / 200)
+    assert abs(sizes.var() / (25 * 0.75) - 1) < 0.5
+    assert record_steps(DescentSettings(steps=8), epochs, 2).tolist() == [4, 8]
+
+
+def test_runs_lie_on_the_theory():
+    """Logistic regression on labels +1 and -1, whole samples and batches; fluctuations are of order d^(-1/2)."""
+    for learner in (LOGISTIC, SGD(learning_rate=0.8, batch=0.4, momentum=0.5, loss="logistic", trajectories=4096)):
+        table = trajectory(SIGN, [2.0], 8, learner=learner, d=500, instances=4)
+        for name in ("cosine", "training_loss", "test_loss", "label_error"):
+            gap = np.abs(table[f"measured_{name}"] - table[name])[1:]
+            assert np.max(gap) < 0.03, name
+        assert table.notes[0].startswith("alpha = 2: the loss on new samples is least")
+
+
+def test_feature_spectra_descend_in_the_coordinates_of_the_features():
+    """Two classes of eigenvalues: descent on white features with slopes times eigenvalues is that on the features."""
+    model = SequenceMultiIndex(lambda z: z[:, 0], noise=0.1, feature_spectrum=[0.5, 1.5], points=32)
+    learner = SGD(learning_rate=0.1, steps=5)
+    size = model.at_size(20)
+    rng = np.random.default_rng(1)
+    design = size.design.sample(40, size.input_shape, rng)
+    labels = design.forward(size.model.prior.sample((1, 20), rng), 0)[:, :, 0]
+    data = DataSet(design, labels)
+    root = np.sqrt(size.model.prior.feature_variances(20))
+    start = data.rng.standard_normal((1, 20))[0]
+    x, own = design.inputs[0, :, 0] * root, start
+    for _ in range(5):
+        own = own - 0.1 * x.T @ (x @ own / np.sqrt(20) - labels[:, 0]) / np.sqrt(20)
+    np.testing.assert_allclose(learner.learn(size.model, data).estimates[0, 0], own * root, rtol=1e-8)
+
+
+def test_simulations_have_theory_at_their_number_of_steps():
+    learner = SGD(learning_rate=0.5, loss="logistic", weight_decay=0.1, steps=6, trajectories=4096)
+    result = simulate(SIGN, [2.0], d=300, instances=4, algorithm=learner)
+    assert abs(result["error"][0] - result["theory"][0]) < 4 * result["standard_error"][0]
+    assert {"label_error", "test_loss", "training_loss", "early_stopped_error"} <= set(result.columns)
+    even = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=0.1, points=32)
+    assert "trajectory" in learner.__class__(steps=3).theory(even, np.array([1.0]))
+    assert "--d" in SGD().theory(TANH, np.array([1.0]))
+
+
+def test_settings_that_do_not_go_together():
+    for given, text in (
+        ({"batch": 0}, "batch = 0 is not allowed"),
+        ({"batch": 1.5}, "or a share of the samples in (0, 1]"),
+        ({"learning_rate": [0.1, -0.1]}, "learning_rate = -0.1"),
+        ({"learning_rate": np.nan}, "learning_rate = nan"),
+        ({"sampling": "random"}, "bernoulli, epochs"),
+        ({"convention": "mean"}, "sum, published"),
+        ({"nesterov": True, "steps": 2}, "a number > 0 with nesterov"),
+        ({"trajectories": 1000, "steps": 2}, "32 times a power of two"),
+    ):
+        with pytest.raises(ParameterError) as error:
+            SGD(**given)
+        assert text in str(error.value)
+    with pytest.raises(IncompatibleError, match="give one of them"):
+        SGD(start=([[0.1]], [[1.0]]), overlap=0.3)
+    with pytest.raises(IncompatibleError, match="give d, or convention = sum"):
+        trajectory(TANH, [2.0], 3, learner=SGD(convention="published"))
+    with pytest.raises(ParameterError, match="learning_rate = 4 is not allowed: expected numbers for every step"):
+        trajectory(TANH, [2.0], 3, learner=SGD(learning_rate=[0.1] * 4))
+    with pytest.raises(IncompatibleError, match="logistic is for labels"):
+        trajectory(TANH, [2.0], 3, learner=SGD(loss="logistic"))
+
+
+def test_command_line(tmp_path, capsys):
+    own = tmp_path / "own.py"
+    own.write_text("def link(z):\n    return 2.0 * (z[0, 0] > 0) - 1\ndef rate(t):\n    return 1 / (1 + t)\n")
+    common = ["--alpha", "2", "--algorithm", "sgd", "--loss", "logistic", "--trajectories", "4096"]
+    model = ["smi", "--link", f"{own}:link", "--indices", "1"]
+    command = ["trajectory", *model, *common, "--steps", "3", "--json"]
+    assert main([*command, "--learning-rate", f"{own}:rate", "--batch", "0.5"]) == 0
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert [point["iteration"] for point in points] == [0, 1, 2, 3]
+    assert {"cosine", "power", "training_loss", "test_loss", "label_error", "generalisation_gap"} <= set(points[0])
+    assert main([*command, "--learning-rate", "x"]) == 2
+    assert "learning_rate" in capsys.readouterr().err
