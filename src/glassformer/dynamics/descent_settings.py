@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,11 +129,10 @@ class DescentSettings:
         if self.nesterov and self.momentum == 0:
             raise ParameterError("momentum", self.momentum, "a number > 0 with nesterov")
         # One number for all steps needs no array: there may be more steps than fit into memory.
-        _ = (
-            self.rates
-            if not is_number(self.learning_rate)
-            else replace(self, steps=1, learning_rate=[self.learning_rate])
-        )
+        if not is_number(self.learning_rate):
+            _ = self.rates
+        elif not 0 <= self.learning_rate < np.inf:  # type: ignore[operator]
+            raise ParameterError("learning_rate", self.learning_rate, "numbers >= 0")
 
     @property
     def base_points(self) -> int:
