@@ -20,7 +20,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Steps, scalar_columns
+from glassformer.core.results import Steps, Table, scalar_columns
 from glassformer.core.status import Status
 from glassformer.dynamics.descent_settings import IMAGES, DescentSettings, DescentStart
 from glassformer.dynamics.mean_field import (
@@ -78,10 +78,9 @@ class DescentPath(DisplayMixin):
         """Return a data frame with one row per step."""
         import pandas
 
-        columns = {"iteration": np.arange(float(len(self.overlaps[0]))), "cosine": self.cosine.value}
-        columns |= {"overlap": self.overlap.value, "power": self.power.value}
-        for name, part in self.errors.items():
-            columns |= {name: part.value, f"{name.removesuffix('_error')}_error_estimate": part.error}
+        columns = {"iteration": np.arange(float(len(self.overlaps[0])))}
+        for name, part in self.estimates.items():
+            columns |= {name: part.value, error_column(name): part.error}
         parts = {name: part for column in columns.items() for name, part in scalar_columns(*column).items()}
         return pandas.DataFrame({**parts, "status": str(self.status)})
 
@@ -114,6 +113,12 @@ class DescentPath(DisplayMixin):
     def error(self) -> Estimate:
         """Mean of :attr:`row_error` over the rows, shape (steps + 1,)."""
         return _estimate(self._matches[1].mean(axis=-1))
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """Error, cosine, overlap, power, losses and errors on labels, by name."""
+        found = {"error": self.error, "cosine": self.cosine, "overlap": self.overlap, "power": self.power}
+        return {**found, **self.errors}
 
     @property
     def errors(self) -> dict[str, Estimate]:
@@ -164,6 +169,16 @@ class DescentPath(DisplayMixin):
             match = match_rows(self.model, self.student, self._powers[one], self.overlaps[one])
             cosines[one], errors[one] = match.cosine, match.row_error
         return cosines, errors
+
+
+def error_column(name: str) -> str:
+    """Return the name of the column with the error estimate of another one.
+
+    Example:
+        >>> error_column("error"), error_column("label_error"), error_column("cosine")
+        ('error_estimate', 'label_error_estimate', 'cosine_error_estimate')
+    """
+    return f"{name.removesuffix('error').rstrip('_')}_error_estimate".lstrip("_")
 
 
 def _estimate(sets: Array) -> Estimate:
@@ -341,14 +356,9 @@ def descent_table(paths: Sequence[DescentPath]) -> Steps:
     notes: list[str] = []
     for path in paths:
         count = path.descent.steps + 1
-        estimates = {"": path.error, "cosine": path.cosine, "overlap": path.overlap, "power": path.power}
-        estimates |= path.errors
-        row = {"alpha": np.full(count, path.alpha), "iteration": np.arange(float(count)), "error": path.error.value}
-        row |= {"row_error": path.row_error.value}
-        row |= {name: part.value for name, part in estimates.items() if name}
-        row |= {
-            f"{name.removesuffix('_error')}_error_estimate".lstrip("_"): part.error for name, part in estimates.items()
-        }
+        row = {"alpha": np.full(count, path.alpha), "iteration": np.arange(float(count))}
+        row |= {name: part.value for name, part in path.estimates.items()} | {"row_error": path.row_error.value}
+        row |= {error_column(name): part.error for name, part in path.estimates.items()}
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
         begins = count if path.diverges_at is None else path.diverges_at
@@ -359,6 +369,50 @@ def descent_table(paths: Sequence[DescentPath]) -> Steps:
         parameters=dict(paths[0].model.parameters),
         columns={name: np.concatenate(values) for name, values in columns.items()},
         status=status,
+        notes=notes,
+    )
+
+
+def descent_limits(paths: Sequence[DescentPath]) -> Table:
+    """Return what gradient descent reaches at its last step, and where it is best stopped, at several sample ratios.
+
+    Args:
+        paths: of one model, one for each sample ratio.
+
+    Returns:
+        A table with one row per sample ratio: the columns of :func:`descent_table` after the last step, ``steps``,
+        ``early_stop`` (the step of least loss on new samples), ``early_stopped_error``,
+        ``early_stopped_label_error`` and so on, the values there, and ``arrival`` (the first step at which the cosine
+        of each row exceeds 1/2, infinity if never).
+
+    Example:
+        >>> from glassformer import SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
+        >>> path = descent_path(model, 2.0, DescentSettings(steps=3, learning_rate=0.1, trajectories=4096))
+        >>> descent_limits([path])["steps"].tolist()
+        [3.0]
+    """
+    rows, notes = [], []
+    for path in paths:
+        estimates = path.estimates
+        end = {name: part.value[-1] for name, part in estimates.items()}
+        bars = {error_column(name): part.error[-1] for name, part in estimates.items()}
+        more = {"row_error": path.row_error.value[-1], "steps": float(path.descent.steps)}
+        if path.diverges_at is None:
+            stop = path.early_stop()[0]
+            measured = [name for name in ("error", *path.measures) if name in estimates and name != "training_loss"]
+            best = {f"early_stopped_{name}": estimates[name].value[stop] for name in measured}
+            more |= {"early_stop": float(stop), **best, "arrival": path.arrival().value}
+        else:
+            notes.append(_divergence_note(path))
+        rows.append({"alpha": path.alpha, **end, **more, **bars})
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    blank = {name: np.full_like(next(row[name] for row in rows if name in row), np.nan) for name in names}
+    return Table(
+        model=paths[0].model.name,
+        parameters=dict(paths[0].model.parameters),
+        columns={name: np.array([row.get(name, blank[name]) for row in rows], dtype=float) for name in names},
+        status=[path.status for path in paths],
         notes=notes,
     )
 

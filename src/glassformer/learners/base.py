@@ -197,6 +197,11 @@ class Equations:
         """
         return {self.learner.name: (table[quantity], table["error"])}
 
+    def remark(self, alpha: float) -> str:
+        """Return what a plan says of the learner at a sample ratio, if anything."""
+        del alpha
+        return ""
+
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         """Return the error after every step, or the reason why it is not known.
 

@@ -168,6 +168,13 @@ def plan(
     limits = _Limits(model, chosen, quantity, places)
     curves = _extended(limits, limits.at(_first_ratios(limits)), target)
     entries = [entry for name in curves.by_name for entry in _entries(limits, name, curves, target)]
+    equations = chosen.equations(model)
+    entries = [
+        replace(one, note="; ".join(filter(None, [one.note, equations.remark(one.alpha)])))
+        if np.isfinite(one.alpha)
+        else one
+        for one in entries
+    ]
     if size is not None:
         entries = [_with_samples(entry, size.unit) for entry in entries]
     return Plan(
@@ -235,13 +242,14 @@ class _Limits:
             )
         names = (self.quantity.replace("error", "standard_error"), f"{self.quantity}_standard_error")
         standard_error = next((table[name] for name in names if name in table.columns), np.zeros_like(alpha))
-        estimate = table["error_estimate"]
-        curves = self.learner.equations(self.model).curves(table, self.quantity).items()
-        # Values below their error estimate count as zero, so that rounding errors do not cross a target.
-        by_name = {
-            name: CurveValues(np.where(value <= estimate, 0.0, value), error, estimate, standard_error, table.status)
-            for name, (value, error) in curves
-        }
+        own = f"{self.quantity.removesuffix('error').rstrip('_')}_error_estimate".lstrip("_")
+        by_name = {}
+        for name, (value, error) in self.learner.equations(self.model).curves(table, self.quantity).items():
+            # Quantities without an error estimate of their own are as accurate, relatively, as the error.
+            known, estimate = (value, table[own]) if own in table.columns else (error, table["error_estimate"])
+            # Values below their error estimate count as zero, so that rounding errors do not cross a target.
+            above_zero = np.where(known <= estimate, 0.0, value)
+            by_name[name] = CurveValues(above_zero, known, estimate, standard_error, table.status)
         return _Curves(alpha, by_name)
 
 

@@ -36,6 +36,11 @@ _LEARNING_RATE, _DECAY, _BATCH, _REPEATS, _LOOKS = 15.0, 0.07, 200, 3, 8
 _STILL, _LEARNED = 0.01, 0.9
 # Cosine of the start with the truth in theory alone, for even labels: that of a random start in 10^6 dimensions.
 _RANDOM_COSINE = 1e-3
+# Settings that the equations depend on.
+_THEORY = (
+    *("learning_rate", "weight_decay", "batch", "repeats", "momentum", "nesterov", "loss", "student"),
+    *("student_rows", "init", "small", "overlap", "start", "trajectories", "convention"),
+)
 # Operations per input of a batch, row and step.
 _WORK = 6.0
 
@@ -110,10 +115,8 @@ class SGD(RowDescent):
         family="descent",
         papers=("mignacco2020dynamical", "celentano2021high", "gerbelot2022rigorous"),
         resumable=True,
-        trajectory_settings=(
-            *("learning_rate", "weight_decay", "batch", "repeats", "momentum", "nesterov", "loss", "student"),
-            *("student_rows", "init", "small", "overlap", "start", "trajectories", "convention"),
-        ),
+        limit_settings=(*_THEORY, "passes", "steps"),
+        trajectory_settings=_THEORY,
     )
 
     learning_rate: Any = parameter(
@@ -436,6 +439,34 @@ class DescentEquations(Equations):
     @property
     def _sgd(self) -> SGD:
         return cast(SGD, self.learner)
+
+    def limits(self, alpha: Any, throw: bool = True) -> Table:
+        """Return what the steps of the settings reach, and the step at which they are best stopped."""
+        from glassformer.bayes_optimal.solve import validated_alpha
+        from glassformer.dynamics.descent_path import descent_limits
+
+        sgd = self._begun_at(None)
+        found = descent_limits([sgd.path(self.model, float(ratio)) for ratio in validated_alpha(alpha)])
+        if throw:
+            found.raise_unless_converged()
+        given = {name: value for name, value in vars(self._sgd).items() if value is not None}
+        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **given})
+
+    def display_columns(self, table: Table) -> list[str]:
+        names = ("label_error", "prediction_error", "cosine", "steps")
+        return [name for name in names if name in table.columns]
+
+    def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
+        """Return a quantity after the last step, and where the loss on new samples is least."""
+        best = f"early_stopped_{quantity}"
+        return {
+            self.learner.name: (table[quantity], table["error"]),
+            f"{self.learner.name}_early_stopped": (table[best], table["early_stopped_error"]),
+        }
+
+    def remark(self, alpha: float) -> str:
+        table = self.limits([alpha], throw=False)
+        return f"after {table['steps'][0]:g} steps, least loss on new samples at step {table['early_stop'][0]:g}"
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         from glassformer.dynamics.descent_path import descent_table
