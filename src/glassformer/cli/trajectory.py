@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from glassformer.cli.learners import add_settings, learner_of
@@ -30,6 +31,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--d", type=int, help="token dimension of simulated runs (default: theory only)")
     parser.add_argument("--instances", type=int, help="independent runs, needs --d (default 4)")
     parser.add_argument("--seed", type=int, help="seed of the first run, needs --d (default 0)")
+    text = "folder for finished runs and the state of unfinished ones; the same command continues from it"
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
     add_settings(parser)
     add_columns(parser)
 
@@ -46,6 +49,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         d=options.d,
         instances=options.instances,
         seed=options.seed,
+        checkpoint=options.checkpoint,
         learner=learner_of(options.algorithm, options),
     )
     write(options, table)

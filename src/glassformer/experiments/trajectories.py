@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def trajectory(
     d: int | None = None,
     instances: int | None = None,
     seed: int | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Table:
     r"""Return errors step by step: theory and, at a size ``d``, runs on data.
 
@@ -59,6 +61,8 @@ def trajectory(
         d: token dimension of runs; None for theory alone.
         instances: independent runs per sample ratio, with ``d``; 4 by default.
         seed: a non-negative integer, with ``d``; 0 by default.
+        checkpoint: a folder for finished runs and the state of unfinished ones, as of
+            :func:`~glassformer.experiments.simulation.simulate`, with ``d``.
 
     Returns:
         The table of :func:`~glassformer.bayes_optimal.trajectory.gamp_trajectory`, of
@@ -87,7 +91,7 @@ def trajectory(
     require_integer("steps", steps)
     require_theory(model)
     if d is None:
-        for name, value in (("instances", instances), ("seed", seed)):
+        for name, value in (("instances", instances), ("seed", seed), ("checkpoint", checkpoint)):
             if value is not None:
                 raise IncompatibleError(f"{name} = {value} needs simulated runs: give their token dimension d")
         for name, value in non_default_fields(learner).items():
@@ -104,7 +108,7 @@ def trajectory(
                 "use simulate for other settings"
             )
     instances, seed = 4 if instances is None else instances, 0 if seed is None else seed
-    experiment = experiment_of(model, alpha, d, instances, seed, stepwise, stepwise.info.storages[0])
+    experiment = experiment_of(model, alpha, d, instances, seed, stepwise, stepwise.info.storages[0], checkpoint)
     runs, size = experiment.runs(), experiment.size.model
     equations = stepwise.equations(size)
     start = equations.initial_overlap(d, overlap, [run.history for run in runs[0]])

@@ -118,7 +118,8 @@ def steps(question: Question, show: Show) -> Answer:
     del show
     model, alpha, settings, count = question.model, question.at, question.settings, _checked(question, "steps")
     one = compatible_learner(settings.learner, model)
-    sizes = {"d": settings.d, "instances": settings.instances, "seed": settings.seed} if settings.runs else {}
+    asked: dict[str, Any] = {"d": settings.d, "instances": settings.instances, "seed": settings.seed}
+    sizes = asked if settings.runs else {}
     compute = partial(trajectory, model, [alpha], count, learner=one, **sizes)
     table = cached_table(compute, "trajectory", model, alpha, count, one, sizes)
     error, estimate = table["error"], table["error_estimate"]
@@ -168,7 +169,7 @@ def _runs_answer(question: Question, parts: list[Simulation], one: Learner) -> A
     gap = np.max(np.abs(mean - theory)[known], initial=0.0)
     sentence += f"; their means are at most {gap:.2g} away from theory." if known.any() else "."
     alpha = [float(value) for part in parts for value in part["alpha"]]
-    sizes = {"d": settings.d, "instances": settings.instances, "seed": settings.seed}
+    sizes: dict[str, Any] = {"d": settings.d, "instances": settings.instances, "seed": settings.seed}
     words = {**sizes, "algorithm": one.name, **learner_settings(one)}
     arguments = ", ".join([*(f"{k}={v}" for k, v in sizes.items()), f"algorithm={learner_code(one, True)}"])
     return Answer(

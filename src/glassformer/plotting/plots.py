@@ -124,14 +124,22 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
             axes.plot([], [], color="0.5", label="theory")
             label = f"{runs_label(table.parameters['instances'])}, $d = {table.parameters['d']}$"
             draw_runs(axes, np.zeros(0), np.zeros(0), np.zeros(0), color="0.5", ms=3, label=label)
-        mark_unsettled(axes, table["iteration"], table["error"], table.status)
+        quantity = _quantity_in_steps(table)
+        mark_unsettled(axes, table["iteration"], table["error" if quantity == "row_error" else quantity], table.status)
         _finish(axes, table)
         axes.set_xlabel("step")
+        if quantity == "label_error":
+            axes.set_ylabel("share of errors on new labels")
+
+
+def _quantity_in_steps(table: Table) -> str:
+    """Return what is drawn after every step: errors on labels where they are what a loss of classes lowers."""
+    return next(name for name in ("label_error", "row_error", "error") if name in table.columns)
 
 
 def draw_trajectory(axes: Any, table: Table) -> None:
     """Draw the errors of each row after every step; runs are marks with their standard errors."""
-    name = "row_error" if "row_error" in table.columns else "error"
+    name = _quantity_in_steps(table)
     ratios = np.unique(table["alpha"])
     shades = iter(colors(len(ratios) * int(np.prod(table[name].shape[1:]))))
     for alpha in ratios:
