@@ -112,3 +112,8 @@ class Design(ABC):
     @abstractmethod
     def adjoint(self, score: Array, instance: int) -> Array:
         """Return transpose of ``forward`` in the signal's own inner product: ``signal_shape`` from ``field_shape``."""
+
+    def entry_fields(self) -> Array:
+        """Return fields of the matrices with a single entry of one, shape (samples, L d), for fields of one number."""
+        size = int(np.prod(self.signal_shape))
+        return np.column_stack([self.forward(one.reshape(self.signal_shape), 0) for one in np.eye(size)])

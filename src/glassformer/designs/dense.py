@@ -77,6 +77,9 @@ class DenseDesign(StoredDesign):
         product = score.astype(matrix.dtype, copy=False) @ matrix
         return product.reshape(rows, columns).astype(np.float64, copy=False) / sqrt(rows * columns)
 
+    def entry_fields(self) -> Array:
+        return self.inputs[0].reshape(self.samples, self._size).astype(np.float64, copy=False) / sqrt(self._size)
+
     @classmethod
     def new_fields(cls, signals: Array, shape: tuple[int, int], samples: int, rng: np.random.Generator) -> Array:
         return normal_fields(signals, 1, samples, rng)

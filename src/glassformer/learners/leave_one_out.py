@@ -229,8 +229,8 @@ class _TangentSpace(NamedTuple):
 
 
 def _tangent_space(risk: EmpiricalRisk, matrix: Array, slope: Array) -> _TangentSpace:
-    largest, unit = input_scale(risk)
-    step = 1 / (largest * risk.loss.sharpness)
+    scale = input_scale(risk)
+    unit, step = scale.unit, 1 / (scale.largest * risk.loss.sharpness)
     moved = matrix - step * risk.design.adjoint(slope, 0)
     if risk.positive:
         values, left = (part[..., ::-1] for part in eigh(0.5 * (moved + moved.T)))

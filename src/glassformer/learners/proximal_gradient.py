@@ -5,7 +5,8 @@ step of the loss (of its envelope if the loss has kinks) with the proximal map o
 points uphill. When the gap of an envelope is closed, the next envelope is taken around the slopes just found (an
 augmented Lagrangian), with the same width unless the gap fell too little. The minimum is thus reached at a width that
 is not small, which allows long steps. For a smooth risk, nonlinear conjugate gradients need fewer products with the
-inputs: fields are linear along a line, so that the line search needs none.
+inputs: fields are linear along a line, so that the line search needs none. On paths of a smooth loss with few unknowns,
+Newton steps for the fixed point of the proximal-gradient map replace almost all of its steps.
 """
 
 from __future__ import annotations
@@ -36,19 +37,30 @@ _ENVELOPE_CLOSED = 0.6
 _STEP_GROWTH = 1.05
 # Relative accuracy of the line search, and its largest number of doublings of the initial length.
 _LINE_ACCURACY, _LINE_DOUBLINGS = 1e-3, 60
+# Largest number of unknowns of Newton steps, share to which one must reduce the gap, and width of the envelope that
+# gives the curvature of a loss if it is not a function of the slope.
+_NEWTON_SIZE, _NEWTON_GAIN, _NEWTON_WIDTH = 256, 0.5, 1e-6
+# Step of the proximal map in Newton steps, in units of the inverse mean curvature, and the longest change.
+_NEWTON_STEP, _NEWTON_FAR = 1.0, 1e3
+# Difference of singular values, relative to the largest, below which they are equal.
+_EQUAL = 1e-12
 _NO_CERTIFICATE = Certificate(np.inf, np.inf, np.inf)
 
 
 class InputScale(NamedTuple):
-    """Scale of the inputs, which does not depend on loss and penalty.
+    """Scale of the inputs, and what else minimisations at all strengths share.
 
     Attributes:
         largest: square of the largest singular value of the inputs times the roots of the weights, with a margin.
         unit: unit of the metric.
+        risk_of_zero: risk of an estimate of zero.
+        entries: fields of the matrices with a single entry of one, shape (n, L d), for direct solutions; None without.
     """
 
     largest: float
     unit: float
+    risk_of_zero: float
+    entries: Array | None = None
 
 
 @dataclass
@@ -115,10 +127,9 @@ def least_risk(
     shape = risk.design.signal_shape
     x = np.zeros(shape) if start is None else np.array(start, dtype=float)
     if risk.smooth:
-        return _conjugate_gradients(
-            risk, settings, x, risk.metric_unit(_direction(risk)) if scale is None else scale.unit
-        )
-    largest, unit = input_scale(risk) if scale is None else scale
+        return _conjugate_gradients(risk, settings, x, scale)
+    scale = input_scale(risk) if scale is None else scale
+    largest, unit = scale.largest, scale.unit
     kinks = bool(np.isinf(risk.loss.sharpness))
     # The square loss has constant curvature, and envelopes have their largest curvature at the solution.
     growth = 1.0 if kinks or risk.loss.constant_curvature else _STEP_GROWTH
@@ -128,18 +139,26 @@ def least_risk(
     best, certificate, history = x, _NO_CERTIFICATE, []
     y, momentum = x, 1.0
     fields_x = fields_y = risk.design.forward(x, 0)
-    risk_of_zero = risk.risk_of_zero(fields_y)
+    risk_of_zero = scale.risk_of_zero
+    newton, last = 0, settings.max_iterations - 1
     for count in range(settings.max_iterations):
         slopes = risk.slopes(fields_y, width, around)
         step = step_size.at(y, fields_y, slopes)
         new, values = risk.proximal(y - step * risk.design.adjoint(slopes, 0), step)
         fields = risk.design.forward(new, 0)
-        if count % _GAP_INTERVAL == 0 or count == settings.max_iterations - 1:
+        if count % _GAP_INTERVAL == 0 or count + newton >= last:
             here = risk.certificate(new, values, fields, unit, width, risk_of_zero, around)
+            while scale.entries is not None and here.gap > settings.tolerance and count + newton < last:
+                trial, trial_values = _newton_step(risk, new, fields, step_size.safe, scale)
+                trial_fields = risk.design.forward(trial, 0)
+                there = risk.certificate(trial, trial_values, trial_fields, unit, width, risk_of_zero)
+                if not there.gap <= _NEWTON_GAIN * here.gap:
+                    break
+                new, fields, here, newton = trial, trial_fields, there, newton + 1
             history.append(here.gap)
             if here.gap < certificate.gap:
                 best, certificate = new, here
-            if certificate.gap <= settings.tolerance:
+            if certificate.gap <= settings.tolerance or count + newton >= last:
                 break
             if width and here.envelope_gap < _ENVELOPE_CLOSED * here.gap:
                 around = risk.slopes(fields, width, around)
@@ -153,13 +172,70 @@ def least_risk(
         extrapolation = (momentum - 1) / following
         y, fields_y = new + extrapolation * moved, fields + extrapolation * (fields - fields_x)
         x, fields_x, momentum = new, fields, following
-    return _solution(best, certificate, settings, count + 1, history)
+    return _solution(best, certificate, settings, count + newton + 1, history)
 
 
-def _conjugate_gradients(risk: EmpiricalRisk, settings: Iteration, x: Array, unit: float) -> Solution:
+def _newton_step(risk: EmpiricalRisk, x: Array, fields: Array, step: float, scale: InputScale) -> tuple[Array, Array]:
+    r"""Return a semismooth Newton step for the fixed point of the proximal-gradient map, and its singular values.
+
+    With the map :math:`M = S - t\nabla f`, the derivative ``J`` of the proximal map at ``M`` and the Hessian ``H`` of
+    the loss, the change ``D`` solves :math:`(1 - J(1 - tH))D = \mathrm{prox}(M) - S`. In the basis of the singular
+    vectors of ``M``, ``J`` mixes an entry (i, j) with (j, i) only, by divided differences of the shrunk singular
+    values. The result passes through the proximal map, so that its rank is low.
+    """
+    assert scale.entries is not None
+    slopes = risk.slopes(fields, 0.0)
+    curvature = risk.loss.curvature(slopes)
+    curvature = risk.loss.score(risk.labels, fields, _NEWTON_WIDTH)[1] if curvature is None else curvature
+    weighted = np.sqrt(curvature)[:, None] * scale.entries
+    hessian = weighted.T @ weighted / scale.unit
+    if risk.loss.best_intercept:
+        constant = curvature @ scale.entries
+        hessian -= np.outer(constant, constant) / max(scale.unit * float(curvature.sum()), 1e-300)
+    # The mean curvature, instead of the largest one of short steps, tells better which singular values are zero.
+    long = _NEWTON_STEP * len(hessian) / max(float(np.trace(hessian)), 1e-300)
+
+    left, values, right = np.linalg.svd(x - long * risk.design.adjoint(slopes, 0))
+    rows, columns, count = len(left), len(right), len(values)
+    sigma, shrunk = np.zeros((2, max(rows, columns), 1))
+    sigma[:count, 0], shrunk[:count, 0] = values, risk.shrink(values, long)
+    differences = _ratio(shrunk - shrunk.T, sigma - sigma.T, (shrunk > 0) / (1 + long * risk.square))
+    sums = _ratio(shrunk + shrunk.T, sigma + sigma.T, 0.0)
+    same, swapped = (part[:rows, :columns].reshape(-1, 1) / 2 for part in (sums + differences, differences - sums))
+    partner = np.arange(rows * columns).reshape(rows, columns)
+    partner[:count, :count] = partner[:count, :count].T
+    for _ in range(2):
+        # Both sides are rotated, one after the other.
+        half = (left.T @ hessian.reshape(rows, -1)).reshape(rows, columns, -1)
+        hessian = (right @ half).reshape(rows * columns, -1).T
+    diagonal = np.diag_indices(len(hessian))
+    hessian *= long
+    hessian[diagonal] -= 1
+    system = same * hessian + swapped * hessian[partner.ravel()]
+    system[diagonal] += 1
+    residual = -(left.T @ x @ right.T)
+    residual[range(count), range(count)] += shrunk[:count, 0]
+    try:
+        change = np.linalg.solve(system, residual.ravel()).reshape(rows, columns)
+    except np.linalg.LinAlgError:
+        change = np.full_like(x, np.inf)
+    # Steps are infinite along directions that neither the loss nor the penalty determines.
+    new = x + left @ change @ right if np.linalg.norm(change) <= _NEWTON_FAR * np.linalg.norm(values) else x
+    slopes = risk.slopes(risk.design.forward(new, 0), 0.0)
+    return risk.proximal(new - step * risk.design.adjoint(slopes, 0), step)
+
+
+def _ratio(above: Array, below: Array, otherwise: Array | float) -> Array:
+    """Return a divided difference, or its limit for equal arguments."""
+    distinct = np.abs(below) > _EQUAL * np.max(np.abs(below))
+    return np.where(distinct, above / np.where(distinct, below, 1.0), otherwise)
+
+
+def _conjugate_gradients(risk: EmpiricalRisk, settings: Iteration, x: Array, scale: InputScale | None) -> Solution:
     r"""Return the minimiser of a smooth risk; a gradient ``g`` bounds the gap by :math:`|g|^2/(2w_2)`."""
     fields = risk.design.forward(x, 0)
-    risk_of_zero = risk.risk_of_zero(fields)
+    unit = risk.metric_unit(_direction(risk)) if scale is None else scale.unit
+    risk_of_zero = risk.risk_of_zero(fields) if scale is None else scale.risk_of_zero
     certificate, history = _NO_CERTIFICATE, []
     direction, last_gradient = np.zeros_like(x), np.zeros_like(x)
     for _ in range(settings.max_iterations):
@@ -227,19 +303,21 @@ def _solution(
     return Solution(matrix[None], [status], gap, np.array([steps]), gap, np.array(history)[:, None], extra)
 
 
-def input_scale(risk: EmpiricalRisk) -> InputScale:
-    """Return the scale of the weighted inputs, by the power method."""
-    v = _direction(risk)
+def input_scale(risk: EmpiricalRisk, with_entries: bool = False) -> InputScale:
+    """Return the scale of the weighted inputs, by the power method, with fields of the entries unless too many."""
+    v, entries = _direction(risk), None
     unit = risk.metric_unit(v)
-    value = 1.0
+    if with_entries and v.size <= _NEWTON_SIZE:
+        entries = risk.design.entry_fields()
+    value, zero = 1.0, risk.risk_of_zero(risk.design.forward(v, 0))
     for _ in range(_POWER_STEPS):
         v = risk.design.adjoint(risk.loss.weights * risk.design.forward(v, 0), 0)
         value = float(np.linalg.norm(v))
         if value == 0:
             # All inputs vanish, and any step size is valid.
-            return InputScale(1.0, unit)
+            return InputScale(1.0, unit, zero, entries)
         v /= value
-    return InputScale(_POWER_MARGIN * value, unit)
+    return InputScale(_POWER_MARGIN * value, unit, zero, entries)
 
 
 def _direction(risk: EmpiricalRisk) -> Array:

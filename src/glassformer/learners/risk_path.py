@@ -21,7 +21,7 @@ from glassformer.learners.empirical_risk import EmpiricalRisk
 from glassformer.learners.multiclass import BestIntercepts, MulticlassDesign, best_intercepts
 from glassformer.learners.proximal_gradient import InputScale, input_scale, least_risk
 from glassformer.learners.weighted_losses import BestIntercept, Intercept, WeightedLoss
-from glassformer.numerics.decompositions import singular_values
+from glassformer.numerics.decompositions import singular_values, svd
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.losses import loss_of
 from glassformer.risk.penalties import Penalty, penalty_of
@@ -194,7 +194,9 @@ class PenalisedProblem(NamedTuple):
         if np.any(w != 1):
             own = WeightedLoss(own, w.reshape(-1, *[1] * (y.ndim - 1)))
         problem = cls(design, y, own, penalty_of(penalty), intercept)
-        return problem._replace(scale=input_scale(problem.at(1.0)))
+        smooth = bool(np.isfinite(own.sharpness)) and (problem.penalty.spectral > 0 or own.constant_curvature)
+        direct = smooth and y.ndim == 1 and not problem.penalty.positive
+        return problem._replace(scale=input_scale(problem.at(1.0, problem.fitted_loss(0.0)), with_entries=direct))
 
     def at(self, strength: float, loss: Loss | None = None) -> EmpiricalRisk:
         """Return the risk at a strength, with the problem's loss or another one."""
@@ -242,11 +244,19 @@ class PenalisedProblem(NamedTuple):
 
     def path(self, strengths: Array, settings: Iteration) -> RiskPath:
         """Return the minimisers at decreasing strengths, each from the minimiser before."""
-        start, shift = np.zeros(self.design.signal_shape), self.best_intercept(np.zeros_like(self.labels))
-        solutions, shifts = [], []
-        for strength in strengths:
+        assert self.scale is not None
+        if self.penalty.spectral == 0 and self.scale.entries is not None:
+            return self._ridge_path(strengths, settings, self.scale, self.scale.entries)
+        zero, shift = np.zeros(self.design.signal_shape), self.best_intercept(np.zeros_like(self.labels))
+        solutions, shifts, estimates = [], [], [zero]
+        for k, strength in enumerate(strengths):
+            start = estimates[-1]
+            if k > 1 and strengths[k - 2] > strengths[k - 1]:
+                # Minimisers are nearly linear in the logarithm of the strength, which halves the number of steps.
+                before, last, now = np.log([strengths[k - 2], strengths[k - 1], strength])
+                start = start + min((last - now) / (before - last), 1.0) * (start - estimates[-2])
             solution, shift = self._solve(float(strength), start, shift, settings)
-            start = solution.value[0]
+            estimates.append(solution.value[0])
             solutions.append(solution)
             shifts.append(shift)
         return RiskPath(
@@ -258,20 +268,46 @@ class PenalisedProblem(NamedTuple):
             int(sum(one.iterations[0] for one in solutions)),
         )
 
+    def _ridge_path(self, strengths: Array, settings: Iteration, scale: InputScale, entries: Array) -> RiskPath:
+        """Return the minimisers of a square loss and a quadratic penalty, by one decomposition of the inputs."""
+        weights = np.broadcast_to(self.loss.weights, self.labels.shape)
+        share = weights / weights.sum() if self.intercept else np.zeros_like(weights)
+        means, shift, root = share @ entries, share @ self.labels, np.sqrt(weights)
+        inputs, labels = root[:, None] * (entries - means), (root * (self.labels - shift))[:, None]
+        left, values, right = svd(inputs)
+        squares = scale.unit * self.penalty.square * strengths
+        # One column per strength.
+        solutions = right.T @ (values[:, None] / (values[:, None] ** 2 + squares) * (left.T @ labels))
+        gradients = inputs.T @ (inputs @ solutions - labels) + squares * solutions
+        gaps = np.sum(gradients**2, axis=0) / (2 * squares * scale.risk_of_zero)
+        return RiskPath(
+            strengths,
+            solutions.T.reshape(-1, *self.design.signal_shape),
+            shift - means @ solutions,
+            gaps,
+            tuple(Status.CONVERGED if gap <= settings.tolerance else Status.ITERATION_LIMIT for gap in gaps),
+            len(strengths),
+        )
+
+    def fitted_loss(self, shift: float) -> Loss:
+        """Return the loss at the best intercept, or intercepts of several fields, if these are fitted."""
+        if not self.intercept:
+            return self.loss
+        if self.labels.ndim > 1:
+            return BestIntercepts(self.loss, np.zeros(self.labels.shape[1]))
+        return BestIntercept(self.loss, Intercept(shift))
+
     def _solve(self, strength: float, start: Array, shift: Any, settings: Iteration) -> tuple[Solution, Any]:
         """Return the estimate and the intercept of the joint minimum."""
-        if not self.intercept:
-            return least_risk(self.at(strength), settings, start, self.scale), 0.0
-        if self.labels.ndim > 1:
-            softmax_loss = BestIntercepts(self.loss, np.zeros(self.labels.shape[1]))
-            solution = least_risk(self.at(strength, softmax_loss), settings, start, self.scale)
-            return solution, self.best_intercept(self.design.forward(solution.value[0], 0))
-        intercept = Intercept(float(shift))
-        loss = BestIntercept(self.loss, intercept)
+        several = self.labels.ndim > 1
+        loss = self.fitted_loss(0.0 if several else float(shift))
         solution = least_risk(self.at(strength, loss), settings, start, self.scale)
+        if several or not self.intercept:
+            return solution, self.best_intercept(self.design.forward(solution.value[0], 0))
+        assert isinstance(loss, BestIntercept)
         # This evaluation updates the intercept to that of the solution, for which the certificate holds.
         loss.value(self.labels, self.design.forward(solution.value[0], 0))
-        return solution, intercept.value
+        return solution, loss.intercept.value
 
 
 def _slopes(loss: Loss, labels: Array, fields: Array) -> Array:

@@ -17,6 +17,8 @@ _FOUND, _EXACT = 1e-7, 1e-14
 # Search for the intercept: largest number of steps, limit of the first step (doubled afterwards), and shortest step for
 # a secant slope above rounding errors.
 _STEPS, _FIRST_STEP, _SHORTEST_SECANT = 60, 0.1, 1e-5
+# Step of the intercept in which slopes of a smooth loss count as linear: their relative error is half its square.
+_LINEAR = 1e-2
 # Width of the envelope whose best intercept is used for a loss with kinks.
 _WIDTH = 1e-6
 
@@ -117,14 +119,19 @@ class BestIntercept(_DerivedLoss):
         [0.0, 0.0, 2.0]
     """
 
+    best_intercept = True
+
     intercept: Intercept
+
+    def curvature(self, slopes: Array) -> Array | None:
+        return self.loss.curvature(slopes)
 
     def slope(self, y: Array, h: Array) -> Array:
         def slopes_at(shift: float) -> tuple[Array, Array | None]:
             slopes = self.loss.slope(y, h + shift)
             return slopes, self.loss.curvature(slopes)
 
-        return self._at_best(slopes_at, y)[0]
+        return self._at_best(slopes_at, y, linear=_LINEAR)[0]
 
     def value(self, y: Array, h: Array) -> Array:
         if np.isfinite(self.sharpness):
@@ -154,7 +161,7 @@ class BestIntercept(_DerivedLoss):
         return self.loss.conjugate(y, u) - u * self.intercept.value
 
     def _at_best(
-        self, slopes_at: Callable[[float], tuple[Array, Array | None]], y: Array
+        self, slopes_at: Callable[[float], tuple[Array, Array | None]], y: Array, linear: float = 0.0
     ) -> tuple[Array, Array | None]:
         """Return slopes, and curvatures if known, at the best intercept.
 
@@ -164,13 +171,20 @@ class BestIntercept(_DerivedLoss):
         Args:
             slopes_at: function that returns slopes at an intercept, and curvatures or None.
             y: the labels.
+            linear: step in which slopes count as linear in the intercept, if curvatures are known.
         """
         here, low, high = self.intercept, -np.inf, np.inf
         (slopes, curvatures), weights = slopes_at(here.value), self.weights
         total, unit = float(slopes.sum()), float(weights.sum()) * y.size / weights.size
         longest = _FIRST_STEP
         for _ in range(_STEPS):
-            here.curvature = here.curvature if curvatures is None else float(curvatures.sum())
+            if curvatures is not None:
+                here.curvature = float(curvatures.sum())
+                if abs(total) < linear * here.curvature:
+                    step = -total / here.curvature
+                    here.value += step
+                    # The sum is zero up to rounding, which certificates require.
+                    return slopes + step * curvatures, curvatures
             if abs(total) <= _FOUND * unit:
                 break
             low, high = (low, here.value) if total > 0 else (here.value, high)

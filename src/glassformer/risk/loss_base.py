@@ -57,6 +57,7 @@ class Loss(ABC):
     unbounded = default_property(
         False, "True when the loss falls without end as margins grow, so that a vanishing penalty leaves a direction."
     )
+    best_intercept = default_property(False, "True when fields are shifted by the intercept of least loss.")
     weights = default_property(1.0, "Weights > 0 of the samples, which multiply their losses.")
 
     @property
