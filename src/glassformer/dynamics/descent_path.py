@@ -196,6 +196,7 @@ def descent_path(
 ) -> DescentPath:
     r"""Return gradient descent on :math:`n = \alpha d` samples step by step, in the limit of large sizes.
 
+    The equations are :eq:`mean-field-descent` of the documentation, with the responses of :eq:`sampled-response`.
     :meth:`~glassformer.SGD.path` calls it with the settings of a learner.
 
     Args:
