@@ -139,7 +139,7 @@ def test_penalties_of_several_rows_solve_their_own_conditions(name):
     """At the minimum of w V w / 2 - b w + lambda r(w) the order parameters have finite-difference responses."""
     penalty, prior = row_penalty(name), SequenceMultiIndex(two_tanh, indices=2, noise=0.1).prior
     v_hat, field = np.array([[2.0, 0.4], [0.4, 1.0]]), np.array([[1.5, -0.7, 0.1], [0.3, 2.0, -0.2]])
-    w = penalty._minimiser(field, v_hat, 0.5)
+    w, response, square = penalty.minimisers(field, v_hat, 0.5)
 
     def objective(weights):
         square = np.einsum("an,ab,bn->n", weights, v_hat, weights) / 2 - np.sum(field * weights, axis=0)
@@ -148,12 +148,13 @@ def test_penalties_of_several_rows_solve_their_own_conditions(name):
     rng = np.random.default_rng(0)
     for _ in range(50):
         assert np.all(objective(w + 1e-3 * rng.standard_normal(w.shape)) >= objective(w) - 1e-12)
-    response = penalty._response(w, v_hat, 0.5)
-    step = 1e-6
+    step, slopes = 1e-6, np.zeros((3, 2, 2))
     for k in range(2):
         shifted = field.copy()
         shifted[k] += step
-        np.testing.assert_allclose((penalty._minimiser(shifted, v_hat, 0.5) - w) / step, response[:, :, k].T, atol=1e-4)
+        slopes[:, :, k] = (penalty.minimisers(shifted, v_hat, 0.5)[0] - w).T / step
+    np.testing.assert_allclose(response, slopes.mean(axis=0), atol=1e-4)
+    np.testing.assert_allclose(square, np.mean([np.kron(own, own) for own in slopes], axis=0), atol=1e-4)
     order = penalty.order(
         prior, 0.5, RowConjugates(0.3 * np.eye(2), np.eye(2), v_hat, np.zeros((2, 1))), np.zeros((1, 1))
     )

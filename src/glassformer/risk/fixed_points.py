@@ -304,7 +304,9 @@ def refine_averages(problem: RiskProblem, alpha: Array, points: FixedPoints) -> 
     while rough.any() and (finer := problem.finer) is not None:
         problem = finer
         start = points.at(rough)
-        again = fixed_points_near(problem, alpha[rough], start.strength, start.conjugate.logarithms)
+        again = fixed_points_near(
+            problem, alpha[rough], start.strength, start.conjugate.logarithms, slopes=start.slopes
+        )
         difference = again.error_estimate + np.abs(again.order.error - start.order.error)
         again = again._replace(error_estimate=difference, iterations=again.iterations + start.iterations)
         points = FixedPoints.merge(rough, again, points.at(~rough))

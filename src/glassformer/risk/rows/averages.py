@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -151,9 +150,17 @@ class LabelSampler:
         """
         function = CachedJit(_averages, student=self.student, convex=self.student.is_convex)
         with jax_settings():
-            here, sets = jax.tree.map(jnp.asarray, (state, self.samples))
-            found = [function(here, jax.tree.map(itemgetter(one), sets)) for one in chosen or range(self.sets)]
+            here = jax.tree.map(jnp.asarray, state)
+            found = [function(here, self._device_sets[one]) for one in chosen or range(self.sets)]
         return RowAverages(*(np.stack([np.asarray(one) for one in parts]) for parts in zip(*found, strict=True)))
+
+    @cached_property
+    def _device_sets(self) -> list[SampledLabels]:
+        """The samples of every set as arrays of JAX."""
+        with jax_settings():
+            return [
+                jax.tree.map(lambda part, one=one: jnp.asarray(part[one]), self.samples) for one in range(self.sets)
+            ]
 
     def fields(self, state: OrderState) -> tuple[Array, Array]:
         """Return fields of teacher and student on new samples, (sets, points, P*, L) and (sets, points, P, L)."""

@@ -33,8 +33,8 @@ from glassformer.risk.loss_base import ResidualAverages
 from glassformer.risk.penalties import OrderParameters
 from glassformer.risk.rows.one_row_labels import BinaryLaw, JointNodes
 
-# Newton steps for the intercept, and the relative step that ends them.
-_STEPS, _LAST_STEP = 60, 1e-11
+# Newton steps for the intercept, and the relative step that ends them: the remaining error is about its square.
+_STEPS, _LAST_STEP = 60, 1e-6
 # Weight of a margin from which on labels count as separable at any number.
 _LARGEST_WEIGHT = 60.0
 # Gauss nodes per panel of the first averages, which double until two accuracies agree (chosen by trial).
@@ -50,10 +50,12 @@ class OneRowAverages(LabelAverages):
     Attributes:
         model: of the teacher, of one index and one token.
         has_intercept: whether a number is fitted that is added to the field.
+        last_intercepts: by the number of order parameters, those found last, near which the next ones are.
     """
 
     model: Any = field(kw_only=True)
     has_intercept: bool = field(default=False, kw_only=True)
+    last_intercepts: dict[int, Array] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
 
     @classmethod
     def of(cls, model: Any, loss: Any, has_intercept: bool = False) -> OneRowAverages:
@@ -144,22 +146,30 @@ class OneRowAverages(LabelAverages):
         size = len(order.power)
         if not self.has_intercept:
             return np.zeros(size)
-        shift = self._last_intercepts.get(size, np.zeros(size))
+        shift = self._near_intercepts(size)
         # The score changes over the width of the field, and within its longest step.
         longest = 1 + np.sqrt(np.minimum(order.power, 1 / EMPTY)) + np.minimum(order.susceptibility, 1 / EMPTY)
+        low, high = np.full(size, -np.inf), np.full(size, np.inf)
         for _ in range(_STEPS):
             score, curvature = self._mean_score(order, shift)
+            low, high = np.where(score > 0, shift, low), np.where(score < 0, shift, high)
             step = np.clip(score / np.maximum(curvature, EMPTY), -longest, longest)
+            # Where the score is nearly a step function Newton's method may go back and forth: the bracket is halved.
+            outside = np.where(score > 0, shift + step >= high, (score < 0) & (shift + step <= low))
+            step[outside] = 0.5 * (low[outside] + high[outside]) - shift[outside]
             shift = shift + step
             if np.all(np.abs(step) <= _LAST_STEP * (1 + np.abs(shift))):
                 break
-        self._last_intercepts[size] = shift
+        self.last_intercepts[size] = shift
         return shift
 
-    @cached_property
-    def _last_intercepts(self) -> dict[int, Array]:
-        """The last intercepts of so many order parameters, near which the next ones are."""
-        return {}
+    def _near_intercepts(self, size: int) -> Array:
+        """Return the last intercepts of so many order parameters, or of those that these surround as differences."""
+        found = self.last_intercepts.get(size)
+        if found is None:
+            fewer = max((count for count in self.last_intercepts if size % count == 0), default=0)
+            found = np.repeat(self.last_intercepts[fewer], size // fewer) if fewer else np.zeros(size)
+        return found
 
     def _mean_score(self, order: OrderParameters, shift: Array) -> tuple[Array, Array]:
         """Return the mean score, and that of its slope."""
