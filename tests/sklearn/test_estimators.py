@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator, check_sample_weight_equivalence_on_dense_data
 
-from glassformer.core.errors import DataWarning
+from glassformer.core.errors import DataWarning, IncompatibleError
 from glassformer.sklearn import AttentionClassifier, AttentionRegressor, BilinearClassifier, BilinearRegressor
 
 ALL = [BilinearRegressor, BilinearClassifier, AttentionRegressor, AttentionClassifier]
@@ -485,6 +485,38 @@ def test_ranks_are_numbers_of_directions_that_stand_out_of_the_noise(arguments):
         labels = np.tensordot(inputs, matrix, 2) / np.linalg.norm(matrix) + 0.3 * rng.standard_normal(500)
         found = BilinearRegressor(**arguments).fit(inputs, labels)
         assert found.rank_ == width < np.sum(found.singular_values_ > 1e-10)
+
+
+def test_a_refit_at_the_rank_above_the_noise_has_no_bias():
+    """The nuclear norm shrinks the matrix by a tenth and more, and keeps weak directions."""
+    rng = np.random.default_rng(0)
+    matrix = np.outer(rng.standard_normal(10), rng.standard_normal(10))
+    matrix /= np.linalg.norm(matrix)
+    inputs = rng.standard_normal((160, 10, 10))
+    labels = np.tensordot(inputs, matrix, 2) + 0.5 * rng.standard_normal(160)
+    shrunk, fitted = (BilinearRegressor(strengths=10, refit=refit).fit(inputs, labels) for refit in (None, "rank"))
+    size = [float(np.sum(one.coef_ * matrix)) for one in (shrunk, fitted)]
+    assert size[0] < 0.9 and 0.93 < size[1] < 1.05
+    assert fitted.rank_ == 1 == np.linalg.matrix_rank(fitted.coef_) < np.linalg.matrix_rank(shrunk.coef_)
+    assert np.linalg.norm(fitted.coef_ - matrix) < 0.8 * np.linalg.norm(shrunk.coef_ - matrix)
+    with pytest.raises(IncompatibleError, match="refit"):
+        fitted.predict_interval(inputs)
+    random = rng.random(160) < 0.25
+    constant = BilinearClassifier(strength=1.0, refit="rank").fit(inputs, random)
+    assert constant.rank_ == 0
+    np.testing.assert_allclose(constant.predict_proba(inputs)[:, 1], np.mean(random))
+
+
+@pytest.mark.parametrize("scale", ["features", "whiten"])
+def test_patterns_are_zero_where_inputs_only_cancel_noise(scale):
+    """One token has signal and noise, the other one the same noise: it helps to predict, without any signal."""
+    rng = np.random.default_rng(0)
+    signal, noise = rng.standard_normal((2, 4000, 3))
+    inputs = np.stack([signal + noise, noise], axis=1) * [1.0, 2.0, 0.5]
+    labels = signal[:, 0] + 0.1 * rng.standard_normal(4000)
+    found = BilinearRegressor(strength=1e-3, scale=scale).fit(inputs, labels)
+    assert found.coef_[1, 0] < -0.9 and abs(found.patterns_[1, 0]) < 0.05
+    np.testing.assert_allclose(found.patterns_[0], [1.0, 0.0, 0.0], atol=0.15)
 
 
 def test_ranks_of_classes_and_of_attention():

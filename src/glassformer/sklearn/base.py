@@ -52,6 +52,7 @@ class SequenceEstimator(BaseEstimator):
     strength: Any = "cv"
     strengths: Any = 20
     folds: int = 5
+    refit: Any = None
     scale: str = "features"
     tolerance: float = 1e-4
     max_iterations: int = 5000
@@ -123,7 +124,7 @@ class SequenceEstimator(BaseEstimator):
             signals += [solution._replace(matrix=matrix, intercept=shift) for matrix, shift in parts]
         return signals
 
-    def _set_attributes(self, signals: list[FittedSignal], units: float) -> None:
+    def _set_attributes(self, signals: list[FittedSignal], units: float, task: FitTask) -> None:
         """Set the fitted attributes; those of a single signal have no axis over signals."""
         self.signals_ = [one.matrix for one in signals]
         each: dict[str, list[Any]] = {
@@ -169,6 +170,21 @@ class BilinearEstimator(SequenceEstimator):
 
     def _constants(self) -> Array:
         return np.array([np.sum(self._coefficients(matrix) * self.scaling_.mean) for matrix in self.signals_])
+
+    def _set_attributes(self, signals: list[FittedSignal], units: float, task: FitTask) -> None:
+        super()._set_attributes(signals, units, task)
+        # That of the task is for all classes at once where they have a softmax.
+        design = DenseDesign(task.tokens)
+        fields = np.stack([design.forward(one.matrix, 0) for one in signals])
+        share = task.weights / task.weights.sum()
+        fields -= (fields @ share)[:, None]
+        inverse = np.linalg.pinv((share * fields) @ fields.T)
+        covariances = [
+            np.sqrt(one.matrix.size) * design.adjoint(share * field, 0)
+            for one, field in zip(signals, fields, strict=True)
+        ]
+        patterns = [self.scaling_.patterns(one) / units for one in np.tensordot(inverse, covariances, 1)]
+        self.patterns_ = patterns[0] if len(signals) == 1 else np.array(patterns)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

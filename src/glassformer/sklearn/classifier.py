@@ -50,8 +50,9 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         Raises:
             ValueError: scikit-learn or the package refuses data or parameters; the message names them.
         """
-        signals = self._fit_signals(self.training_tasks(X, y, sample_weight, groups))
-        self._set_attributes(signals, self.unit_)
+        tasks = self.training_tasks(X, y, sample_weight, groups)
+        signals = self._fit_signals(tasks)
+        self._set_attributes(signals, self.unit_, tasks[0])
         self.offsets_ = np.array([one.intercept for one in signals])
         self.class_probabilities_ = signals[0].probabilities
         intercepts = self.offsets_ - self._constants()
@@ -136,6 +137,8 @@ class BilinearClassifier(BilinearEstimator, SequenceClassifier):
         coef_: shape (L, d), or (classes, L, d) for more than two; likewise the others. For message passing these are
             coefficients of the field; :meth:`decision_function` has the log-odds.
         intercept_: a number, or one per class.
+        patterns_: as for :class:`~glassformer.sklearn.regressor.BilinearRegressor`, with the inverse covariance of the
+            fields of all classes.
 
     Example:
         >>> rng = np.random.default_rng(0)

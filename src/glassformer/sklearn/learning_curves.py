@@ -50,6 +50,8 @@ class SolverTheory(NamedTuple):
 def _check_risk(estimator: Any, assumed: AssumedModel) -> None:
     if estimator.strength not in ("cv", "theory"):
         raise ParameterError("strength", estimator.strength, f"cv or theory, or {_MEASURED}")
+    if estimator.refit is not None:
+        raise ParameterError("refit", estimator.refit, f"None, or {_MEASURED}")
     if estimator.predicts_numbers and estimator.loss != "square":
         raise ParameterError("loss", estimator.loss, f"square, or {_MEASURED}")
     if assumed.signal.penalty not in ("", estimator.penalty):

@@ -35,10 +35,11 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         Raises:
             ValueError: scikit-learn or the package refuses data or parameters; the message names them.
         """
-        (signal,) = self._fit_signals(self.training_tasks(X, y, sample_weight, groups))
+        (task,) = self.training_tasks(X, y, sample_weight, groups)
+        (signal,) = self._fit_signals([task])
         self.offset_ += self.unit_ * signal.intercept
         self.error_distribution_ = signal.errors
-        self._set_attributes([signal], self.unit_)
+        self._set_attributes([signal], self.unit_, task)
         self.intercept_ = self.offset_ - self.unit_ * float(self._constants()[0])
         return self
 
@@ -75,7 +76,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
                 passing from the posterior and the noise, for risk from leave-one-out residuals.
 
         Raises:
-            IncompatibleError: standard deviations, where the loss of the fit has kinks.
+            IncompatibleError: standard deviations, where the loss of the fit has kinks, or with ``refit``.
         """
         predictions, design = self._predict(X)
         if not return_std:
@@ -94,7 +95,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
 
         Raises:
             ParameterError: ``coverage`` is out of range.
-            IncompatibleError: the loss of the fit has kinks.
+            IncompatibleError: the loss of the fit has kinks, or ``refit`` is set.
         """
         if not (is_number(coverage) and 0 < coverage < 1):
             raise ParameterError("coverage", coverage, "a number in (0, 1)")
@@ -108,6 +109,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
 
     def _require_errors(self) -> ErrorDistribution:
         if self.error_distribution_ is None:
+            if self.refit is not None:
+                raise IncompatibleError(f"refit = {self.refit!r} and intervals exclude each other: use refit = None")
             raise IncompatibleError(f"loss = {self.loss!r} has kinks, and there are no intervals: use square or huber")
         return self.error_distribution_
 
@@ -133,6 +136,9 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
         strengths: number of strengths that cross-validation tries, along one warm-started path; or the strengths.
         folds: number of folds of cross-validation. Equal samples are in the same fold, and so are samples of one group
             if :meth:`fit` has ``groups``.
+        refit: removes the bias of the penalty, which shrinks all singular values: ``"rank"`` fits the matrix again in
+            the span of its ``rank_`` leading pairs of singular vectors, a number in the span of as many pairs, with a
+            ridge penalty of its own by cross-validation; None does not. Intervals of predictions need None.
         scale: ``"features"``, in units of the standard deviations of features and of tokens; ``"whiten"``, uncorrelated
             features and tokens; ``"none"``. Means are subtracted in any case; all is learned in :meth:`fit`.
         tolerance: accepted duality gap, relative to the risk of an estimate of zero.
@@ -148,6 +154,9 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
             of noise alone (scores of random signs; for ``"bayes"``, white noise), at most the number of singular values
             that are not zero. For losses with kinks, and for softmax, it is that number.
         singular_values_: of ``C``, in falling order.
+        patterns_: covariance of the inputs with the predictions over the variance of the predictions, shape (L, d). An
+            input without signal may have a large coefficient, because it cancels noise of other inputs, and has no
+            pattern. Source: Haufe et al., NeuroImage 87, 96 (2014).
         strength_: strength that was used.
         cross_validation_: :class:`~glassformer.learners.validation.CrossValidation` that chose it, or None.
         solver_: solver of the result: ``"risk"``, or message passing, ``"gamp"`` for independent inputs or

@@ -54,6 +54,16 @@ class Scaling:
         left = self.rows.T @ signal if self.rows.ndim == 2 else self.rows[:, None] * signal
         return np.asarray(left @ self.columns.T if self.columns.ndim == 2 else left * self.columns)
 
+    def patterns(self, scaled: Array) -> Array:
+        """Return covariances of the tokens as given, of shape (L, d), from those of scaled tokens."""
+        return np.asarray(_pseudo_inverse(self.rows) @ scaled @ _pseudo_inverse(self.columns))
+
+
+def _pseudo_inverse(scale: Array) -> Array:
+    if scale.ndim == 2:
+        return np.asarray(np.linalg.pinv(scale))
+    return np.diag(np.where(scale != 0, 1 / np.where(scale != 0, scale, 1.0), 0.0))
+
 
 def fit_scaling(given: Sequences, weights: Array, scale: str, by_position: bool) -> Scaling:
     """Return the scaling of these data.

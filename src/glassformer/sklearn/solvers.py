@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
@@ -17,14 +18,15 @@ from glassformer.core.errors import DataWarning, IncompatibleError, ParameterErr
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.data_analysis.estimated_model import NOISE_MATRICES, EstimatedModel
+from glassformer.designs.dense import DenseDesign
 from glassformer.learners.leave_one_out import leave_one_out, ridge_leave_one_out
-from glassformer.learners.risk_path import RiskPath, parse_strengths, rank_of, risk_path
+from glassformer.learners.risk_path import STRENGTHS, PenalisedProblem, RiskPath, parse_strengths, rank_of, risk_path
 from glassformer.learners.validation import (
     CrossValidation,
     cross_validate,
     out_of_fold_predictions,
 )
-from glassformer.numerics.decompositions import singular_values
+from glassformer.numerics.decompositions import singular_values, svd
 from glassformer.risk.losses import loss_of
 from glassformer.risk.penalties import penalty_of
 from glassformer.sklearn.assumed_model import AssumedModel
@@ -140,6 +142,8 @@ def check_parameters(settings: Any) -> None:
         raise ParameterError("strength", settings.strength, f"{', '.join(CHOICES)}, or a number > 0")
     parse_strengths(settings.strengths)
     require_integer("folds", settings.folds, 2)
+    if settings.refit not in (None, "rank"):
+        require_integer("refit", settings.refit)
     _iteration(settings)
     check_random_state(settings.random_state)
 
@@ -149,6 +153,8 @@ def check_parameters(settings: Any) -> None:
 
 def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
     """Return the minimiser of a regularised risk, at a given strength or at the best one."""
+    if settings.refit is not None and task.labels.ndim > 1:
+        raise IncompatibleError(f"refit = {settings.refit} and loss = softmax exclude each other: use loss = logistic")
     given = settings.strength
     chosen = ChosenStrength(float(given)) if _is_strength(given) else CHOICES[given](settings, task)
     strengths = np.array([chosen.strength])
@@ -168,7 +174,27 @@ def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
         estimated=chosen.estimated,
         **_rank_and_errors(settings, scaled, path, chosen),
     )
+    if settings.refit is not None:
+        return _refit(settings, task, signal)
     return signal if chosen.calibrate is None else chosen.calibrate(signal)
+
+
+def _refit(settings: Any, task: FitTask, signal: FittedSignal) -> FittedSignal:
+    """Return the fit in the span of the leading singular vectors, by a ridge penalty of its own."""
+    rank = rank_of(signal.matrix)
+    above_noise = rank if signal.rank is None else signal.rank
+    rank = min(rank, above_noise if settings.refit == "rank" else int(settings.refit))
+    left, _, right = svd(signal.matrix)
+    left, right = left[:, :rank], right[:rank]
+    if rank == 0:
+        problem = PenalisedProblem.of(*_problem(settings, task), task.intercept, task.weights)
+        constant = problem.best_intercept(np.zeros_like(task.labels))
+        return signal._replace(matrix=np.zeros_like(signal.matrix), intercept=constant, errors=None)
+    core = task._replace(design=DenseDesign(rank * task.design.rotated(left, right.T)))
+    ridge = clone(settings).set_params(penalty="ridge", strengths=STRENGTHS)
+    strength = _by_validation(ridge, core, lambda validation: validation.best).strength
+    path = risk_path(*_problem(ridge, core), [strength], **_options(ridge, core))
+    return signal._replace(matrix=left @ path.estimates[0] @ right, intercept=path.intercepts[0], errors=None)
 
 
 def _rank_and_errors(settings: Any, task: FitTask, path: RiskPath, chosen: ChosenStrength) -> dict[str, Any]:
@@ -256,6 +282,11 @@ def by_message_passing(settings: Any, task: FitTask) -> FittedSignal:
         raise IncompatibleError(
             f"solver = {settings.solver} and loss = {settings.loss!r} of {type(settings).__name__} exclude each other: "
             "its noise is Gaussian, use solver = risk"
+        )
+    if settings.refit is not None:
+        raise IncompatibleError(
+            f"solver = {settings.solver} and refit = {settings.refit} exclude each other: a posterior mean has no "
+            "penalty, use refit = None"
         )
     assumed = AssumedModel.of(settings, task, f"solver = {settings.solver}")
     for name, estimated in assumed.estimates():
