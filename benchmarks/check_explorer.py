@@ -4,8 +4,7 @@ A server of its own, and a page for every model, whose sliders are put anywhere;
 of softmax attention with noise take minutes. Every tenth move, of bsr or aim, waits for the curve: from the move to the
 moment when the browser has painted other numbers.
 
-Before, one key on the skip strength of deep attention: right after the last answer, and once the page has computed the
-next step ahead.
+Before, one key on the skip strength of deep attention, right after the last answer.
 
     python benchmarks/check_explorer.py [--moves 1000] [--seed 0]
 """
@@ -70,7 +69,7 @@ STEP = """async (input) => {
   }
   return seen;
 }"""
-# Keys on a slider of deep attention, and seconds without a computation after which nothing more comes ahead.
+# Keys on a slider of deep attention, and seconds without a computation after which nothing more comes.
 KEYS, QUIET = 3, 3.0
 
 
@@ -117,12 +116,10 @@ def stepped(browser: Any, address: str, process: psutil.Process, wrong: list[str
     slider = page.get_by_role("slider", name="skip slider")
     # All points of the first curve are there.
     at_rest(process, QUIET)
-    for name, seconds in (("cold", 0.0), ("computed ahead", QUIET)):
-        for _ in range(KEYS):
-            at_rest(process, seconds)
-            seen = zip(("pale", "preview", "all of it", "curve"), slider.evaluate(STEP), strict=True)
-            told = (f"{what} {'not seen' if s is None else f'after {s:.2f} s'}" for what, s in seen)
-            print(f"attention, {name}:", ", ".join(told), flush=True)
+    for _ in range(KEYS):
+        seen = zip(("pale", "preview", "all of it", "curve"), slider.evaluate(STEP), strict=True)
+        told = (f"{what} {'not seen' if s is None else f'after {s:.2f} s'}" for what, s in seen)
+        print("attention:", ", ".join(told), flush=True)
     page.close()
 
 

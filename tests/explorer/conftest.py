@@ -9,20 +9,15 @@ from queue import Queue
 
 import pytest
 
-# Seconds without a question after which a page computes ahead.
-IDLE = 1.0
-
 
 class Thread:
-    """The thread of a page: does what it is told when the test looks, and notes what waits for a while."""
+    """The thread of a page: does what it is told when the test looks, but for what waits for a while."""
 
     def __init__(self):
-        self._calls, self.resting = Queue(), []
+        self._calls = Queue()
 
     def later(self, function, seconds=0.0):
-        if seconds == IDLE:
-            self.resting.append(function)
-        elif not seconds:
+        if not seconds:
             self._calls.put(function)
 
     def until(self, holds):
@@ -46,12 +41,6 @@ class Thread:
             time.sleep(0.01)
             while not self._calls.empty():
                 self._calls.get()()
-
-    def idle(self):
-        """Nothing has been asked for as long as that."""
-        waiting, self.resting[:] = list(self.resting), []
-        for function in waiting:
-            function()
 
 
 @pytest.fixture

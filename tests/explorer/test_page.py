@@ -1,4 +1,4 @@
-"""The page without a browser: refusals, stale answers, learners on offer, own links, and answers computed ahead."""
+"""The page without a browser: refusals, stale answers, learners on offer, and own links."""
 
 from dataclasses import replace
 from threading import Event
@@ -35,6 +35,17 @@ def test_every_tab_has_its_controls_and_the_code_restores_the_view(opened):
     assert "glassformer limits bsr --rho 0.4" in page.drawer.object and "<table" in page.drawer.object
     assert page.address().replace("&", "&amp;") in page.drawer.object
     assert page._csv().read().decode().startswith("alpha,")
+
+
+def test_the_settings_of_the_chosen_learner_are_controls(opened):
+    page = opened("?model=attention&tab=time&alpha=1", wait=False)
+    assert page.run.visible and "sgd.overlap" not in page.controls
+    page.controls["learner"].text = "sgd"
+    assert not page.run.visible, "its steps have a preview"
+    assert page.controls["sgd.overlap"].kind == "slider" and "sgd.trajectories" not in page.controls
+    page.controls["sgd.batch"].text = "2.5"
+    page.work.end()
+    assert page.question().learner("online-sgd").name == "online-sgd"
 
 
 def test_an_older_address_opens_its_model(opened):
@@ -124,20 +135,6 @@ def test_a_preview_is_drawn_over_the_last_curve_and_cannot_be_exported(opened, t
     assert [one.faded for one in page.picture.series] == [True, False] and page.csv.disabled and page.png.disabled
     thread.until(lambda: thread.settled(page))
     assert not any(one.faded for one in page.picture.series) and not page.csv.disabled
-    monkeypatch.setattr(here, "best_error", lambda question, show: ahead.append(question.texts["skip"]))
-    ahead = []
-    thread.until(lambda: thread.resting)
-    thread.idle()
-    thread.until(lambda: ahead == ["1.49", "1.51"])
-
-
-def test_nothing_is_computed_ahead_where_answers_are_quick(opened, thread, monkeypatch):
-    page = opened("?alpha=0.5")
-    monkeypatch.setattr(here, "best_error", lambda *given: pytest.fail("computed"))
-    assert page.controls["noise"].neighbours() == ["0.01"], "the slider begins at 0"
-    page._last = "noise"
-    page._compute_ahead(page._token)
-    assert page._ahead._waiting is None
 
 
 def test_what_was_asked_before_is_dropped():
@@ -149,12 +146,12 @@ def test_what_was_asked_before_is_dropped():
         while True:
             note("still at it")
 
-    work.start(slow, seen.append)
+    work.start(slow, seen.append, seen.append, lambda text: None, lambda: None)
     assert begun.wait(10)
     work.start(lambda show: "the last", seen.append, seen.append, lambda text: None, done.set)
     assert done.wait(10)
     work.end()
-    work.start(lambda show: "after the end", seen.append)
+    work.start(lambda show: "after the end", *[seen.append] * 4)
     assert seen == ["the last"]
 
 

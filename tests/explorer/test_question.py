@@ -1,6 +1,7 @@
 """What is asked, its address, and the code that gives the same numbers elsewhere."""
 
 import shlex
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ from glassformer import limits
 from glassformer.cli import main
 from glassformer.core import cache
 from glassformer.core.errors import ParameterError
-from glassformer.explorer.question import SETTINGS, Question, beginning, from_address, offered
-from glassformer.models.registry import MODELS
+from glassformer.explorer.question import SETTINGS, Question, beginning, offered
+from glassformer.models.registry import MODELS, function_from
 
 pytest.importorskip("panel")
 
+from glassformer.explorer import views
 from glassformer.explorer.limits_view import best_error, learner_errors, refusals
 from glassformer.explorer.views import diagram, free_entropy, runs, samples, spectrum, steps
 
@@ -53,7 +55,7 @@ def test_settings_of_learners_have_their_types():
 def test_an_address_holds_all_that_was_asked():
     texts = {"rho": "", "width": "2", "untied": "yes", "alpha": "0.1,0.2", "at": "&=?#", "risk.strength": "0.5"}
     question = asked("aim", **texts)
-    found = from_address(question.address(model="aim", tab="learn"))
+    found = dict(parse_qsl(question.address(model="aim", tab="learn")[1:], keep_blank_values=True))
     assert (found.pop("model"), found.pop("tab")) == ("aim", "learn")
     assert {**beginning("aim"), **found} == question.texts
 
@@ -119,6 +121,32 @@ def test_every_view_has_code_and_a_command_that_work(view, texts, tmp_path, caps
     assert main([*shlex.split(answer.command)[1:], "--csv", str(tmp_path / "numbers.csv")]) == 0
     capsys.readouterr()
     assert [len(one.frame) for one in partial] == ([1, 2] if view is runs else [])
+
+
+def test_steps_of_descent_have_a_preview_and_the_code_has_their_settings(monkeypatch, tmp_path, capsys):
+    # Preview and curve have one shape, which is compiled once.
+    monkeypatch.setattr(views, "_FEW", 32_768)
+    (tmp_path / "line.py").write_text("def line(z):\n    return z[0, 0]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    texts = {"learner": "sgd", "steps": "3", "quantity": "loss", "sgd.momentum": "0.5", "noise": "0.1", "at": "2"}
+    link = function_from("line.py:line", tmp_path)
+    question = Question("smi", {**beginning("smi"), "indices": "1", "tokens": "1", **texts}, link, "line.py:line")
+    partial = []
+    answer = steps(question, partial.append)
+    assert [one.preview for one in partial] == [True]
+    assert [one.name for one in answer.picture.series] == ["training loss, theory", "test loss, theory"]
+    assert "the training loss of gradient descent on the same samples goes from" in answer.sentence
+    assert "the loss on new samples is least at" in answer.notes[0]
+    names = {}
+    exec(answer.code, names)
+    np.testing.assert_array_equal(names["result"]["test_loss"], answer.frame["test_loss"])
+    assert main([*shlex.split(answer.command)[1:], "--csv", str(tmp_path / "numbers.csv")]) == 0
+    capsys.readouterr()
+    written = np.genfromtxt(tmp_path / "numbers.csv", delimiter=",", names=True, usecols=range(4))
+    np.testing.assert_allclose(written["error"], answer.frame["error"], rtol=1e-14)
+    with pytest.raises(ParameterError, match="expected one of error for gamp"):
+        steps(asked("bsr", quantity="cosine"), ignore)
 
 
 @pytest.mark.slow

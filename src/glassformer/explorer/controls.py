@@ -38,15 +38,6 @@ class Control(JSComponent):
         super().__init__(**{"sizing_mode": "stretch_width", "margin": 0, **given})
         self.param.watch(lambda event: changed(event.new), "text")
 
-    def neighbours(self) -> list[str]:
-        """Return the texts that one key leads to, down and up, where there is a slider."""
-        try:
-            here = round((float(self.text) - self.start) / self.step)
-        except ValueError:
-            return []
-        values = [self.start + self.step * (here + way) for way in (-1, 1)] if self.kind == "slider" else []
-        return [f"{value:.6g}" for value in values if self.start <= value <= self.end + self.step / 2]
-
 
 def of_option(option: Option, text: str, changed: Callable[[str], None], **given: Any) -> Control:
     """Return the control of an option: its kind follows from the type, the usual range and the allowed words."""

@@ -21,7 +21,7 @@ from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import note
 from glassformer.core.results import Table
 from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series, error_text, hints
-from glassformer.explorer.question import Question, alpha_code, learner_code, learner_settings
+from glassformer.explorer.question import Question, alpha_code, learner_code
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import compatible_learner, learners_with_limits, names, refusal
 
@@ -158,7 +158,7 @@ def _answer(
         drawn.append(Series(title, table["alpha"], table["error"], hints=told, **style))
         j = int(np.argmin(np.abs(table["alpha"] - question.at)))
         parts.append(f"{title} reaches {error_text(table['error'][j], table['error_estimate'][j])}")
-        commands.append(question.command("limits", alpha=above, learner=one.name, **learner_settings(one)))
+        commands.append(question.command("limits", one, alpha=above))
         call += f"\n{one.name.replace('-', '_')} = {learner_code(one)}.limits(model, {alpha_code(above)}, throw=False)"
         frames.append(table.to_pandas())
     known = {} if found is None else {one.name: one.alpha for one in found.entries if 0 < one.alpha < np.inf}

@@ -5,32 +5,29 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 from weakref import WeakSet
 
 import panel as pn
 
 from glassformer.core.errors import GlassformerError
-from glassformer.core.hashing import identity_or_none
 from glassformer.explorer import own_link
 from glassformer.explorer.controls import Control
-from glassformer.explorer.limits_view import Show, best_error, learner_errors, learners_with_theory, refusals
+from glassformer.explorer.limits_view import Show, best_error, learners_with_theory, refusals
 from glassformer.explorer.own_link import LINK, LinkSource
 from glassformer.explorer.picture import Answer, Picture, Plot, legend_html
-from glassformer.explorer.question import Question, beginning, from_address
+from glassformer.explorer.question import Question, beginning
 from glassformer.explorer.session import Session, in_order
 from glassformer.explorer.side import WIDE, Side, pane, title
-from glassformer.explorer.views import QUESTIONS, View
+from glassformer.explorer.views import QUESTIONS
 from glassformer.explorer.work import PATIENCE, Work
 from glassformer.models.registry import MODELS, options_of
 
-# Seconds until the address follows, and until answers one key away on a slider are computed ahead.
-_LOCATE, _IDLE = 0.3, 1.0
-# Rows of the table on the page.
-_ROWS = 200
+# Seconds until the address follows, and rows of the table on the page.
+_LOCATE, _ROWS = 0.3, 200
 _NO_LINK = (
     "Start with <code>glassformer explore --link FILE.py:FUNCTION</code> to look at a function of your own, or with "
     "<code>--allow-code</code> to write one into this page: without it the page runs no code."
@@ -63,7 +60,7 @@ class Page:
     ) -> None:
         self.later = later or Session(self.end).later
         self._given, self._link, self._tried = given, (given.function, given.name), dict[str, Any]()
-        asked = from_address(query)
+        asked = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
         # The tab of an older address is its model.
         known = LINK if first and first not in model_names() else first
         self.model = _among(model_names(), asked.pop("model", asked.get("tab")), known)
@@ -71,11 +68,11 @@ class Page:
         self.view = _among(QUESTIONS[self.tab][1], asked.pop("view", None))
         self.family = _among(own_link.families()[::-1], asked.pop("family", None), given.family)
         self._texts, self._asked = dict[str, dict[str, str]](), asked
-        self.work, self._ahead = Work(self.later), Work(self.later)
+        self.work = Work(self.later)
         self.side = Side(self.change)
         self.picture: Picture | None = None
         self.answer: Answer | None = None
-        self._last, self._token, self._awaited, self._locating = "", object(), False, False
+        self._awaited, self._locating = False, False
         self._make_parts()
         self._show_empty("Computing…")
         self._arrange()
@@ -124,7 +121,7 @@ class Page:
         self.models.text, self.tabs.text, self.views.visible = self.model, self.tab, len(views) > 1
         parts: list[Any] = [title("Model"), self.models, *(self._link_parts() if self.model == LINK else [])]
         if self.model != LINK or self._link[0]:
-            parts += self.side.arrange(self.question(), self.open_view, self.texts)
+            parts += self.side.arrange(self.question(), views[self.view], self.texts)
         self.column.objects = parts
 
     def _link_parts(self) -> list[Any]:
@@ -143,11 +140,6 @@ class Page:
         return [*parts, self.found]
 
     # --- what a person does -------------------------------------------------------------------------------------------
-
-    @property
-    def open_view(self) -> View:
-        """The view that is open."""
-        return QUESTIONS[self.tab][1][self.view]
 
     @property
     def controls(self) -> dict[str, Control]:
@@ -172,7 +164,7 @@ class Page:
     def change(self, name: str, text: str) -> None:
         """Another text was written or chosen."""
         if self.texts.get(name) != text:
-            self.texts[name], self._last = text, name
+            self.texts[name] = text
             in_order(self.ask)()
 
     def choose(self, what: str, text: str) -> None:
@@ -208,8 +200,6 @@ class Page:
         """Compute the answer, or before a button is pressed what comes before it."""
         self._locate()
         self.work.drop()
-        self._ahead.drop()
-        self._token = token = object()
         if self.model == LINK and not self._link[0]:
             self._show_empty("There is no function yet.")
             return
@@ -221,26 +211,26 @@ class Page:
             self._refuse(error)
             return
         self._refuse(None)
-        view, quick = self.open_view, question.model.has_curve
-        self.run.visible = view.on_request or (not quick and view.compute not in (best_error, learner_errors))
+        view = QUESTIONS[self.tab][1][self.view]
+        self.run.visible = view.waits(question)
         waits = self.run.visible and not pressed
-        if pressed:
-            self._awaited = True
-            self._wait()
-        elif not self._awaited:
-            self._awaited = True
+        if not self._awaited:
             self.later(self._wait, PATIENCE)
+        self._awaited = True
+        if pressed:
+            self._wait()
 
         def compute(show: Show) -> Answer:
             if question.function is not None:
-                self.later(partial(self._describe, own_link.description(question)))
+                text = f'<p class="note">{html.escape(own_link.description(question))}</p>'
+                self.later(partial(setattr, self.found, "object", text))
             self.later(partial(self.side.offer, refusals(question.model)))
             if not waits:
                 return view.compute(question, show)
             answer = best_error(question, show)
             return replace(answer, sentence=f"Press Compute for: {view.title.lower()}. {answer.sentence}")
 
-        self.work.start(compute, self._show, self._fail, self._report, partial(self._over, token))
+        self.work.start(compute, self._show, self._fail, self._report, self._over)
 
     def _checked(self) -> Question:
         """Return the question, or raise what is wrong with it; the shape of a new link is tried first."""
@@ -256,10 +246,6 @@ class Page:
         for name in question.settings.learners.split(",") if "learners" in self.controls else ():
             _ = question.learner(name) if name in learners_with_theory() and name not in self.side.refused else None
         return question
-
-    def _describe(self, text: str) -> None:
-        """Say what the labels of an own link are like."""
-        self.found.object = f'<p class="note">{html.escape(text)}</p>'
 
     def _wait(self) -> None:
         """Fade the picture of the last answer, if the next one takes longer than a moment."""
@@ -321,18 +307,8 @@ class Page:
         self._stale()
         self.progress.object = '<p class="note" role="status">Cancelled.</p>'
 
-    def _over(self, token: object) -> None:
+    def _over(self) -> None:
         self.progress.object, self.cancel.visible = "", False
-        self.later(partial(self._compute_ahead, token), _IDLE)
-
-    # --- computed ahead -----------------------------------------------------------------------------------------------
-
-    def _compute_ahead(self, token: object) -> None:
-        """Compute what may be asked next, while nobody asks anything; results wait in the cache."""
-        question, control = self.question(), self.controls.get(self._last)
-        if token is self._token and control is not None and not question.model.has_curve:
-            questions = [question.changed(**{self._last: text}) for text in control.neighbours()]
-            self._ahead.start(partial(_answer_ahead, questions))
 
     # --- taken along --------------------------------------------------------------------------------------------------
 
@@ -370,16 +346,6 @@ class Page:
     def end(self) -> None:
         """Compute nothing more: the person has left."""
         self.work.end()
-        self._ahead.end()
-
-
-def _answer_ahead(questions: list[Question], show: Show) -> None:
-    del show
-    for question in questions:
-        # An answer without an identity could not be found again, and a refusal is shown once it is asked for.
-        with suppress(GlassformerError):
-            if identity_or_none(question.model) is not None:
-                best_error(question, lambda answer: None)
 
 
 def _among(allowed: Any, *texts: str | None) -> str:

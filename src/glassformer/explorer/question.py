@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 import glassformer
+from glassformer.core.cache import memoize
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import Option, options_in, parameter
 from glassformer.core.parsing import parse_grid, parse_number
@@ -19,6 +20,12 @@ from glassformer.models.registry import MODELS, build, options_of
 
 # Most sample ratios of one curve.
 _MOST = 401
+# Settings of descent that the page offers, with the ends of their sliders, and where they begin.
+_DESCENT: dict[str, tuple[float, float] | None] = {
+    **{"loss": None, "learning_rate": (0.0, 1.0), "weight_decay": (0.0, 1.0), "batch": (0.05, 1.0)},
+    **{"momentum": (0.0, 0.99), "overlap": (0.0, 1.0)},
+}
+_BEGIN = {"learning_rate": "0.3", "weight_decay": "0", "batch": "1.0", "momentum": "0", "overlap": "0.3"}
 # Unknown of which samples are counted, by the definition of the sample ratio; the other definitions count parameters.
 _UNKNOWNS = {"n/(dL)": "entry", "n/d^2": "entry", "n/d": "dimension"}
 
@@ -36,6 +43,7 @@ class Settings:
     seed: int = parameter("of the random numbers", 0)
     places: int = parameter("number of sample ratios that are simulated", 6)
     steps: int = parameter("number of steps of the learner", 30, usual=(1, 101))
+    quantity: str = parameter("what is drawn", "error", among=("error", "cosine", "error on labels", "loss"))
     runs: bool = parameter("of size d beside theory", False)
     target: float = parameter("error to be reached", 0.2, usual=(0.01, 1.01))
     trained: str = parameter("learner whose estimate is drawn", "none", among=("none", *names()))
@@ -59,6 +67,7 @@ def offered(model: str) -> list[Option]:
 def beginning(model: str) -> dict[str, str]:
     """Return the texts of all controls of a model at first."""
     texts = {"alpha": MODELS[model].usual, "horizontal": next(one.field for one in offered(model) if one.usual)}
+    texts |= {f"sgd.{name}": text for name, text in {**_BEGIN, "loss": "square"}.items()}
     for option in [*offered(model), *SETTINGS.values()]:
         value = option.begin if option.begin is not None else option.default
         texts.setdefault(option.field, "" if value is None or option.flag else str(value))
@@ -123,8 +132,9 @@ class Question:
 
     @cached_property
     def model(self) -> Any:
-        """The model."""
-        return build(self.name, {**self.parameters, **({"link": self.function} if self.function else {})})
+        """The model, one object for all questions about it: what it knows of its labels takes a while."""
+        parameters = {**self.parameters, **({"link": self.function} if self.function else {})}
+        return memoize(lambda: build(self.name, parameters), "model", self.name, parameters)
 
     @cached_property
     def settings(self) -> Settings:
@@ -179,8 +189,8 @@ class Question:
                 given[option.field] = parse(replace(option, read=None), text)
         return replace(compatible_learner(name, self.model), **parse_settings(name, given))  # type: ignore[type-var]
 
-    def command(self, command: str, **other: Any) -> str:
-        """Return a command line about the model.
+    def command(self, command: str, one: Learner | None = None, **other: Any) -> str:
+        """Return a command line about the model, and a learner.
 
         Example:
             >>> Question("bsr", beginning("bsr")).command("limits", alpha="0:1:3")
@@ -190,6 +200,9 @@ class Question:
         for option in (one for one in self.options if one.field in self.parameters):
             words += [option.word] if option.flag else [option.word, self.texts[option.field].strip()]
         words += ["--link", self.link] if self.link else []
+        if one is not None:
+            other |= {"learner" if command in ("limits", "plan") else "algorithm": one.name}
+            other |= {option.name: value for option, value in learner_settings(one)}
         for key, value in other.items():
             words += [f"--{key.replace('_', '-')}", str(value)]
         return shlex.join(words)
@@ -231,26 +244,23 @@ class Question:
         return "?" + urlencode({**page, **{k: text for k, text in self.texts.items() if text != start.get(k, "")}})
 
 
-def from_address(query: str) -> dict[str, str]:
-    """Return the texts in the query of an address, by name."""
-    return dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
-
-
 def learner_options(name: str) -> list[Option]:
-    """Return the settings of a learner that change its limits.
+    """Return the settings of a learner that change its theory; of descent only the most important ones.
 
     Example:
         >>> [option.field for option in learner_options("ridge")]
         ['strength']
     """
     kind = learner_type(name)
-    return [option for option in options_in(kind) if option.field in (kind.info.limit_settings or ())]
+    shown = _DESCENT if name == "sgd" else kind.info.limit_settings or kind.info.trajectory_settings
+    found = [option for option in options_in(kind) if option.field in shown]
+    return [replace(one, usual=_DESCENT[one.field]) for one in found] if name == "sgd" else found
 
 
-def learner_settings(one: Learner) -> dict[str, Any]:
-    """Return the settings of a learner that are not at their defaults, as options of the command line."""
-    values = {field.name: getattr(one, field.name) for field in fields(one)}  # type: ignore[arg-type]
-    return {name: value for name, value in values.items() if value != getattr(type(one)(), name)}
+def learner_settings(one: Learner) -> list[tuple[Option, Any]]:
+    """Return the settings of a learner that are not at their defaults."""
+    values = [(option, getattr(one, option.field)) for option in options_in(type(one))]
+    return [(option, value) for option, value in values if value != getattr(type(one)(), option.field)]
 
 
 def learner_code(one: Learner, name_only: bool = False) -> str:
@@ -261,7 +271,7 @@ def learner_code(one: Learner, name_only: bool = False) -> str:
         >>> learner_code(learner("risk", penalty="trace")), learner_code(learner("gamp"), True)
         ("learner('risk', penalty='trace')", "'gamp'")
     """
-    settings = [f"{name}={_literal(value)}" for name, value in learner_settings(one).items()]
+    settings = [f"{option.field}={_literal(value)}" for option, value in learner_settings(one)]
     return repr(one.name) if name_only and not settings else f"learner({', '.join([repr(one.name), *settings])})"
 
 

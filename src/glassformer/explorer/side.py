@@ -57,12 +57,10 @@ class Side:
         parts = [*(self.controls[name] for name in shown), self.more, more, title("Samples"), self.controls["alpha"]]
         parts += [self.controls["at"]] if "at" in self.controls else []
         own = [self.controls[name] for name in view.settings if name not in ("at", "learners")]
-        parts += [title(view.title), *own] if own else []
-        if "learners" in view.settings:
-            self.learners = group()
-            parts += [title("Learners"), self.learners]
-            self._offer_learners()
-        return parts
+        parts += [title(view.title), *own] if own else [title("Learners")] if "learners" in view.settings else []
+        self.learners = group()
+        self._offer_learners()
+        return [*parts, self.learners]
 
     def _control(self, option: Option, question: Question) -> Control:
         name, given = option.field, dict[str, Any]()
@@ -75,7 +73,7 @@ class Side:
             given = {"choices": {one.field: one.name.replace("_", " ") for one in question.options if one.usual}}
         elif name in ("learner", "trained"):
             given = {"choices": self._choices(option)}
-        return of_option(option, text, partial(self._change, name), **given)
+        return of_option(option, text, partial(self._choose if name == "learner" else self._change, name), **given)
 
     def _choices(self, option: Option) -> dict[str, str]:
         words = [word for word in option.among if word not in self.refused]
@@ -90,27 +88,33 @@ class Side:
             control, choices = self.controls[name], self._choices(SETTINGS[name])
             text = control.text if control.text in choices else next(iter(choices))
             control.param.update(choices=choices, text=text)
-        if "learners" in self.controls:
-            self._offer_learners()
+        self._offer_learners()
 
     def _offer_learners(self) -> None:
-        """Show a check box for each learner that fits, its settings below it, and why others do not fit."""
-        parts, chosen = list[Any](), self._texts["learners"].split(",")
-        for name in (one for one in learners_with_theory() if one not in self.refused):
+        """Show the settings of the chosen learners, below a check box where several are chosen of those that fit."""
+        parts, many = list[Any](), "learners" in self.controls
+        chosen = self._texts["learners"].split(",") if many else [self._texts["learner"]] * ("learner" in self.controls)
+        for name in (one for one in (learners_with_theory() if many else chosen) if one not in self.refused):
             text, label = "yes" if name in chosen else "", learner_type(name).info.title
-            parts.append(Control(partial(self._tick, name), kind="flag", label=label, text=text))
+            if many:
+                parts.append(Control(partial(self._tick, name), kind="flag", label=label, text=text))
             for option in learner_options(name) if text else ():
                 key = f"{name}.{option.field}"
                 change = partial(self._change, key)
                 self.controls[key] = of_option(option, self._texts.get(key, ""), change, css_classes=["inner"])
                 parts.append(self.controls[key])
         reasons = "".join(f'<p class="note">{html.escape(why)}</p>' for why in self.refused.values())
-        parts += [pane(f"<details><summary>Not for this model</summary>{reasons}</details>")] if reasons else []
+        if many and reasons:
+            parts.append(pane(f"<details><summary>Not for this model</summary>{reasons}</details>"))
         self.learners.objects = parts
 
     def _tick(self, name: str, text: str) -> None:
         chosen = [one for one in self._texts["learners"].split(",") if one != name] + [name] * bool(text)
-        self._change("learners", ",".join(one for one in learners_with_theory() if one in chosen))
+        self._choose("learners", ",".join(one for one in learners_with_theory() if one in chosen))
+
+    def _choose(self, name: str, text: str) -> None:
+        """Change which learners are chosen, and show their settings."""
+        self._change(name, text)
         in_order(self._offer_learners)()
 
     def blame(self, error: Exception | None) -> bool:

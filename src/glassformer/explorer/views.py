@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,21 +17,28 @@ from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.parsing import parse_grid
+from glassformer.core.results import Table
+from glassformer.dynamics.descent_path import error_column
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import experiment_of, simulate
 from glassformer.experiments.trajectories import trajectory
 from glassformer.explorer.limits_view import Show, best_error, learner_errors, optimum_series
 from glassformer.explorer.own_link import LINK
 from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series, error_text, hints
-from glassformer.explorer.question import Question, learner_code, learner_settings
+from glassformer.explorer.question import Question, learner_code
 from glassformer.learners.base import Learner
 from glassformer.learners.plan import plan
-from glassformer.learners.registry import compatible_learner
+from glassformer.learners.registry import compatible_learner, learner_type
 
 # Overlaps of a free entropy, values of a density, bars of a histogram, and the variance of noise that stands for none.
 _OVERLAPS, _VALUES, _BARS, _QUIET = 200, 400, 16, 1e-3
 # Most steps, simulated sample ratios and values of a parameter.
 _MOST = {"steps": 1000, "places": 50, "grid": 60}
+# Trajectories and steps of a preview.
+_FEW, _SOON = 2048, 16
+# Columns that are drawn for a quantity, those that there are.
+_LABELS, _LOSSES = ("label_error", "prediction_error", "plugin_error"), ("training_loss", "test_loss")
+_QUANTITIES = {"error": ("error",), "cosine": ("cosine",), "error on labels": _LABELS, "loss": _LOSSES}
 
 
 def _checked(question: Question, name: str, least: int = 1) -> int:
@@ -39,6 +46,11 @@ def _checked(question: Question, name: str, least: int = 1) -> int:
     if not least <= count <= _MOST[name]:
         raise ParameterError(name, count, f"an integer from {least} to {_MOST[name]}")
     return count
+
+
+def _sizes(question: Question) -> dict[str, Any]:
+    """Return the sizes of runs on data."""
+    return {name: getattr(question.settings, name) for name in ("d", "instances", "seed")}
 
 
 def free_entropy(question: Question, show: Show) -> Answer:
@@ -114,38 +126,64 @@ def _values(matrix: Any, symmetric: bool) -> Any:
 
 
 def steps(question: Question, show: Show) -> Answer:
-    """Return the error after every step of a learner, in theory and, if asked, of runs on data."""
-    del show
+    """Return quantities after every step of a learner, in theory and, if asked, of runs on data."""
     model, alpha, settings, count = question.model, question.at, question.settings, _checked(question, "steps")
-    one = compatible_learner(settings.learner, model)
-    asked: dict[str, Any] = {"d": settings.d, "instances": settings.instances, "seed": settings.seed}
-    sizes = asked if settings.runs else {}
-    compute = partial(trajectory, model, [alpha], count, learner=one, **sizes)
-    table = cached_table(compute, "trajectory", model, alpha, count, one, sizes)
-    error, estimate = table["error"], table["error_estimate"]
-    series = [Series(f"{one.info.title}, theory", table["iteration"], error, hints=hints(table.status, estimate))]
-    if settings.runs:
-        name, bars = f"mean of {settings.instances} runs, d = {settings.d}", table["measured_standard_error"]
-        series.append(Series(name, table["iteration"], table["measured_error"], "points", COLORS[1], bars=bars))
-    first, second, last = (error_text(error[k], estimate[k]) for k in (0, 1, -1))
-    sentence = f"{question.samples} the error of {one.info.title} goes from {first} before the first step to {second} "
-    sentence += f"after it and {last} after {count} steps."
+    one, sizes = question.learner(settings.learner), _sizes(question) if settings.runs else {}
+
+    def table(one: Learner, count: int, **sizes: Any) -> Table:
+        compute = partial(trajectory, model, [alpha], count, learner=one, **sizes)
+        return cached_table(compute, "trajectory", model, alpha, count, one, sizes)
+
+    if previewed(question):
+        few = table(replace(one, trajectories=_FEW), min(count, _SOON))  # type: ignore[type-var]
+        show(replace(_steps_answer(question, few, one, "preview"), preview=True))
+    answer = _steps_answer(question, table(one, count, **sizes), one, "line")
     arguments = "".join(f", {name}={value}" for name, value in {"steps": count, **sizes}.items())
-    picture = Picture(f"step of {one.info.title}", "estimation error", tuple(series))
     code = question.code(f"trajectory(model, [{alpha!r}]{arguments}, learner={learner_code(one, True)})")
-    words = {**sizes, "algorithm": one.name, **learner_settings(one)}
-    command = question.command("trajectory", alpha=alpha, steps=count, **words)
-    return Answer(picture, table.to_pandas(), sentence, code, command, table.notes)
+    return replace(answer, code=code, command=question.command("trajectory", one, alpha=alpha, steps=count, **sizes))
+
+
+def previewed(question: Question) -> bool:
+    """Whether steps have a preview: from few trajectories, where the equations are averages over trajectories."""
+    return "trajectories" in (learner_type(question.settings.learner).info.trajectory_settings or ())
+
+
+def _steps_answer(question: Question, table: Table, one: Learner, kind: str) -> Answer:
+    settings, count, series = question.settings, table["iteration"], list[Series]()
+    names = [name for name in _QUANTITIES[settings.quantity] if name in table.columns]
+    if not names:
+        allowed = [word for word, columns in _QUANTITIES.items() if {*columns} & {*table.columns}]
+        raise ParameterError("quantity", settings.quantity, f"one of {', '.join(allowed)} for {one.name}")
+    for name in names:
+        estimate = error_column(name)
+        parts = [table[name], table.columns.get(estimate, np.full_like(table[name], np.nan))]
+        if f"measured_{name}" in table.columns:
+            standard_error = estimate.replace("error_estimate", "standard_error")
+            parts += [table[f"measured_{name}"], table[f"measured_{standard_error}"]]
+        rows = [part.reshape(len(count), -1).T for part in parts]
+        for k, (y, bars, *measured) in enumerate(zip(*rows, strict=True)):
+            label, color = readable_name(name) + f" of row {k + 1}" * (len(rows[0]) > 1), COLORS[len(series) % 7]
+            told = f"{label}, {'preview' if kind == 'preview' else 'theory'}"
+            series.append(Series(told, count, y, kind, color, bars=bars, hints=hints(table.status, bars)))
+            if measured:
+                told, color = f"{label}, mean of {settings.instances} runs, d = {settings.d}", COLORS[len(series) % 7]
+                series.append(Series(told, count, measured[0], "points", color, bars=measured[1]))
+    first, known = series[0], np.flatnonzero(np.isfinite(series[0].y))
+    texts = [error_text(first.y[k], first.bars[k]) for k in (0, min(1, known[-1]), known[-1])]
+    sentence = f"{question.samples} the {first.name.partition(',')[0]} of {one.info.title} goes from {texts[0]} before "
+    sentence += f"the first step to {texts[1]} after it and {texts[2]} after {count[known[-1]]:g} steps."
+    picture = Picture(f"step of {one.info.title}", settings.quantity, tuple(series))
+    return Answer(picture, table.to_pandas(), sentence, notes=table.notes)
 
 
 def runs(question: Question, show: Show) -> Answer:
     """Return errors of runs on simulated data, point by point, beside theory."""
-    model, settings, parts = question.model, question.settings, list[Simulation]()
-    positive, one = [alpha for alpha in question.alpha if alpha > 0], compatible_learner(settings.learner, model)
+    model, one, parts = question.model, question.learner(question.settings.learner), list[Simulation]()
+    positive = [alpha for alpha in question.alpha if alpha > 0]
     count = _checked(question, "places")
     for k in np.unique(np.linspace(0, len(positive) - 1, count + 2).round().astype(int)[1:-1]):
         alpha = float(f"{positive[k]:.6g}")
-        parts.append(simulate(model, [alpha], settings.d, settings.instances, settings.seed, one))
+        parts.append(simulate(model, [alpha], **_sizes(question), algorithm=one))
         show(_runs_answer(question, parts, one))
     return _runs_answer(question, parts, one)
 
@@ -153,31 +191,28 @@ def runs(question: Question, show: Show) -> Answer:
 def _runs_answer(question: Question, parts: list[Simulation], one: Learner) -> Answer:
     settings, title = question.settings, one.info.title
     ratio, mean, theory = (np.concatenate([p[name] for p in parts]) for name in ("alpha_realised", "error", "theory"))
-    groups = [group for part in parts for group in part.instances]
-    single = [(alpha, run) for alpha, group in zip(ratio, groups, strict=True) for run in group]
-    x = [alpha for alpha, _ in single]
-    told = [f"seed {run.seed}, {run.status}, {run.iterations} iterations" for _, run in single]
+    single = [run for part in parts for group in part.instances for run in group]
+    x = np.repeat(ratio, settings.instances)
+    told = [f"seed {run.seed}, {run.status}, {run.iterations} iterations" for run in single]
     known = np.isfinite(theory)
     drawn = [
         *optimum_series(question)[1],
-        Series(f"one run of {title}", x, [run.error for _, run in single], "points", COLORS[6], hints=told),
+        Series(f"one run of {title}", x, [run.error for run in single], "points", COLORS[6], hints=told),
         Series(f"theory of {title} at this size", ratio[known], theory[known], "preview", COLORS[2]),
     ]
-    converged = sum(run.status.ok for _, run in single)
-    sentence = f"{len(single)} runs of {title} with d = {settings.d} at {len(ratio)} sample ratios: {converged} "
-    sentence += "converged"
+    sentence = f"{len(single)} runs of {title} with d = {settings.d} at {len(ratio)} sample ratios: "
+    sentence += f"{sum(run.status.ok for run in single)} converged"
     gap = np.max(np.abs(mean - theory)[known], initial=0.0)
     sentence += f"; their means are at most {gap:.2g} away from theory." if known.any() else "."
     alpha = [float(value) for part in parts for value in part["alpha"]]
-    sizes: dict[str, Any] = {"d": settings.d, "instances": settings.instances, "seed": settings.seed}
-    words = {**sizes, "algorithm": one.name, **learner_settings(one)}
+    sizes = _sizes(question)
     arguments = ", ".join([*(f"{k}={v}" for k, v in sizes.items()), f"algorithm={learner_code(one, True)}"])
     return Answer(
         Picture(question.axis, "estimation error", tuple(drawn)),
         pandas.concat([part.to_pandas() for part in parts]),
         sentence,
         question.code(f"simulate(model, {alpha}, {arguments})"),
-        question.command("simulate", alpha=",".join(f"{a:.6g}" for a in alpha), **words),
+        question.command("simulate", one, alpha=",".join(f"{a:.6g}" for a in alpha), **sizes),
         list(dict.fromkeys(note for part in parts for note in part.notes)),
     )
 
@@ -192,8 +227,7 @@ def samples(question: Question, show: Show) -> Answer:
     reached = [entry for entry in found.entries if np.isfinite(entry.alpha)]
     x, told = [entry.alpha for entry in reached], [f"{entry.samples} samples" for entry in reached]
     right = max([*question.alpha, *(1.5 * one for one in x)])
-    dashes = list(DASHES)
-    series = [Series(readable_name(n), alpha, y, color=COLORS[k], dash=dashes[k]) for k, (n, y) in enumerate(curves)]
+    series = [Series(readable_name(n), alpha, y, "line", COLORS[k], [*DASHES][k]) for k, (n, y) in enumerate(curves)]
     series.append(Series("target", [0.0, right], [target] * 2, color=COLORS[6], dash="dotted"))
     series.append(Series("samples needed", x, [target] * len(x), "points", COLORS[6], hints=told))
     needs = [
@@ -205,7 +239,7 @@ def samples(question: Question, show: Show) -> Answer:
     sentence = f"For an error of at most {target:g} with d = {d}, {'; '.join(needs)}."
     picture = Picture(question.axis, "estimation error", tuple(series), right=right)
     code = question.code(f"plan(model, {target!r}, {learner_code(one, True)}, d={d})")
-    command = question.command("plan", target_error=target, d=d, learner=one.name, **learner_settings(one))
+    command = question.command("plan", one, target_error=target, d=d)
     return Answer(picture, found.to_pandas(), sentence, code, command, found.notes)
 
 
@@ -216,35 +250,31 @@ def diagram(question: Question, show: Show) -> Answer:
     start, stop = next(one.usual for one in question.options if one.field == name and one.usual)
     values = parse_grid(name, f"{start}:{stop}:{count}")
     found = memoize(lambda: phase_diagram(question.model, name, values), "diagram", question.model, name, values)
-    styles = [(COLORS[k % 7], list(DASHES)[k % 5]) for k in range(len(found.names))]
     series, parts = [], []
-    for threshold, (color, dash) in zip(found.names, styles, strict=True):
-        alpha = found.curve(threshold)
+    for k, threshold in enumerate(found.names):
+        alpha, label, style = found.curve(threshold), readable_name(threshold), (COLORS[k % 7], list(DASHES)[k % 5])
         if np.nanmax(alpha, initial=0.0) > 0:
-            style: dict[str, Any] = {"color": color, "dash": dash, "bars": found.curve_error(threshold)}
-            series.append(Series(readable_name(threshold), values, alpha, **style))
-            low, high = np.nanmin(alpha), np.nanmax(alpha)
-            parts.append(f"{readable_name(threshold)} lies between {low:.3g} and {high:.3g}")
+            series.append(Series(label, values, alpha, "line", *style, bars=found.curve_error(threshold)))
+            parts.append(f"{label} lies between {np.nanmin(alpha):.3g} and {np.nanmax(alpha):.3g}")
     sentence = f"For {name} from {start:g} to {stop:g}, {'; '.join(parts) or 'no threshold is finite'}."
     code = question.code(f"phase_diagram(model, {name!r}, {values})")
     command = question.changed(**{name: ""}).command("phase-diagram", along=f"{name}={start}:{stop}:{count}")
     return Answer(Picture(name, question.axis, tuple(series)), found.to_pandas(), sentence, code, command)
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class View:
-    """A way to look at a model: a title, a function that answers, and the fields of ``Settings`` that are its controls.
-
-    One that is computed on request waits for a button; until then the Bayes-optimal error is drawn.
-    """
+    """A way to look at a model: title, function that answers, and the fields of ``Settings`` that are its controls."""
 
     title: str
     compute: Callable[[Question, Show], Answer]
     settings: tuple[str, ...] = ()
     on_request: bool = False
+
+    def waits(self, question: Question) -> bool:
+        """Whether it waits for a button, and the Bayes-optimal error is drawn before: where it may take long."""
+        shown = self.compute in (best_error, learner_errors) or (self.compute is steps and previewed(question))
+        return self.on_request or not (question.model.has_curve or shown)
 
 
 _ERROR, _RUNS = View("Error", best_error, ("at",)), ("learner", "d", "instances", "seed")
@@ -265,7 +295,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, View]]] = {
             "samples": View("Samples for a target", samples, ("learner", "target", "d"), on_request=True),
         },
     ),
-    "time": ("In time", {"steps": View("Steps", steps, ("at", "steps", "runs", *_RUNS))}),
+    "time": ("In time", {"steps": View("Steps", steps, ("at", "steps", "quantity", "runs", *_RUNS))}),
     "data": ("On data", {"runs": View("Runs", runs, (*_RUNS, "places"), on_request=True)}),
     LINK: ("My own link", {"error": _ERROR}),
 }

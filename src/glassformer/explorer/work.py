@@ -38,18 +38,17 @@ class Work:
         self._dropped = Event()
         self._ended = False
 
-    def start(self, compute: Callable[[Callable[[Any], None]], Any], *shown: Callable[..., None]) -> None:
+    def start(self, compute: Callable[[Callable[[Any], None]], Any], *calls: Callable[..., None]) -> None:
         """Compute in the thread; what was started before is dropped.
 
         Args:
             compute: is given a function that shows a partial result, and returns the whole one.
-            shown: called with a result, with an exception, with the progress in words, and without anything at the
-                end; those that are left out do nothing.
+            calls: of a result, of an exception, of the progress in words, and at the end.
         """
         self.drop()
         if not self._ended:
             self._dropped = Event()
-            self._waiting = self._threads.submit(self._run, self._dropped, compute, shown)
+            self._waiting = self._threads.submit(self._run, self._dropped, compute, *calls)
 
     def drop(self) -> None:
         """Drop the computation: none of its results is shown."""
@@ -63,10 +62,8 @@ class Work:
         self.drop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, dropped: Event, compute: Any, shown: tuple[Callable[..., None], ...]) -> None:
+    def _run(self, dropped: Event, compute: Any, show: Any, fail: Any, report: Any, over: Any) -> None:
         last_report = time.monotonic() + PATIENCE - _INTERVAL
-        ignored: list[Callable[..., None]] = [lambda *values: None] * 4
-        show, fail, report, over = [*shown, *ignored][:4]
 
         def later(function: Callable[..., None], *values: Any) -> None:
             self._later(lambda: None if dropped.is_set() else function(*values))
