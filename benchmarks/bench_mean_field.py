@@ -65,7 +65,7 @@ def main() -> None:
     for seed in range(runs):
         overlaps.append(run(d, 1.5, settings, np.random.default_rng(seed)))
     one_run = (time.process_time() - wall) / runs
-    deviation = float(np.std(path.overlaps[:, -1, 0, 0], ddof=1)) / np.sqrt(settings.sets)
+    deviation = float(np.std(path.overlaps[1:, -1, 0, 0], ddof=1)) / np.sqrt(settings.sets)
     equal = (float(np.std(overlaps, ddof=1)) / deviation) ** 2
     print(f"  overlap {path.overlap.value[-1, 0, 0]:.4f} +- {deviation:.4f}, runs {np.mean(overlaps):.4f}")
     print(f"  runs of equal error at d = {d}: {equal:.1f}, {equal * one_run / spent:.1f} times the processor time")

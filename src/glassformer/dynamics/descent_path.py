@@ -1,7 +1,7 @@
 r"""Gradient descent on samples that it sees again: overlaps, powers and errors after every step, with error bars.
 
-The equations are those of :mod:`glassformer.dynamics.mean_field`. Several independent sets of trajectories solve them,
-and their spread gives the errors.
+The equations are those of :mod:`glassformer.dynamics.mean_field`. A run with all trajectories solves them. Runs with
+independent sets of these trajectories give the errors: their spread, and the bias of few trajectories.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps, Table, scalar_columns
 from glassformer.core.status import Status
-from glassformer.dynamics.descent_settings import IMAGES, DescentSettings, DescentStart
+from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
 from glassformer.dynamics.mean_field import (
     DIVERGED,
     DescentMoments,
     StepSettings,
+    Trajectories,
     descent_moments,
     draw_trajectories,
 )
@@ -42,10 +43,15 @@ from glassformer.risk.rows.student import Student, student_of
 if TYPE_CHECKING:
     import pandas
 
+    from glassformer.priors.rows import WeightComponents
+
 # New samples in each set, on which losses and errors on labels are measured: at most, at least, and times the steps.
 _MOST_SAMPLES, _FEWEST_SAMPLES, _PREDICTIONS = 8192, 1024, 1 << 20
-# Histories of gradients, tangents and signs, and a quarter of one of noise, with their copies (measured).
-_HISTORIES = 5.0
+# Histories of the size of the gradients: these, and three copies of the noise, a quarter as large (measured).
+_HISTORIES = 2.0
+# Changes of the weights still to come at which they have settled, as a share of their norm, times the root of the
+# number of trajectories: some hundredth of the sampling error.
+_SETTLED = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +63,14 @@ class DescentPath(DisplayMixin):
         student: prediction and loss.
         alpha: samples over dimension.
         descent: settings of the steps.
-        overlaps: :math:`m`, shape (sets, steps + 1, P, P*); NaN after divergence, here and below.
-        correlations: :math:`C(t,s)`, shape (sets, steps + 1, steps + 1, P, P).
-        measures: losses and errors, each of shape (sets, steps + 1).
+        overlaps: :math:`m` of the run with all trajectories, then of the runs with one set each, shape
+            (1 + sets, steps + 1, P, P*); NaN after divergence, here and below.
+        correlations: :math:`C(t,s)` of the same runs, shape (1 + sets, steps + 1, steps + 1, P, P).
+        measures: losses and errors of the same runs, each of shape (1 + sets, steps + 1).
         status: ``converged``, or ``diverging``.
         diverges_at: the step from which on the training loss only grows; None without divergence.
+        settles_at: the step after which the weights change by less than a hundredth of the sampling error, as they
+            do at the end of full-batch descent, and are reported as constant; None otherwise.
     """
 
     model: Any
@@ -73,6 +82,7 @@ class DescentPath(DisplayMixin):
     measures: dict[str, Array]
     status: Status
     diverges_at: int | None
+    settles_at: int | None
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a data frame with one row per step."""
@@ -161,7 +171,7 @@ class DescentPath(DisplayMixin):
 
     @property
     def _matches(self) -> tuple[Array, Array]:
-        """Cosines and errors of the teacher's rows, shapes (sets, steps + 1, P*)."""
+        """Cosines and errors of the teacher's rows, shapes (1 + sets, steps + 1, P*)."""
         shape = (*self.overlaps.shape[:2], self.overlaps.shape[-1])
         cosines, errors = np.full(shape, np.nan), np.full(shape, np.nan)
         for place in np.argwhere(np.isfinite(self.overlaps).all(axis=(2, 3))):
@@ -181,10 +191,16 @@ def error_column(name: str) -> str:
     return f"{name.removesuffix('error').rstrip('_')}_error_estimate".lstrip("_")
 
 
-def _estimate(sets: Array) -> Estimate:
-    """Return means over sets, the first axis, with 95 % errors."""
-    mean, error = mean_and_error(sets)
-    return Estimate(mean, np.asarray(confidence_factor(len(sets)) * error))
+def _estimate(runs: Array) -> Estimate:
+    """Return the value of the first run, with all trajectories, with a 95 % error from those of the sets.
+
+    The bias is inversely proportional to the number of trajectories: the first run has ``1 / (sets - 1)`` of the
+    difference of the others from it, which the error includes.
+    """
+    mean, error = mean_and_error(runs[1:])
+    sets = len(runs) - 1
+    bias = np.abs(mean - runs[0]) / (sets - 1)
+    return Estimate(runs[0], np.asarray(confidence_factor(sets) * error + bias))
 
 
 def descent_path(
@@ -196,7 +212,7 @@ def descent_path(
 ) -> DescentPath:
     r"""Return gradient descent on :math:`n = \alpha d` samples step by step, in the limit of large sizes.
 
-    The equations are :eq:`mean-field-descent` of the documentation, with the responses of :eq:`sampled-response`.
+    The equations are :eq:`mean-field-descent` of the documentation, solved in the directions of :eq:`descent-directions`.
     :meth:`~glassformer.SGD.path` calls it with the settings of a learner.
 
     Args:
@@ -227,60 +243,93 @@ def descent_path(
     fitted = student_of(model, "square") if student is None else student
     rows, teachers = fitted.rows, int(model.channel.rows)
     begin = (DescentStart.of_cosine(rows, teachers) if start is None else start).checked(rows, teachers)
-    _require_memory(settings, fitted)
-    moments = _all_moments(model, float(alpha), settings, fitted, begin)
-    reached = min(int(one.reached) for one in moments)
-    overlaps = np.stack([one.overlap for one in moments])
-    coordinates = np.stack([one.coordinates for one in moments])
-    losses = np.stack([one.training_loss for one in moments])
-    for part in (overlaps, coordinates, losses):
+    classes = _feature_classes(model)
+    _require_memory(settings, fitted, len(classes[0]))
+    runs = _all_runs(model, float(alpha), settings, fitted, begin, classes)
+    reached = min(settings.steps if one.finite else int(one.reached) for one in runs)
+    overlaps = np.stack([one.overlap for one in runs])
+    correlations = np.stack([one.correlation for one in runs])
+    losses = np.stack([one.training_loss for one in runs])
+    for part in (overlaps, correlations, losses):
         part[:, reached + 1 :] = np.nan
-    correlations = np.einsum("ntpk,nsqk->ntspq", coordinates, coordinates, optimize=True)
+    correlations[:, :, reached + 1 :] = np.nan
     measures = {"training_loss": losses, **_on_new_samples(model, fitted, overlaps, correlations, reached)}
     measures["generalisation_gap"] = measures["test_loss"] - losses
-    powers = np.mean(np.trace(np.diagonal(correlations, axis1=1, axis2=2), axis1=1, axis2=2), axis=0)[: reached + 1]
-    begins = _divergence(powers, np.mean(losses, axis=0)[: reached + 1], settings.steps)
-    status = Status.CONVERGED if begins is None else Status.DIVERGING
-    return DescentPath(model, fitted, float(alpha), settings, overlaps, correlations, measures, status, begins)
+    powers = np.trace(np.diagonal(correlations[0]), axis1=0, axis2=1)[: reached + 1]
+    diverges_at = _divergence(powers, losses[0, : reached + 1], settings.steps)
+    status = Status.CONVERGED if diverges_at is None else Status.DIVERGING
+    last = max(int(one.reached) for one in runs)
+    settles_at = last if diverges_at is None and last < settings.steps else None
+    return DescentPath(
+        model, fitted, float(alpha), settings, overlaps, correlations, measures, status, diverges_at, settles_at
+    )
+
+
+def _feature_classes(model: Model) -> tuple[Array, Array]:
+    """Return eigenvalues of the covariance of the features, each once, and the shares of the features with them."""
+    if not model.prior.whitens:
+        return np.ones(1), np.ones(1)
+    law: WeightComponents = model.prior.weight_components  # type: ignore[attr-defined]
+    eigenvalues, places = np.unique(law.eigenvalues, return_inverse=True)
+    return eigenvalues, np.asarray(np.bincount(places, law.weights), dtype=float)
 
 
 def _require_rows(model: Model) -> None:
     """Raise unless the equations hold for a model."""
     if not model.overlap_shape and model.channel.rows != 1:
         raise IncompatibleError(f"model {model.name} has no rows: its descent has no mean-field equations")
-    if float(model.prior.degrees) != 1:
-        raise IncompatibleError("heads: the equations of descent are those of one head; use simulate")
-    if model.prior.whitens:
-        raise IncompatibleError("feature_spectrum: the equations of descent are those of white features; use simulate")
 
 
-def _require_memory(settings: DescentSettings, student: Student) -> None:
+def _require_memory(settings: DescentSettings, student: Student, classes: int) -> None:
     """Raise if histories do not fit into memory."""
     steps, size = settings.steps + 1, student.rows * student.tokens
-    points = IMAGES * settings.base_points
-    memory = 8.0 * steps * (_HISTORIES * size * points + 4 * student.rows**2 * steps)
+    # Order parameters of every run, and coordinates of weights in each class of features.
+    square = (settings.sets + 1 + 2 * classes) * student.rows**2
+    memory = 8.0 * steps * (_HISTORIES * size * settings.trajectories + square * steps)
     work = 4.0 * settings.trajectories * steps**2 * size * student.rows
-    require_resources("steps", settings.steps, memory, "use fewer steps or trajectories, or more sets", work)
+    require_resources("steps", settings.steps, memory, "use fewer steps or trajectories", work)
 
 
-def _all_moments(
-    model: Model, alpha: float, settings: DescentSettings, student: Student, start: DescentStart
+def _all_runs(
+    model: Model,
+    alpha: float,
+    settings: DescentSettings,
+    student: Student,
+    start: DescentStart,
+    classes: tuple[Array, Array],
 ) -> list[DescentMoments]:
-    """Return the order parameters of every set."""
+    """Return the order parameters of the run with all trajectories, and of the run with every set."""
     values, vectors = np.linalg.eigh(start.power - start.overlap @ start.overlap.T)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    batches = settings.batches
+    heads, rows, teachers = round(1 / float(model.prior.degrees)), *start.overlap.shape
+    same = (np.arange(rows)[:, None] - np.arange(teachers)) % heads == 0
+    batches, rates = settings.batches, settings.rates
+    # Weights do not settle while batches or rates change.
+    settles = settings.batch == 1 and np.all(rates == rates[0])
     steps = StepSettings(
-        alpha, settings.rates, batches, settings.momentum, float(settings.nesterov), settings.weight_decay
+        alpha=alpha * heads,
+        rates=rates,
+        batches=batches,
+        momentum=settings.momentum,
+        nesterov=float(settings.nesterov),
+        decay=settings.weight_decay,
+        eigenvalues=classes[0],
+        shares=classes[1],
+        same_head=np.asarray((np.arange(rows)[:, None] - np.arange(rows)) % heads == 0, dtype=float),
+        same_teacher=np.asarray(same, dtype=float),
+        settled=_SETTLED / np.sqrt(settings.trajectories) if settles else 0.0,
     )
     share = settings.batch if settings.batch < 1 else np.inf
+    points, number = settings.base_points, int(batches[-1]) + 1
+    sets = [
+        draw_trajectories(model, student, settings.steps, share, number, points, settings.sets, one)
+        for one in range(settings.sets)
+    ]
+    together = Trajectories(*(np.concatenate(parts, axis=-1) for parts in zip(*sets, strict=True)))
     function = CachedJit(descent_moments, student=student)
     found = []
     with jax_settings():
-        for number in track(range(settings.sets), "sets of trajectories"):
-            data = draw_trajectories(
-                model, student, settings.steps, share, int(batches[-1]) + 1, settings.base_points, settings.sets, number
-            )
+        for data in track([together, *sets], "sets of trajectories"):
             arguments = jax.tree.map(jnp.asarray, (start.overlap, root, steps, data))
             found.append(DescentMoments(*(np.array(part) for part in function(*arguments))))
     return found
@@ -289,26 +338,32 @@ def _all_moments(
 def _on_new_samples(
     model: Model, student: Student, overlaps: Array, correlations: Array, reached: int
 ) -> dict[str, Array]:
-    """Return the loss on new samples and errors on their labels, shape (sets, steps + 1)."""
-    sets, times = overlaps.shape[:2]
+    """Return the loss on new samples and errors on their labels, shape (1 + sets, steps + 1).
+
+    Every set of trajectories has its own samples, and the run with all trajectories has all of them.
+    """
+    runs, times = overlaps.shape[:2]
     points = 2 ** int(np.log2(np.clip(_PREDICTIONS // times, _FEWEST_SAMPLES, _MOST_SAMPLES)))
-    samples = LabelSampler(model, student, points, sets).samples
-    columns: dict[str, Array] = {}
-    for number in range(sets):
-        overlap = overlaps[number, : reached + 1]
-        power = np.moveaxis(np.diagonal(correlations[number], axis1=0, axis2=1), -1, 0)[: reached + 1]
-        values, vectors = np.linalg.eigh(power - overlap @ np.swapaxes(overlap, 1, 2))
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    samples = LabelSampler(model, student, points, runs - 1).samples
+    powers = np.moveaxis(np.diagonal(correlations, axis1=1, axis2=2), -1, 1)[:, : reached + 1]
+    overlaps = overlaps[:, : reached + 1]
+    values, vectors = np.linalg.eigh(powers - overlaps @ np.swapaxes(overlaps, -1, -2))
+    roots = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+    def errors(run: int, number: int) -> dict[str, Array]:
         true, own, labels = (part[number] for part in (samples.true, samples.own, samples.labels))
         with jax_settings():
-            arguments = map(jnp.asarray, (overlap, root, true, own, labels))
+            arguments = map(jnp.asarray, (overlaps[run], roots[run], true, own, labels))
             losses, predictions = CachedJit(_loss_and_predictions, student=student)(*arguments)
-        found = {
-            "test_loss": np.asarray(losses),
-            **label_quality(model, student, true, np.asarray(predictions)),
-        }
-        for name, value in found.items():
-            columns.setdefault(name, np.full((sets, times), np.nan))[number, : reached + 1] = value
+        quality = label_quality(model, student, true, np.asarray(predictions))
+        return {"test_loss": np.asarray(losses), **quality}
+
+    together = [errors(0, number) for number in range(runs - 1)]
+    found = [{name: np.mean([one[name] for one in together], axis=0) for name in together[0]}]
+    found += [errors(number + 1, number) for number in range(runs - 1)]
+    columns = {name: np.full((runs, times), np.nan) for name in found[0]}
+    for name, column in columns.items():
+        column[:, : reached + 1] = [one[name] for one in found]
     return columns
 
 
@@ -424,7 +479,8 @@ def _summary(path: DescentPath) -> str:
     where = "at the last step" if step == path.descent.steps else f"at step {step}"
     rows = [f"{step:g}" if np.isfinite(step) else "never" for step in path.arrival().value]
     text = f"alpha = {path.alpha:g}: the loss on new samples is least {where}, {loss.value:.4g} +- {loss.error:.2g}"
-    return f"{text}; cosines exceed 1/2 at step {', '.join(rows)}"
+    text += f"; cosines exceed 1/2 at step {', '.join(rows)}"
+    return text if path.settles_at is None else f"{text}; weights settle at step {path.settles_at}"
 
 
 def _divergence_note(path: DescentPath) -> str:

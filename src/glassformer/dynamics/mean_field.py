@@ -16,22 +16,38 @@ Here ``u`` is Gaussian with covariance ``K``, the fields :math:`\zeta` of a new 
 :math:`C(t,s) = W^tW^{sT}/d` and overlap :math:`m^t = W^tW^{*T}/d`, and :math:`R(t,s) = \partial W^t/\partial u^s`. Step
 ``t`` needs only averages over earlier steps: one pass over time solves the equations.
 
-**Sampling.** Averages are means over trajectories :math:`(Z^*, y, \zeta, S)`. The weights are kept in coordinates
-:math:`W^t = m^tW^* + \sum_jF(t,j)N^j`, where the rows of the :math:`N^j` are independent Gaussian vectors:
-:math:`N^0` belongs to the start and :math:`N^{j+1}` to the part of :math:`u^j` that is independent of earlier ones.
-The field is then :math:`\zeta^t = m^tZ^* + \sum_jF(t,j)\nu^j` with standard normal :math:`\nu^j`. Responses come from
-one tangent per trajectory with random signs :math:`\epsilon^s`, so that memory grows like ``T`` and work like ``T^2``:
+**Solution without kernels.** Averages are means over trajectories :math:`(Z^*, y, \zeta, S)`. Weights and gradients are
+written in orthonormal directions, found one step after the other by the method of Gram and Schmidt:
 
 .. math::
-   \delta^t = S^t\ell''\Bigl(\epsilon^t + \sum_{s<t}R(t,s)\delta^s\Bigr), \qquad
-   \Gamma(t,s) = \alpha\,E\,\delta^t\epsilon^{sT}.
+   W^t = m^tW^* + \sum_{j\le t}L(t,j)q^j, \qquad
+   S^tg^t = \sum_{s\le t}\kappa(t,s)e^s, \qquad \alpha\,E\sum_le_l^se_l^{s'T} = \delta_{ss'}I.
+
+Then :math:`\zeta^t = m^tZ^* + \sum_jL(t,j)\nu^j` with standard normal :math:`\nu^j`, and
+:math:`u^t = \sum_s\kappa(t,s)N^s`, where the rows of :math:`N^s` are independent Gaussian vectors. Integration by parts
+turns responses into correlations:
+
+.. math::
+   b^t &= \alpha\,E[S^tg^tZ^{*T}]\,W^* + \sum_{j\le t}\alpha\,E[S^tg^t\nu^{jT}]\,q^j + \sum_{s\le t}\kappa(t,s)N^s, \\
+   Z^t &= \zeta^t + \sum_{s<t}\frac{W^tN^{sT}}de^s.
+
+No derivative of the gradient is needed, so that it may have jumps, as for a hinge. Memory of a trajectory grows like
+``T``, and work like ``T^2``.
+
+**Features of unequal variance.** In the direction of a class of features with eigenvalue ``s`` and share ``w`` of the
+features, weights that labels see, :math:`W\Sigma^{1/2}`, descend :math:`s\,b^t + \lambda W^t`. Every class has its own
+coordinates of ``W``, and inner products are means over classes with weights ``w``.
+
+**Heads** see separate coordinates of the inputs: averages between rows of different heads vanish, and each has
+:math:`n` samples for ``d / heads`` coordinates.
 
 Source: F. Mignacco et al., arXiv:2006.06098; M. Celentano, C. Cheng, A. Montanari, arXiv:2112.07572; C. Gerbelot et
-al., arXiv:2210.06591.
+al., arXiv:2210.06591. Conditioning on earlier directions: Y. M. Lu, arXiv:2101.07464.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -43,15 +59,22 @@ from glassformer.numerics.quasi_random import normal_points
 from glassformer.numerics.scalarize import scalarize
 from glassformer.risk.rows.student import Student
 
-# Earlier steps that are summed over in one product (16 to 64 take the same time).
-_BLOCK = 16
-# Share of its variance below which a direction of the gradient's noise is a combination of earlier ones: rounding.
-_DEPENDENT = 1e-10
+# Earlier steps, and trajectories times tokens, that are summed over in one product, so that it fits into the cache of
+# a processor (half or twice as many take the same time).
+_BLOCK, _CHUNK = 16, 1024
+# Share of its power below which the part of a vector that is independent of earlier ones is rounding.
+_DEPENDENT = 1e-12
+# Component of a new direction along earlier ones that is rounding, as a share of its length.
+_ORTHOGONAL = 1e-10
 # Power of a row above which descent has diverged; the teacher's rows have power one.
 DIVERGED = 1e6
 # Second moments of noise are made exact where there are this many points per dimension; products of fewer points would
 # no longer be close to independent (a convention).
 _PER_DIMENSION = 2
+# Weights settle no earlier than this step; changes over the last quarter of the steps are compared with those before.
+_EARLIEST, _QUARTER = 32, 4
+# Keeps quotients of zeros finite.
+_SMALLEST = 1e-300
 
 
 class Trajectories(NamedTuple):
@@ -60,15 +83,13 @@ class Trajectories(NamedTuple):
     Attributes:
         true: fields of the teacher, shape (P*, L, base).
         labels: as the loss takes them, for both signs of the true fields, shape (entries, 2, base).
-        noise: standard normal numbers, shape (steps + 2, P, L, base): of the start and of every gradient.
-        signs: of the tangents, shape (steps + 1, P, L, 2, 2, base).
+        noise: standard normal numbers, one for every direction of the weights, shape (steps + 1, P, L, base).
         masks: one for samples in a batch, zero for others, shape (batches, 2, base).
     """
 
     true: Array
     labels: Array
     noise: Array
-    signs: Array
     masks: Array
 
 
@@ -76,12 +97,17 @@ class StepSettings(NamedTuple):
     """Numbers that the equations depend on.
 
     Attributes:
-        alpha: samples over dimension.
+        alpha: samples over coordinates that a row sees.
         rates: learning rate of every step, shape (steps,).
         batches: number of the batch of every step, shape (steps,).
         momentum: in [0, 1).
         nesterov: 1 for Nesterov's momentum, 0 for heavy ball.
         decay: weight decay.
+        eigenvalues: of the covariance of the features, shape (classes,).
+        shares: of the features in each class, shape (classes,).
+        same_head: one for pairs of rows that see the same coordinates, zero for others, shape (P, P).
+        same_teacher: the same for rows of student and teacher, shape (P, P*).
+        settled: change of the weights still to come, as a share of their norm, at which they have settled.
     """
 
     alpha: Any
@@ -90,22 +116,29 @@ class StepSettings(NamedTuple):
     momentum: Any
     nesterov: Any
     decay: Any
+    eigenvalues: Any
+    shares: Any
+    same_head: Any
+    same_teacher: Any
+    settled: Any
 
 
 class DescentMoments(NamedTuple):
-    r"""Order parameters of one set of trajectories before the first step and after every step; NaN after divergence.
+    r"""Order parameters before the first step and after every step; after the last step that was computed constant.
 
     Attributes:
         overlap: :math:`m^t`, shape (steps + 1, P, P*).
-        coordinates: :math:`(m^t, F(t,0), F(t,1), \ldots)`, shape (steps + 1, P, P* + P (steps + 1)).
+        correlation: :math:`C(t,s)`, shape (steps + 1, steps + 1, P, P).
         training_loss: mean over samples, shape (steps + 1,).
         reached: number of the last step that was computed.
+        finite: False after divergence.
     """
 
     overlap: Array
-    coordinates: Array
+    correlation: Array
     training_loss: Array
     reached: Array
+    finite: Array
 
 
 def draw_trajectories(
@@ -132,15 +165,14 @@ def draw_trajectories(
     drawn = channel.label_from(both, np.concatenate([source, -source])) if channel.sources else None
     if drawn is None:
         drawn = channel.draw_labels(both, rng)
-    noise = _whiten(rng.standard_normal((base, (steps + 2) * rows * tokens)))
+    noise = _whiten(rng.standard_normal((base, (steps + 1) * rows * tokens)))
     # A batch holds the same share of every set, and opposite points are in it at opposite times.
     ranks = (rng.permuted(np.tile(np.arange(base), (batches, 1)), axis=1) + rng.random((batches, 1))) / base
     ranks = np.stack([ranks, 1 - ranks], axis=1)
     return Trajectories(
         np.moveaxis(true, 0, -1),
         np.moveaxis(student.targets(drawn).reshape(2, base, -1), -1, 0),
-        np.ascontiguousarray(noise.T).reshape(steps + 2, rows, tokens, base),
-        _signs((steps + 1) * rows * tokens, 4 * base, rng).reshape(steps + 1, rows, tokens, 2, 2, base),
+        np.ascontiguousarray(noise.T).reshape(steps + 1, rows, tokens, base),
         np.asarray(ranks < share, dtype=float),
     )
 
@@ -154,16 +186,8 @@ def _whiten(normal: Array) -> Array:
     return np.asarray(np.linalg.solve(lower, normal.T).T)
 
 
-def _signs(dimensions: int, count: int, rng: np.random.Generator) -> Array:
-    """Return random signs, shape (dimensions, count): rows of a Hadamard matrix, orthogonal, where it has enough."""
-    if dimensions >= count:
-        return (2 * rng.integers(0, 2, (dimensions, count)) - 1).astype(np.int8)
-    rows, columns = (rng.permutation(count)[:number] for number in (dimensions, count))
-    return (1 - 2 * (np.bitwise_count(rows[:, None] & columns) & 1).astype(np.int8)).astype(np.int8)
-
-
 def descent_moments(
-    overlap: Any, root: Any, settings: StepSettings, data: Trajectories, student: Student
+    overlap: Any, root: Any, settings: StepSettings, data: Trajectories, student: Student, axis: str | None = None
 ) -> DescentMoments:
     """Return the order parameters of one set of trajectories; JAX can trace it.
 
@@ -173,148 +197,229 @@ def descent_moments(
         settings: of the steps.
         data: random numbers.
         student: loss of label and fields.
+        axis: name of the axis of devices that share the trajectories; None for one device.
     """
     rows, teachers = overlap.shape
+    classes, steps = len(settings.eigenvalues), len(settings.rates)
     tokens, base = data.true.shape[1:]
-    count, steps = 4 * base, len(settings.rates)
-    blocks = -(-(steps + 1) // _BLOCK)
-    padded = blocks * _BLOCK
+    points = min(base, 1 << (max(_CHUNK // (4 * tokens), 1).bit_length() - 1))
+    chunks, count = base // points, 4 * points
+    # Histories hold a whole number of blocks of steps.
+    padded = -(-(steps + 1) // _BLOCK) * _BLOCK
     width = padded * rows
-    # Noise of the start, then of the gradients, a whole number of blocks of each.
-    start_noise = data.noise[0].reshape(rows, -1)
-    padding = ((0, padded - steps - 1), (0, 0), (0, 0))
-    noise = jnp.pad(data.noise[1:].reshape(steps + 1, rows, -1), padding)
-    signs = jnp.pad(data.signs.reshape(steps + 1, rows, -1), padding).astype(float)
-    masks = data.masks[:, :, None, :]
-    labels = jnp.broadcast_to(data.labels[:, :, None, :], (*data.labels.shape[:2], 2, base)).reshape(-1, count)
+    # Coordinates of weights: along the teacher, along the start, along the noise N of every step.
+    begin, end = teachers + rows, teachers + rows + width
     flips = jnp.array([1.0, -1.0])
-    true = (flips[:, None, None] * data.true[:, :, None, None, :] * jnp.ones((2, 1))).reshape(teachers, -1)
     shape = (rows, tokens, count)
+    # First axes run over chunks of trajectories.
+    data = jax.tree.map(lambda part: jnp.moveaxis(part.reshape(*part.shape[:-1], chunks, points), -2, 0), data)
+    noise = jnp.pad(data.noise, ((0, 0), (0, padded - steps - 1), (0, 0), (0, 0), (0, 0)))
+    noise = noise.reshape(chunks, padded, rows, -1)
+    loss_and_gradient = jax.vmap(
+        scalarize(lambda y, z: jax.value_and_grad(student.cost, argnums=1)(y, z)), in_axes=-1, out_axes=-1
+    )
+    same_head = jnp.tile(settings.same_head, (1, padded))
+    roots = jnp.sqrt(settings.shares)
+    # The teacher in coordinates, of which inner products are sums over classes and coordinates.
+    unit = (jnp.sqrt(settings.eigenvalues) * roots)[:, None, None] * jnp.eye(teachers)
+    teacher = jnp.zeros((classes, teachers, end)).at[:, :, :teachers].set(unit)
 
-    def expansion(y: Any, fields: Any, passed: Any, own: Any) -> Any:
-        """Return loss and slope of one sample, and the changes of its slope with two changes of its fields."""
-        gradient = jax.grad(student.cost, argnums=1)
-        slope, first = jax.jvp(lambda z: gradient(y, z), (fields,), (passed,))
-        second = jax.jvp(lambda z: gradient(y, z), (fields,), (own,))[1]
-        return student.cost(y, fields), slope, first, second
+    def total(part: Any) -> Any:
+        return part if axis is None else jax.lax.psum(part, axis)  # type: ignore[no-untyped-call]
 
-    expand = jax.vmap(scalarize(expansion), in_axes=-1, out_axes=-1)
+    samples = total(chunks * count)
+    scale = settings.alpha / samples
 
-    def past(coefficients: Any, history: Any, until: Any) -> Any:
-        """Return the sum over earlier steps of coefficients, shape (P, T P), times a history, shape (T, P, n)."""
+    def in_blocks(add: Any, until: Any, start: Any) -> Any:
+        """Return what a function of block number and state makes of a state, over blocks of the steps before one."""
+        return jax.lax.fori_loop(0, (until + _BLOCK - 1) // _BLOCK, add, start)
 
-        def add(block: Any, total: Any) -> Any:
-            part = jax.lax.dynamic_slice_in_dim(history, block * _BLOCK, _BLOCK).reshape(_BLOCK * rows, -1)
-            own = jax.lax.dynamic_slice_in_dim(coefficients, block * _BLOCK * rows, _BLOCK * rows, axis=1)
-            return total + own @ part
+    def block_of(history: Any, chunk: Any, block: Any) -> tuple[Any, Any]:
+        sizes = (1, _BLOCK, *history.shape[2:])
+        part = jax.lax.dynamic_slice(history, (chunk, block * _BLOCK, 0, 0), sizes)
+        return part.reshape(_BLOCK * rows, -1), block * _BLOCK * rows
 
-        zero = jnp.zeros((rows, history.shape[-1]))
-        return jax.lax.fori_loop(0, (until + _BLOCK - 1) // _BLOCK, add, zero)
+    def past(coefficients: Any, history: Any, chunk: Any, until: Any) -> Any:
+        """Return the sum over earlier steps of coefficients, shape (P, T P), times a chunk of a history."""
 
-    def correlation(now: Any, history: Any, until: Any) -> Any:
-        """Return products of a quantity, shape (P, n), with a history, shape (T, P, n), as a matrix (P, T P)."""
+        def add(block: Any, now: Any) -> Any:
+            part, place = block_of(history, chunk, block)
+            return now + jax.lax.dynamic_slice_in_dim(coefficients, place, _BLOCK * rows, axis=1) @ part
 
-        def add(block: Any, total: Any) -> Any:
-            part = jax.lax.dynamic_slice_in_dim(history, block * _BLOCK, _BLOCK).reshape(_BLOCK * rows, -1)
-            return jax.lax.dynamic_update_slice_in_dim(total, part @ now.T, block * _BLOCK * rows, axis=0)
+        return in_blocks(add, until, jnp.zeros((rows, history.shape[-1])))
 
-        return jax.lax.fori_loop(0, (until + _BLOCK - 1) // _BLOCK, add, jnp.zeros((width, rows))).T
+    def products(now: Any, history: Any, chunk: Any, until: Any) -> Any:
+        """Return sums of products of a quantity, shape (P, n), with a chunk of a history, shape (T P, P)."""
+
+        def add(block: Any, found: Any) -> Any:
+            part, place = block_of(history, chunk, block)
+            return jax.lax.dynamic_update_slice_in_dim(found, part @ now.T, place, axis=0)
+
+        return in_blocks(add, until, jnp.zeros((width, rows)))
+
+    def coefficients(found: Any, until: Any) -> Any:
+        """Return coefficients along directions before a step, shape (P, T P), from sums of products."""
+        earlier = jnp.repeat(jnp.arange(padded) < until, rows)
+        return scale * total(jnp.where(earlier, found.T, 0.0)) * same_head
+
+    def inner(first: Any, second: Any) -> Any:
+        return scale * total(jnp.vdot(first, second))
+
+    def over_chunks(of_chunk: Any, *arguments: Any) -> tuple[Any, Any]:
+        """Return sums over chunks, and what is kept of every chunk, of a function of chunk number and arguments."""
+
+        def add(sums: Any, chunk: Any) -> tuple[Any, Any]:
+            found, kept = of_chunk(chunk[0], *chunk[1:])
+            return jax.tree.map(jnp.add, sums, found), kept
+
+        numbered = (jnp.arange(chunks), *arguments)
+        shapes = jax.eval_shape(of_chunk, *jax.tree.map(lambda part: part[0], numbered))[0]
+        zeros = jax.tree.map(lambda part: jnp.zeros(part.shape), shapes)
+        return jax.lax.scan(add, zeros, numbered)
+
+    def weight_directions(own: Any, overlap: Any, directions: Any, t: Any) -> tuple[Any, Any]:
+        """Return coefficients of weights along all directions, shape (P, T P), and the directions with new ones."""
+        flat = own.swapaxes(0, 1).reshape(rows, -1)
+        rest = flat - overlap @ teacher.swapaxes(0, 1).reshape(teachers, -1)
+        found = jnp.zeros((rows, width))
+        for _ in range(2):
+            part = rest @ directions.T
+            rest, found = rest - part @ directions, found + part
+        lower, new = _orthonormal_rows(rest, jnp.sum(flat**2, axis=1), np.ones((rows, rows)), jnp.vdot)
+        found = jax.lax.dynamic_update_slice_in_dim(found, lower, t * rows, axis=1)
+        return found, jax.lax.dynamic_update_slice_in_dim(directions, new, t * rows, axis=0)
 
     def running(carry: Any) -> Any:
-        return (carry["step"] <= steps) & carry["finite"]
+        return (carry["step"] <= steps) & carry["finite"] & ~carry["settled"]
 
     def advance(carry: Any) -> Any:
-        t = carry["step"]
-        weights, response = carry["weights"], carry["response"]
-        own, memory = weights[t], response[t].reshape(rows, width)
-        # Fields of all trajectories, and responses of their tangents.
-        free = past(own[:, teachers + rows :], noise, t) + own[:, teachers : teachers + rows] @ start_noise
-        explained = jnp.einsum("pk,kli->pli", own[:, :teachers], data.true)
-        zeta = (
-            flips[:, None, None] * explained[:, :, None, None, :]
-            + flips[:, None] * free.reshape(rows, tokens, base)[:, :, None, None, :]
-        )
-        fields = zeta.reshape(shape) + past(memory, carry["gradients"], t).reshape(shape)
-        passed = past(memory, carry["tangents"], t).reshape(shape)
+        t, history = carry["step"], carry["gradients"]
+        own = carry["weights"][t]
+        overlap = jnp.einsum("cpk,ckq->pq", own[:, :, :teachers], teacher[:, :, :teachers])
+        if classes == 1:
+            # New directions of the weights are those of the noise.
+            directions, loadings = carry["directions"], own[0, :, teachers : teachers + width]
+        else:
+            loadings, directions = weight_directions(own, overlap, carry["directions"], t)
+        memory = jnp.einsum("c,cpk->pk", roots, own[:, :, begin:])
         batch = settings.batches[jnp.minimum(t, steps - 1)]
-        inside = jnp.broadcast_to(masks[batch], (2, 2, base)).reshape(count)
-        losses, *changes = expand(labels, fields, passed, signs[t].reshape(shape))
-        gradient, through_past, direct = ((inside * part).reshape(rows, -1) for part in changes)
-        gradients = carry["gradients"].at[t].set(gradient)
-        tangents = carry["tangents"].at[t].set(through_past + direct)
-        # Averages over trajectories.
-        scale = settings.alpha / count
-        covariance = scale * correlation(gradient, gradients, t + 1)
-        # The sign of a step is independent of what earlier steps pass on.
-        gamma = scale * correlation(through_past, signs, t)
-        earlier = jnp.repeat(jnp.arange(padded) < t, rows)
-        local = scale * direct @ signs[t].T
-        gamma = jax.lax.dynamic_update_slice_in_dim(jnp.where(earlier, gamma, 0.0), local, t * rows, axis=1)
-        drive = scale * gradient @ true.T
+
+        def gradients(chunk: Any, data: Trajectories) -> Any:
+            """Return averages over a chunk of trajectories, and their gradients, shape (P, n)."""
+            true = flips[:, None, None] * data.true[:, :, None, None, :] * jnp.ones((2, 1))
+            free = past(loadings, noise, chunk, t + 1).reshape(rows, tokens, 1, 1, points)
+            zeta = jnp.einsum("pk,klabi->plabi", overlap, true) + flips[:, None] * free
+            fields = zeta.reshape(shape) + past(memory, history, chunk, t).reshape(shape)
+            labels = jnp.broadcast_to(data.labels[:, :, None, :], (len(data.labels), 2, 2, points))
+            losses, found = loss_and_gradient(labels.reshape(-1, count), fields)
+            inside = jnp.broadcast_to(data.masks[batch][:, None, :], (2, 2, points))
+            images = inside * found.reshape(rows, tokens, 2, 2, points)
+            gradient = images.reshape(rows, -1)
+            odd = jnp.sum(flips[:, None] * images, axis=(2, 3)).reshape(rows, -1)
+            return (
+                jnp.sum(losses),
+                jnp.sum(gradient**2, axis=1),
+                gradient @ true.reshape(teachers, -1).T,
+                products(odd, noise, chunk, t + 1),
+                products(gradient, history, chunk, t),
+            ), gradient
+
+        def remove(part: Any, known: Any) -> Any:
+            return part[1] - past(known, history, part[0], t)
+
+        def subtract(chunk: Any, rest: Any, known: Any) -> Any:
+            left = remove((chunk, rest), known)
+            return (products(left, history, chunk, t), jnp.sum(left**2, axis=1)), left
+
+        (loss, size, drive, own_noise, found), gradient = over_chunks(gradients, data)
+        drive = scale * total(drive) * settings.same_teacher
+        own_noise = coefficients(own_noise, t + 1)
+        # The gradient along earlier directions. The second time removes what rounding leaves of nearly dependent ones.
+        first = coefficients(found, t)
+        (found, left), rest = over_chunks(partial(subtract, known=first), gradient)
+        second = coefficients(found, t)
+        small = jnp.all(jnp.sum(second**2, axis=1) <= _ORTHOGONAL**2 * scale * total(left))
+        rest = jax.lax.cond(
+            small, lambda: rest, lambda: jax.lax.map(partial(remove, known=second), (jnp.arange(chunks), rest))
+        )
+        lower, new = _orthonormal_rows(jnp.swapaxes(rest, 0, 1), scale * total(size), settings.same_head, inner)
         # The gradient in the coordinates of the weights.
-        factor, fresh = _factor_rows(carry["factor"], covariance, t, rows)
-        past_weights = gamma @ weights[:-1].reshape(width, -1)
-        slope = past_weights.at[:, :teachers].add(drive - past_weights[:, :teachers])
-        slope = slope.at[:, teachers + rows :].add(fresh) + settings.decay * own
-        impulse = gamma @ response[:-1].reshape(width, width) + settings.decay * memory
-        impulse = jax.lax.dynamic_update_slice_in_dim(impulse, jnp.eye(rows), t * rows, axis=1)
+        kappa = jax.lax.dynamic_update_slice_in_dim(first + second, lower, t * rows, axis=1)
+        slope = jnp.einsum("pk,ckq->cpq", drive, teacher)
+        slope = slope.at[:, :, begin:].add(roots[:, None, None] * kappa)
+        if classes == 1:
+            slope = slope.at[:, :, teachers : teachers + width].add(own_noise)
+        else:
+            slope = slope + jnp.swapaxes((own_noise @ directions).reshape(rows, classes, end), 0, 1)
+        change = settings.eigenvalues[:, None, None] * slope + settings.decay * own
         rate = settings.rates[jnp.minimum(t, steps - 1)]
-        new = []
-        for now, change, velocity in ((own, slope, carry["velocity"]), (memory, impulse, carry["velocity_response"])):
-            moved = settings.momentum * velocity - rate * change
-            ahead = settings.momentum * moved - rate * change
-            new.append((moved, now + jnp.where(settings.nesterov > 0, ahead, moved)))
-        (velocity, next_weights), (velocity_response, next_response) = new
-        power = jnp.sum(next_weights**2, axis=1)
+        moved = settings.momentum * carry["velocity"] - rate * change
+        ahead = settings.momentum * moved - rate * change
+        weights = carry["weights"].at[t + 1].set(own + jnp.where(settings.nesterov > 0, ahead, moved))
+        power = jnp.sum(weights[t + 1] ** 2, axis=(0, 2))
         return {
             "step": t + 1,
             "finite": jnp.all(jnp.isfinite(power)) & jnp.all(power < DIVERGED),
-            "weights": weights.at[t + 1].set(next_weights),
-            "response": response.at[t + 1].set(next_response),
-            "velocity": velocity,
-            "velocity_response": velocity_response,
-            "factor": factor,
-            "gradients": gradients,
-            "tangents": tangents,
-            "loss": carry["loss"].at[t].set(jnp.mean(losses)),
+            "settled": _have_settled(weights, t + 1, settings.settled),
+            "weights": weights,
+            "velocity": moved,
+            "directions": directions,
+            "gradients": history.at[:, t].set(jnp.swapaxes(new, 0, 1)),
+            "loss": carry["loss"].at[t].set(total(loss) / samples),
         }
 
-    begin = jnp.concatenate([overlap, root, jnp.zeros((rows, width))], axis=1)
-    history = jnp.zeros((padded, rows, tokens * count))
+    start = jnp.einsum("pk,ckq->cpq", overlap, teacher)
+    start = start.at[:, :, teachers:begin].set((jnp.sqrt(settings.eigenvalues) * roots)[:, None, None] * root)
     carry: Any = {
         "step": 0,
         "finite": jnp.array(True),
-        "weights": jnp.zeros((padded + 1, *begin.shape)).at[0].set(begin),
-        "response": jnp.zeros((padded + 1, rows, width)),
-        "velocity": jnp.zeros_like(begin),
-        "velocity_response": jnp.zeros((rows, width)),
-        "factor": jnp.zeros((width, width)),
-        "gradients": history,
-        "tangents": history,
+        "settled": jnp.array(False),
+        "weights": jnp.zeros((padded + 1, *start.shape)).at[0].set(start),
+        "velocity": jnp.zeros_like(start),
+        "directions": jnp.zeros((width if classes > 1 else 0, classes * end)),
+        "gradients": jnp.zeros((chunks, padded, rows, tokens * count)),
         "loss": jnp.full(steps + 1, jnp.nan),
     }
     carry = jax.lax.while_loop(running, advance, carry)
     reached = carry["step"] - 1
-    weights = carry["weights"][: steps + 1, :, : teachers + rows * (steps + 1)]
-    weights = jnp.where(jnp.arange(steps + 1)[:, None, None] <= reached, weights, jnp.nan)
-    return DescentMoments(weights[:, :, :teachers], weights, carry["loss"], reached)  # type: ignore[arg-type]
+    step = jnp.minimum(jnp.arange(steps + 1), reached)
+    weights = carry["weights"][step]
+    flat = jnp.swapaxes(weights, 1, 2).reshape(steps + 1, rows, -1)
+    overlaps = jnp.einsum("tcpk,ckq->tpq", weights[..., :teachers], teacher[:, :, :teachers])
+    correlations = jnp.einsum("tpk,sqk->tspq", flat, flat)
+    moments = (overlaps, correlations, carry["loss"][step], reached, carry["finite"])
+    return DescentMoments(*moments)  # type: ignore[arg-type]
 
 
-def _factor_rows(factor: Any, covariance: Any, t: Any, rows: int) -> tuple[Any, Any]:
-    """Return the Cholesky factor of ``K`` with the rows of step ``t`` added, and these rows, shape (P, T P).
+def _orthonormal_rows(rest: Any, size: Any, allowed: Any, inner: Any) -> tuple[Any, Any]:
+    """Return the triangular matrix and the orthonormal rows whose product are given rows.
 
-    A direction whose variance earlier ones explain has a pivot of zero.
+    Args:
+        rest: rows, shape (P, ...).
+        size: powers that they had before parts along earlier directions were removed, shape (P,): what is smaller by
+            far is rounding, and its direction is zero.
+        allowed: one for pairs of rows whose inner product counts, shape (P, P).
+        inner: inner product of two rows.
     """
-    number = jnp.arange(len(factor))
-    for row in range(rows):
-        place = t * rows + row
-        diagonal = jnp.diagonal(factor)
-        known = diagonal > 0
-        triangle = factor + jnp.diag(jnp.where(known, 0.0, 1.0))
-        right = jnp.where(number < place, covariance[row], 0.0)
-        found = jnp.where(known, jax.scipy.linalg.solve_triangular(triangle, right, lower=True), 0.0)
-        variance = covariance[row, place]
-        rest = variance - found @ found
-        pivot = jnp.where(rest > _DEPENDENT * variance, jnp.sqrt(jnp.maximum(rest, 0.0)), 0.0)
-        factor = factor.at[place].set(found.at[place].set(pivot))
-    return factor, jax.lax.dynamic_slice_in_dim(factor, t * rows, rows)
+    lower, found = jnp.zeros((len(rest), len(rest))), list[Any]()
+    for row, left in enumerate(rest):
+        for other, direction in enumerate(found):
+            part = allowed[row, other] * inner(left, direction)
+            left, lower = left - part * direction, lower.at[row, other].set(part)
+        power = inner(left, left)
+        new = power > _DEPENDENT * size[row]
+        length = jnp.sqrt(jnp.where(new, power, 1.0))
+        lower = lower.at[row, row].set(jnp.where(new, length, 0.0))
+        found.append(jnp.where(new, left / length, 0.0))
+    return lower, jnp.stack(found)
+
+
+def _have_settled(weights: Any, t: Any, share: Any) -> Any:
+    """Return whether changes still to come, if they decrease as they do now, are below a share of the weights."""
+    window = t // _QUARTER
+    now, before, first = weights[t], weights[t - window], weights[t - 2 * window]
+    last, previous = jnp.sum((now - before) ** 2), jnp.sum((before - first) ** 2)
+    ratio = jnp.sqrt(last / jnp.maximum(previous, _SMALLEST))
+    # A geometric series: the change of the last window, times r + r^2 + ...
+    left = jnp.sqrt(last) * ratio / jnp.maximum(1 - ratio, _SMALLEST)
+    return (t >= _EARLIEST) & (ratio < 1) & (left < share * jnp.sqrt(jnp.sum(now**2)))
