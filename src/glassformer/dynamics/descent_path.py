@@ -212,7 +212,7 @@ def descent_path(
 ) -> DescentPath:
     r"""Return gradient descent on :math:`n = \alpha d` samples step by step, in the limit of large sizes.
 
-    The equations are :eq:`mean-field-descent` of the documentation, solved in the directions of :eq:`descent-directions`.
+    The equations are :eq:`mean-field-descent` of the documentation, solved in directions, :eq:`descent-directions`.
     :meth:`~glassformer.SGD.path` calls it with the settings of a learner.
 
     Args:

@@ -227,7 +227,7 @@ def descent_moments(
     def total(part: Any) -> Any:
         return part if axis is None else jax.lax.psum(part, axis)  # type: ignore[no-untyped-call]
 
-    samples = total(chunks * count)
+    samples, base_samples = total(chunks * count), total(chunks * points)
     scale = settings.alpha / samples
 
     def in_blocks(add: Any, until: Any, start: Any) -> Any:
@@ -257,13 +257,15 @@ def descent_moments(
 
         return in_blocks(add, until, jnp.zeros((width, rows)))
 
-    def coefficients(found: Any, until: Any) -> Any:
+    def coefficients(found: Any, until: Any, weight: Any) -> Any:
         """Return coefficients along directions before a step, shape (P, T P), from sums of products."""
         earlier = jnp.repeat(jnp.arange(padded) < until, rows)
-        return scale * total(jnp.where(earlier, found.T, 0.0)) * same_head
+        return weight * total(jnp.where(earlier, found.T, 0.0)) * same_head
 
-    def inner(first: Any, second: Any) -> Any:
-        return scale * total(jnp.vdot(first, second))
+    def odd_part(vectors: Any) -> Any:
+        """Return the mean over images, with the sign of the own fields, of vectors of shape (chunks, P, n)."""
+        images = vectors.reshape(chunks, rows, tokens, 2, 2, points)
+        return jnp.mean(flips[:, None] * images, axis=(3, 4)).reshape(chunks, rows, -1)
 
     def over_chunks(of_chunk: Any, *arguments: Any) -> tuple[Any, Any]:
         """Return sums over chunks, and what is kept of every chunk, of a function of chunk number and arguments."""
@@ -276,6 +278,43 @@ def descent_moments(
         shapes = jax.eval_shape(of_chunk, *jax.tree.map(lambda part: part[0], numbered))[0]
         zeros = jax.tree.map(lambda part: jnp.zeros(part.shape), shapes)
         return jax.lax.scan(add, zeros, numbered)
+
+    def remove(part: Any, known: Any, history: Any, until: Any) -> Any:
+        """Return what is left of a chunk of vectors without their parts along earlier directions."""
+        return part[1] - past(known, history, part[0], until)
+
+    def expand(vectors: Any, history: Any, until: Any, weight: Any) -> tuple[Any, Any]:
+        """Return coefficients of vectors along orthonormal directions, shape (P, T P), and the rest of the vectors.
+
+        The second time removes what rounding leaves of vectors that nearly depend on the directions.
+        """
+
+        def project(chunk: Any, now: Any) -> Any:
+            return products(now, history, chunk, until), None
+
+        def subtract(chunk: Any, now: Any) -> Any:
+            left = remove((chunk, now), first, history, until)
+            return (products(left, history, chunk, until), jnp.sum(left**2, axis=1)), left
+
+        first = coefficients(over_chunks(project, vectors)[0], until, weight)
+        (found, left), rest = over_chunks(subtract, vectors)
+        second = coefficients(found, until, weight)
+        again = partial(remove, known=second, history=history, until=until)
+        rest = jax.lax.cond(
+            jnp.all(jnp.sum(second**2, axis=1) <= _ORTHOGONAL**2 * weight * total(left)),
+            lambda: rest,
+            lambda: jax.lax.map(again, (jnp.arange(chunks), rest)),
+        )
+        return first + second, rest
+
+    def orthonormal(rest: Any, size: Any, weight: Any) -> tuple[Any, Any]:
+        """Return coefficients of vectors along their new directions, and these, from vectors of earlier power."""
+
+        def inner(first: Any, second: Any) -> Any:
+            return weight * total(jnp.vdot(first, second))
+
+        lower, new = _orthonormal_rows(jnp.swapaxes(rest, 0, 1), size, settings.same_head, inner)
+        return lower, jnp.swapaxes(new, 0, 1)
 
     def weight_directions(own: Any, overlap: Any, directions: Any, t: Any) -> tuple[Any, Any]:
         """Return coefficients of weights along all directions, shape (P, T P), and the directions with new ones."""
@@ -293,7 +332,7 @@ def descent_moments(
         return (carry["step"] <= steps) & carry["finite"] & ~carry["settled"]
 
     def advance(carry: Any) -> Any:
-        t, history = carry["step"], carry["gradients"]
+        t, history, noise = carry["step"], carry["gradients"], carry["noise"]
         own = carry["weights"][t]
         overlap = jnp.einsum("cpk,ckq->pq", own[:, :, :teachers], teacher[:, :, :teachers])
         if classes == 1:
@@ -301,7 +340,7 @@ def descent_moments(
             directions, loadings = carry["directions"], own[0, :, teachers : teachers + width]
         else:
             loadings, directions = weight_directions(own, overlap, carry["directions"], t)
-        memory = jnp.einsum("c,cpk->pk", roots, own[:, :, begin:])
+        memory = carry["overlap_of_noise"] * jnp.einsum("c,cpk->pk", roots, own[:, :, begin:])
         batch = settings.batches[jnp.minimum(t, steps - 1)]
 
         def gradients(chunk: Any, data: Trajectories) -> Any:
@@ -315,36 +354,40 @@ def descent_moments(
             inside = jnp.broadcast_to(data.masks[batch][:, None, :], (2, 2, points))
             images = inside * found.reshape(rows, tokens, 2, 2, points)
             gradient = images.reshape(rows, -1)
-            odd = jnp.sum(flips[:, None] * images, axis=(2, 3)).reshape(rows, -1)
             return (
                 jnp.sum(losses),
                 jnp.sum(gradient**2, axis=1),
                 gradient @ true.reshape(teachers, -1).T,
-                products(odd, noise, chunk, t + 1),
-                products(gradient, history, chunk, t),
             ), gradient
 
-        def remove(part: Any, known: Any) -> Any:
-            return part[1] - past(known, history, part[0], t)
-
-        def subtract(chunk: Any, rest: Any, known: Any) -> Any:
-            left = remove((chunk, rest), known)
-            return (products(left, history, chunk, t), jnp.sum(left**2, axis=1)), left
-
-        (loss, size, drive, own_noise, found), gradient = over_chunks(gradients, data)
+        (loss, size, drive), gradient = over_chunks(gradients, data)
         drive = scale * total(drive) * settings.same_teacher
-        own_noise = coefficients(own_noise, t + 1)
-        # The gradient along earlier directions. The second time removes what rounding leaves of nearly dependent ones.
-        first = coefficients(found, t)
-        (found, left), rest = over_chunks(partial(subtract, known=first), gradient)
-        second = coefficients(found, t)
-        small = jnp.all(jnp.sum(second**2, axis=1) <= _ORTHOGONAL**2 * scale * total(left))
-        rest = jax.lax.cond(
-            small, lambda: rest, lambda: jax.lax.map(partial(remove, known=second), (jnp.arange(chunks), rest))
-        )
-        lower, new = _orthonormal_rows(jnp.swapaxes(rest, 0, 1), scale * total(size), settings.same_head, inner)
+
+        def with_noise(vectors: Any) -> Any:
+            """Return the correlations of vectors with the noise of every direction, times alpha."""
+            sums = over_chunks(lambda chunk, now: (products(now, noise, chunk, t + 1), None), odd_part(vectors))[0]
+            return coefficients(sums, t + 1, settings.alpha / base_samples)
+
+        own_noise = with_noise(gradient)
+        earlier, rest = expand(gradient, history, t, scale)
+        lower, new = orthonormal(rest, scale * total(size), scale)
+        # Noise of the next direction of the weights is independent of all directions of the gradients: so it is for
+        # the inputs of a run, and sampling errors of one do not become gradients of the other.
+        odd = odd_part(new)
+        odd_size = total(jnp.sum(odd**2, axis=(0, 2))) / base_samples
+        _, odd_rest = expand(odd, carry["odd"], t, 1 / base_samples)
+        _, odd_new = orthonormal(odd_rest, jnp.maximum(odd_size, 1 / settings.alpha), 1 / base_samples)
+        odds = carry["odd"].at[:, t].set(odd_new)
+        next_step = jnp.minimum(t + 1, padded - 1)
+        _, free_noise = expand(noise[:, next_step], odds, t + 1, 1 / base_samples)
+        # Sampling errors of the correlations with all earlier noise have a power, which a run with as many samples
+        # takes from the new direction.
+        explained = jnp.sum(with_noise(new) ** 2, axis=1) / (settings.alpha**2 * tokens)
+        error = settings.alpha**2 * jnp.maximum(odd_size - explained, 0.0) / base_samples
+        left = jnp.sqrt(jnp.maximum(1 - (t + 1) * jnp.sum(settings.same_head, axis=1) * error, 0.0))
+        overlap_of_noise = jax.lax.dynamic_update_slice(carry["overlap_of_noise"], left, (t * rows,))
         # The gradient in the coordinates of the weights.
-        kappa = jax.lax.dynamic_update_slice_in_dim(first + second, lower, t * rows, axis=1)
+        kappa = overlap_of_noise * jax.lax.dynamic_update_slice_in_dim(earlier, lower, t * rows, axis=1)
         slope = jnp.einsum("pk,ckq->cpq", drive, teacher)
         slope = slope.at[:, :, begin:].add(roots[:, None, None] * kappa)
         if classes == 1:
@@ -364,7 +407,10 @@ def descent_moments(
             "weights": weights,
             "velocity": moved,
             "directions": directions,
-            "gradients": history.at[:, t].set(jnp.swapaxes(new, 0, 1)),
+            "gradients": history.at[:, t].set(new),
+            "noise": noise.at[:, next_step].set(free_noise),
+            "odd": odds,
+            "overlap_of_noise": overlap_of_noise,
             "loss": carry["loss"].at[t].set(total(loss) / samples),
         }
 
@@ -378,6 +424,9 @@ def descent_moments(
         "velocity": jnp.zeros_like(start),
         "directions": jnp.zeros((width if classes > 1 else 0, classes * end)),
         "gradients": jnp.zeros((chunks, padded, rows, tokens * count)),
+        "noise": noise,
+        "odd": jnp.zeros_like(noise),
+        "overlap_of_noise": jnp.ones(width),
         "loss": jnp.full(steps + 1, jnp.nan),
     }
     carry = jax.lax.while_loop(running, advance, carry)
