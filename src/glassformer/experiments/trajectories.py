@@ -26,7 +26,8 @@ from glassformer.models.base import Model, require_theory
 _RECORDED = (
     *("error", "row_error", "cosine", "plugin_error", "training_loss", "test_loss", "label_error", "prediction_error"),
 )
-# A distance from theory is noted if it exceeds this many standard errors and this share of theory (conventions).
+# A distance from theory is noted if it exceeds this many standard errors, of runs and of sampled theory together, and
+# this share of theory (conventions).
 _SIGNIFICANT, _RELATIVE = 4.0, 0.05
 
 
@@ -162,14 +163,15 @@ def _unsettled_runs(alpha: Array, points: list[list[Run]]) -> list[str]:
 
 def _far_from_theory(table: Table, steps: int) -> list[str]:
     """Return notes on runs that differ from theory by more than statistical fluctuations."""
-    names = ("alpha", "error", "measured_error", "measured_standard_error")
+    names = ("alpha", "error", "error_estimate", "measured_error", "measured_standard_error")
     if any(name not in table.columns for name in names):
         return []
     notes = []
     parts = (table[name].reshape(-1, steps + 1) for name in names)
-    for ratio, theory, measured, standard_errors in zip(*parts, strict=True):
+    for ratio, theory, estimate, measured, standard_errors in zip(*parts, strict=True):
         gap = np.abs(measured - theory)
-        far = (gap > _SIGNIFICANT * standard_errors) & (gap > _RELATIVE * theory)
+        # Error estimates of theory are two standard errors.
+        far = (gap > _SIGNIFICANT * np.hypot(standard_errors, estimate / 2)) & (gap > _RELATIVE * theory)
         if far.any():
             notes.append(
                 f"alpha = {ratio[0]:g}: runs differ from theory by up to {np.max(gap[far]):.2g}, more than "
