@@ -501,10 +501,10 @@ def test_a_refit_at_the_rank_above_the_noise_has_no_bias():
     assert np.linalg.norm(fitted.coef_ - matrix) < 0.8 * np.linalg.norm(shrunk.coef_ - matrix)
     with pytest.raises(IncompatibleError, match="refit"):
         fitted.predict_interval(inputs)
-    random = rng.random(160) < 0.25
-    constant = BilinearClassifier(strength=1.0, refit="rank").fit(inputs, random)
-    assert constant.rank_ == 0
-    np.testing.assert_allclose(constant.predict_proba(inputs)[:, 1], np.mean(random))
+    with pytest.raises(IncompatibleError, match="refit"):
+        BilinearRegressor(solver="bayes", refit="rank").fit(inputs, labels)
+    assert BilinearClassifier(strength=0.1, refit=2).fit(inputs, labels > 0).singular_values_[2] < 1e-9
+    assert not BilinearRegressor(strength=1e3, refit=1).fit(inputs, labels).coef_.any()
 
 
 @pytest.mark.parametrize("scale", ["features", "whiten"])

@@ -137,8 +137,9 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
         folds: number of folds of cross-validation. Equal samples are in the same fold, and so are samples of one group
             if :meth:`fit` has ``groups``.
         refit: removes the bias of the penalty, which shrinks all singular values: ``"rank"`` fits the matrix again in
-            the span of its ``rank_`` leading pairs of singular vectors, a number in the span of as many pairs, with a
-            ridge penalty of its own by cross-validation; None does not. Intervals of predictions need None.
+            the span of its ``rank_`` leading pairs of singular vectors (at least one), a number in the span of as many
+            pairs, with a ridge penalty of its own by cross-validation. It is for reading the matrix: predictions are
+            not better in general, and have no intervals. None for no second fit.
         scale: ``"features"``, in units of the standard deviations of features and of tokens; ``"whiten"``, uncorrelated
             features and tokens; ``"none"``. Means are subtracted in any case; all is learned in :meth:`fit`.
         tolerance: accepted duality gap, relative to the risk of an estimate of zero.

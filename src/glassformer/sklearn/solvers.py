@@ -20,7 +20,7 @@ from glassformer.core.settings import Iteration
 from glassformer.data_analysis.estimated_model import NOISE_MATRICES, EstimatedModel
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.leave_one_out import leave_one_out, ridge_leave_one_out
-from glassformer.learners.risk_path import STRENGTHS, PenalisedProblem, RiskPath, parse_strengths, rank_of, risk_path
+from glassformer.learners.risk_path import STRENGTHS, RiskPath, parse_strengths, rank_of, risk_path
 from glassformer.learners.validation import (
     CrossValidation,
     cross_validate,
@@ -181,15 +181,13 @@ def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
 
 def _refit(settings: Any, task: FitTask, signal: FittedSignal) -> FittedSignal:
     """Return the fit in the span of the leading singular vectors, by a ridge penalty of its own."""
-    rank = rank_of(signal.matrix)
-    above_noise = rank if signal.rank is None else signal.rank
-    rank = min(rank, above_noise if settings.refit == "rank" else int(settings.refit))
+    largest = rank_of(signal.matrix)
+    if largest == 0:
+        return signal._replace(errors=None)
+    above_noise = largest if signal.rank is None else max(signal.rank, 1)
+    rank = min(largest, above_noise if settings.refit == "rank" else int(settings.refit))
     left, _, right = svd(signal.matrix)
     left, right = left[:, :rank], right[:rank]
-    if rank == 0:
-        problem = PenalisedProblem.of(*_problem(settings, task), task.intercept, task.weights)
-        constant = problem.best_intercept(np.zeros_like(task.labels))
-        return signal._replace(matrix=np.zeros_like(signal.matrix), intercept=constant, errors=None)
     core = task._replace(design=DenseDesign(rank * task.design.rotated(left, right.T)))
     ridge = clone(settings).set_params(penalty="ridge", strengths=STRENGTHS)
     strength = _by_validation(ridge, core, lambda validation: validation.best).strength
