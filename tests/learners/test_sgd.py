@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status, plan, simulate, trajectory
+from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status, simulate, trajectory
 from glassformer.cli import main
 from glassformer.designs.projection import ProjectionDesign
 from glassformer.dynamics.descent_settings import DescentSettings
@@ -149,8 +149,8 @@ def test_command_line(tmp_path, capsys):
     assert "learning_rate" in capsys.readouterr().err
 
 
-def test_limits_are_the_end_of_the_path_and_a_plan_finds_the_samples_for_a_target():
-    learner = SGD(learning_rate=0.25, steps=16, trajectories=1024)
+def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
+    learner = SGD(steps=16, trajectories=1024)
     model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=1.0, points=32)
     table = learner.limits(model, [1.0, 3.0])
     path = learner.path(model, 3.0)
@@ -158,10 +158,11 @@ def test_limits_are_the_end_of_the_path_and_a_plan_finds_the_samples_for_a_targe
     assert table["early_stopped_test_loss"][0] < table["test_loss"][0]
     assert table["early_stop"][0] == learner.path(model, 1.0).early_stop()[0]
     np.testing.assert_array_equal(table["arrival"][1], path.arrival().value)
-    found = plan(model, 0.5, learner, d=100)["sgd_early_stopped"]
-    near = learner.limits(model, [found.alpha])
-    np.testing.assert_allclose(near["early_stopped_error"], 0.5, rtol=1e-3)
-    assert f"after 16 steps, least loss on new samples at step {near['early_stop'][0]:g}" in found.note
+    equations = learner.equations(model)
+    curves = equations.curves(table, "test_loss")
+    assert list(curves) == ["sgd", "sgd_early_stopped"]
+    np.testing.assert_array_equal(curves["sgd_early_stopped"][0], table["early_stopped_test_loss"])
+    assert equations.remark(1.0) == (f"after 16 steps, least loss on new samples at step {table['early_stop'][0]:g}")
     diverged = SGD(learning_rate=3.0, steps=20, trajectories=1024).limits(model, [2.0], throw=False)
     assert diverged.status == [Status.DIVERGING]
     assert "diverges" in diverged.notes[0]
