@@ -220,7 +220,7 @@ def _newton_step(risk: EmpiricalRisk, x: Array, fields: Array, step: float, scal
     except np.linalg.LinAlgError:
         change = np.full_like(x, np.inf)
     # Steps are infinite along directions that neither the loss nor the penalty determines.
-    new = x + left @ change @ right if np.linalg.norm(change) <= _NEWTON_FAR * np.linalg.norm(values) else x
+    new = x + left @ change @ right if np.max(np.abs(change)) <= _NEWTON_FAR * values[0] else x
     slopes = risk.slopes(risk.design.forward(new, 0), 0.0)
     return risk.proximal(new - step * risk.design.adjoint(slopes, 0), step)
 
