@@ -1,6 +1,7 @@
 """Regularised risk of rows on data against its theory: students, losses and penalties, with the trend in the dimension.
 
     python benchmarks/check_row_risk.py [D [INSTANCES [WORD]]]
+    python benchmarks/check_row_risk.py bars [POINTS [WORD]]
 
 With a word only the cases with it in their name. Every case is simulated at dimensions D, 2 D and 4 D, with INSTANCES,
 INSTANCES / 2 and INSTANCES / 4 runs. Means of a quantity over runs are a + b/d with two numbers that are fitted; ``a``
@@ -9,6 +10,16 @@ theory, ``a``, ``b``, and their distance in standard errors. The exit code is 1 
 four of them, or more than a twentieth beyond two and a half.
 
 Risks that are not convex begin at the teacher, as theory does on the informed branch.
+
+"Two tanh" is close to the instability (stability .9), and the proximal map jumps for .16 % of its samples: replica
+symmetry holds only approximately. Errors of runs at d = 200, 400, 800 and 1600 are .198, .202, .198 and .202, each
++- .003 or less, without a trend. They lie between .184 +- .005, the theory that leaves the jumps out of the slopes, and
+.245, that with them in. The case is compared all the same; its distances of up to three standard errors are those of
+the approximation. At a larger strength ("two tanh, stable") they are gone.
+
+With ``bars`` the error estimates of theory are checked instead: sampled averages of few points are compared with those
+of 64 times as many, and the share of differences within both error estimates is printed (95 % expected). The exit code
+is 1 below 90 %.
 """
 
 from __future__ import annotations
@@ -31,6 +42,8 @@ from glassformer.models.base import Model
 _NONE, _FEW, _SHARE = 4.0, 2.5, 0.05
 # Error estimates of theory are 95 % intervals.
 _INTERVAL = 1.96
+# Points of the fine averages over those of the coarse ones, and the least share of differences inside the estimates.
+_FINER, _INSIDE = 64, 0.9
 _SCALARS = ("error", "label_error", "prediction_error", "training_loss", "test_loss", "free_energy")
 _MATRICES = ("overlap", "power")
 
@@ -238,5 +251,28 @@ def main(d: int = 100, instances: int = 64, word: str = "") -> int:
     return int(far.max() > _NONE or few > _SHARE)
 
 
+def check_bars(points: int = 256, word: str = "") -> int:
+    """Compare error estimates of sampled averages with the differences from averages of many more points."""
+    ratios = []
+    for coarse, fine in zip(cases(points), cases(_FINER * points), strict=True):
+        if word not in coarse.name or "points" not in coarse.model.parameters:
+            continue
+        few, many = expected(coarse), expected(fine)
+        for name, (value, error) in few.items():
+            true, own = many[name]
+            bar = _INTERVAL * np.hypot(error, own)
+            # The free energy has no estimate of its own: it is known much better than other quantities.
+            if error == 0:
+                continue
+            ratios.append(abs(value - true) / bar)
+            outside = "   !" if ratios[-1] > 1 else ""
+            print(f"  {name:18}{value:12.6f}{true:12.6f} +- {bar:.6f}{ratios[-1]:8.2f}{outside}", flush=True)
+    inside = float(np.mean(np.array(ratios) <= 1))
+    print(f"\n{len(ratios)} numbers, {inside:.1%} inside, largest distance {max(ratios):.1f} error estimates")
+    return int(inside < _INSIDE)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["bars"]:
+        sys.exit(check_bars(*map(int, sys.argv[2:3]), *sys.argv[3:]))
     sys.exit(main(*map(int, sys.argv[1:3]), *sys.argv[3:]))

@@ -1,5 +1,7 @@
 """Proximal message passing for rows: it ends at the minimiser, and every step has the errors of its theory."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,7 @@ from glassformer.core.settings import Iteration
 from glassformer.core.status import Status
 from glassformer.experiments.trajectories import follow
 from glassformer.learners.data_set import DataSet
-from glassformer.learners.row_fit import RowRiskSettings, row_risk_on
+from glassformer.learners.row_fit import row_risk_on
 from glassformer.learners.row_message_passing import pass_row_messages
 from glassformer.learners.row_risk import minimise_rows
 from glassformer.risk.rows.limits import RowRisk
@@ -42,7 +44,7 @@ def drawn(model, d, alpha):
 def test_messages_end_at_the_minimiser(model, alpha, risk, strength):
     data = drawn(model, 100, alpha)
     found = pass_row_messages(risk, strength, model, data, 300)
-    own, _ = row_risk_on(RowRiskSettings(risk.loss, risk.penalty, strength, intercept=risk.intercept), model, data)
+    own, _ = row_risk_on(replace(risk, strength=strength), model, data)
     least = minimise_rows(
         own, None, Iteration(tolerance=1e-14 if risk.penalty == "ridge" else 1e-9, max_iterations=3000)
     )

@@ -15,9 +15,10 @@ from glassformer.designs.generated import GeneratedDesign
 from glassformer.designs.projection import ProjectionDesign
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
-from glassformer.learners.row_fit import RowRiskSettings, learn_rows, row_risk_on
+from glassformer.learners.row_fit import learn_rows, row_risk_on
 from glassformer.learners.row_risk import minimise_along_path, minimise_rows
 from glassformer.models.comparison import NewInputs
+from glassformer.risk.rows.limits import RowRisk
 from glassformer.risk.rows.penalties import row_penalty
 from glassformer.risk.rows.student import FieldLoss, Student, field_loss, linear_prediction
 
@@ -208,7 +209,7 @@ def drawn(model, d, alpha, seed=0):
 def test_attention_has_the_overlaps_of_theory_from_the_teacher():
     """Theory: power 0.872, overlap 0.874, training loss 0.0894."""
     dataset, new = drawn(ATTENTION, 200, 2.0, seed=4)
-    found = learn_rows(RowRiskSettings("square", "ridge", 0.05, starts="informed"), ATTENTION, dataset)
+    found = learn_rows(RowRisk(strength=0.05, start="informed"), ATTENTION, dataset)
     measured = found.measured(ATTENTION, dataset.teacher, new)
     assert found.status is Status.CONVERGED
     assert abs(measured["power"][0, 0] - 0.872) < 0.1 and abs(measured["overlap"][0, 0] - 0.874) < 0.1
@@ -218,14 +219,17 @@ def test_attention_has_the_overlaps_of_theory_from_the_teacher():
 @pytest.mark.slow
 def test_lowest_of_several_minima_is_returned():
     dataset, new = drawn(ATTENTION, 60, 2.0)
-    settings = RowRiskSettings("square", "ridge", 0.05, starts="random,informed, zero", tolerance=1e-4)
-    found = learn_rows(settings, ATTENTION, dataset)
+    risk, settings = (
+        RowRisk(strength=0.05, start="random,informed, zero"),
+        Iteration(tolerance=1e-4, max_iterations=5000),
+    )
+    found = learn_rows(risk, ATTENTION, dataset, settings)
     assert found.energies.shape == (3,) and found.free_energy == found.energies.min()
     assert "not convex" in found.notes[0] and "3 starts" in found.notes[0]
-    again = learn_rows(settings, ATTENTION, dataset)
+    again = learn_rows(risk, ATTENTION, dataset, settings)
     np.testing.assert_array_equal(again.estimates, found.estimates)
     # Both signs of the row have the same labels: errors are those of the better one.
-    flipped = learn_rows(RowRiskSettings("square", "ridge", 0.05, starts=[-dataset.teacher]), ATTENTION, dataset)
+    flipped = learn_rows(RowRisk(strength=0.05, start=[-dataset.teacher]), ATTENTION, dataset)
     assert flipped.measured(ATTENTION, dataset.teacher, new)["overlap"][0, 0] > 0
 
 
@@ -237,8 +241,8 @@ def test_students_may_have_more_rows_than_the_teacher():
     def student(z):
         return jnp.tanh(z[0]) + jnp.tanh(z[1])
 
-    settings = RowRiskSettings("logistic", "ridge", 0.3, student, 2, intercept=True, starts=2, tolerance=1e-4)
-    found = learn_rows(settings, model, dataset)
+    risk = RowRisk("logistic", "ridge", 0.3, student, 2, intercept=True, start=2)
+    found = learn_rows(risk, model, dataset, Iteration(tolerance=1e-4, max_iterations=5000))
     measured = found.measured(model, dataset.teacher, new)
     assert found.estimates.shape == (1, 2, 50) and found.intercept.shape == (1,)
     assert measured["overlap"].shape == (2, 1) and measured["power"].shape == (2, 2)
@@ -249,8 +253,7 @@ def test_students_may_have_more_rows_than_the_teacher():
 
 def test_slopes_with_positions_are_derivatives():
     dataset, _ = drawn(ATTENTION, 30, 2.0)
-    settings = RowRiskSettings("square", "ridge", 0.1, positions=[[1.0], [-1.0]])
-    risk, _ = row_risk_on(settings, ATTENTION, dataset)
+    risk, _ = row_risk_on(RowRisk(strength=0.1, positions=[[1.0], [-1.0]]), ATTENTION, dataset)
     np.testing.assert_allclose(dataset.teacher @ risk.encodings.T, 0, atol=1e-10)
     np.testing.assert_allclose(risk.encodings @ risk.encodings.T, [[1, -1], [-1, 1]], atol=1e-12)
     rng = np.random.default_rng(0)
@@ -265,14 +268,12 @@ def test_settings_that_do_not_go_with_the_data_are_refused():
     dataset, _ = drawn(ATTENTION, 30, 1.0)
     blind = DataSet(dataset.design, dataset.labels)
     for error, given, own in (
-        (ParameterError, {"starts": "elsewhere"}, dataset),
-        (ParameterError, {"starts": [np.ones((2, 30))]}, dataset),
+        (ParameterError, {"start": "elsewhere"}, dataset),
+        (ParameterError, {"start": [np.ones((2, 30))]}, dataset),
         (ParameterError, {"positions": [[1.0]]}, dataset),
         (ParameterError, {"penalty": "nuclear"}, dataset),
-        (IncompatibleError, {"starts": "informed"}, blind),
+        (IncompatibleError, {"start": "informed"}, blind),
         (IncompatibleError, {"loss": "logistic"}, dataset),
     ):
         with pytest.raises(error):
-            learn_rows(
-                RowRiskSettings(**{"loss": "square", "penalty": "ridge", "strength": 0.1, **given}), ATTENTION, own
-            )
+            learn_rows(RowRisk(**{"strength": 0.1, **given}), ATTENTION, own)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, RegularisedRisk, SequenceMultiIndex, limits
+from glassformer import BilinearSequenceRegression, RegularisedRisk, SequenceMultiIndex, limits, simulate
 
 # Relative accuracy of errors by quadrature of labels with noise of any law.
 ACCURACY = 1e-6
@@ -96,3 +96,13 @@ def test_bayes_optimal_estimates_of_a_full_matrix_are_those_of_a_row():
     row = limits(SequenceMultiIndex(lambda z: z[0, 0], noise=0.1), [0.5, 1.5])
     wide = limits(BilinearSequenceRegression(1.0, 1e6, noise=0.1), [0.5, 1.5])
     np.testing.assert_allclose(wide["error"], row["error"], rtol=1e-5)
+
+
+def test_labels_that_are_random_at_any_field_have_a_label_error():
+    """Bayes, theory of a risk and runs count new labels with their noise, and the Bayes-optimal share is the least."""
+    model = SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law="logistic")
+    learner = RegularisedRisk("logistic", strength=0.5)
+    optimum, theory = limits(model, [2.0])["label_error"][0], learner.limits(model, [2.0])["label_error"][0]
+    assert 0.3 < optimum < theory < 0.34
+    runs = simulate(model, [2.0], d=200, instances=8, algorithm=learner)
+    assert abs(runs["label_error"][0] - theory) < 4 * runs["label_standard_error"][0] + 0.01

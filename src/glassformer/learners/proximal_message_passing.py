@@ -13,6 +13,7 @@ For any inputs a fixed point is a minimiser of the risk, because the slope of th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ import numpy as np
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
 from glassformer.learners.empirical_risk import EmpiricalRisk
-from glassformer.learners.message_passing import StepHistory
+from glassformer.learners.message_passing import StepHistory, message_passing
 from glassformer.numerics.decompositions import eigh, svd
 from glassformer.priors.spectral import rectangular_divergence, symmetric_divergence
 
@@ -132,10 +133,28 @@ class ProximalStep(UndampedStep):
         return (left * shrunk) @ right, rectangular_divergence(values, shrunk, slopes, excess)
 
 
-def status_of_steps(status: Status, step_sizes: list[float]) -> Status:
-    """Return the status of a run: ``OSCILLATING`` instead of the iteration limit if steps do not become shorter."""
-    count = int(_LAST_SHARE * len(step_sizes))
-    if status is not Status.ITERATION_LIMIT or count == 0:
-        return status
-    shrinking = max(step_sizes[-count:]) < _SHRINKING * max(step_sizes[-2 * count : -count])
-    return status if shrinking else Status.OSCILLATING
+def take_undamped_steps(step: Any, steps: int, measure: Callable[[Any], dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
+    """Return the last state, and status, iterations, residual and history of the run, as a fit reports them.
+
+    A run whose steps do not become shorter is ``OSCILLATING`` instead of at the iteration limit.
+
+    Args:
+        step: the algorithm, an :class:`UndampedStep`.
+        steps: number of steps, fewer where the estimate no longer changes.
+        measure: returns the errors of a state by name, nothing where the teacher is not known.
+    """
+    history: list[dict[str, Any]] = []
+
+    def watch(state: Any) -> None:
+        errors = {} if state.first else measure(state)
+        if errors:
+            history.append(errors)
+
+    run = message_passing(step, steps, damping=0.0, watch=watch)
+    sizes, status = run.step_sizes, run.status
+    count = int(_LAST_SHARE * len(sizes))
+    if status is Status.ITERATION_LIMIT and count > 0:
+        shrinking = max(sizes[-count:]) < _SHRINKING * max(sizes[-2 * count : -count])
+        status = status if shrinking else Status.OSCILLATING
+    report = {"status": status, "iterations": len(sizes), "residual": run.state.step_size, "history": history}
+    return run.state, report

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
     from glassformer.learners.empirical_risk import EmpiricalRisk
-    from glassformer.learners.proximal_message_passing import ProximalState
     from glassformer.risk.loss_base import Loss
     from glassformer.risk.penalties import MatrixPenalty, Penalty
     from glassformer.risk.rows.limits import RowRisk
@@ -308,18 +307,15 @@ class RegularisedRisk(Learner):
     def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.proximal_gradient import least_risk
 
+        settings = Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations)
         if model.overlap_shape:
-            from glassformer.learners.row_fit import RowRiskSettings, learn_rows
+            from glassformer.learners.row_fit import learn_rows
 
             own = replace(self.row_risk, strength=self._strength_on(model, data))
-            chosen: dict[str, Any] = {one.name: getattr(own, one.name) for one in fields(own) if one.name != "start"}
-            settings = RowRiskSettings(
-                **chosen, starts=self.start, tolerance=self.tolerance, max_iterations=self.max_iterations
-            )
-            return learn_rows(settings, model, data)
+            return learn_rows(own, model, data, settings)
 
         risk = self.empirical_risk(model, data)
-        found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
+        found = least_risk(risk, settings)
         return FitResult.from_solution(found, **_fit(risk, found.value[0]))
 
     def _strength_on(self, model: Any, data: DataSet) -> float:
@@ -583,31 +579,17 @@ class ProximalMessagePassing(RegularisedRisk):
 
             strength = self._strength_on(model, data)
             return pass_row_messages(self.row_risk, strength, model, data, self.max_iterations, self.overlap)
-        from glassformer.learners.data_set import ErrorHistory
-        from glassformer.learners.message_passing import message_passing
-        from glassformer.learners.proximal_message_passing import ProximalStep, status_of_steps
+        from glassformer.learners.proximal_message_passing import ProximalStep, take_undamped_steps
         from glassformer.risk.trajectory import START_SUSCEPTIBILITY
 
-        errors = ErrorHistory(model, data.teacher)
-
-        def watch(state: ProximalState) -> None:
-            if not state.first:
-                errors.append(state.estimate)
-
         step = ProximalStep(self.empirical_risk(model, data), START_SUSCEPTIBILITY * float(model.prior.second_moment))
-        run = message_passing(step, self.max_iterations, damping=0.0, watch=watch)
-        history = errors.entries()
-        if not history and data.teacher is not None:
+        last, report = take_undamped_steps(
+            step, self.max_iterations, lambda state: data.errors_of(model, state.estimate)
+        )
+        if not report["history"] and data.teacher is not None:
             reason = f"loss {step.risk.loss.name} is linear around an estimate of zero"
             raise IncompatibleError(f"{reason}, so that message passing has no first step: use theory only, without d")
-        return FitResult(
-            run.state.estimate[None],
-            status=status_of_steps(run.status, run.step_sizes),
-            iterations=len(run.step_sizes),
-            residual=run.state.step_size,
-            history=history,
-            **_fit(step.risk, run.state.estimate),
-        )
+        return FitResult(last.estimate[None], **{**report, **_fit(step.risk, last.estimate)})
 
 
 class SquareLossLearner(Learner):

@@ -19,6 +19,7 @@ from glassformer.models.comparison import NewInputs
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points
 from glassformer.risk.rows.comparison import match_rows, prediction_quality, row_products
+from glassformer.risk.rows.limits import RowRisk
 from glassformer.risk.rows.penalties import row_penalty
 from glassformer.risk.rows.student import Student, student_of
 
@@ -31,41 +32,6 @@ _SMALL = 1e-3
 _POSITIONAL_SPREAD = 0.1
 # New samples: the standard error of a label error is below 0.8 %.
 _NEW_SAMPLES = 4096
-
-
-@dataclass(frozen=True)
-class RowRiskSettings:
-    """What is minimised, and from where.
-
-    Attributes:
-        loss: name, or function of label and prediction.
-        penalty: ridge, lasso, elastic or group.
-        strength: of the penalty.
-        student: function of the fields of the student's rows; None for the default of the model and loss.
-        student_rows: rows of the student; None for its default.
-        intercept: whether an intercept is fitted to every output.
-        positions: coefficients of the positional encodings of the tokens on orthonormal directions that the teacher
-            does not see, shape (L,) or (L, directions); None for none.
-        starts: number of random starts; a list of "random" (or "uninformed"), "zero", "informed" (the teacher, an
-            oracle), "positional" (random, with mean fields along the positional encodings) and weights of shape (P, d);
-            or a pair of matrices ``M`` and ``Q`` of shapes (P, P*) and (P, P). None for zero if the risk is convex, and
-            for four random starts otherwise, one of them positional where there are positional encodings.
-        start_size: standard deviation of random weights.
-        tolerance: gap that is accepted, see :func:`~glassformer.learners.row_risk.minimise_rows`.
-        max_iterations: products with the inputs allowed from each start.
-    """
-
-    loss: Any
-    penalty: str
-    strength: float
-    student: Any = None
-    student_rows: int | None = None
-    intercept: bool = False
-    positions: Any = None
-    starts: Any = None
-    start_size: float = 1.0
-    tolerance: float = 1e-6
-    max_iterations: int = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,15 +102,16 @@ def row_measures(
     }
 
 
-def learn_rows(settings: RowRiskSettings, model: Any, data: DataSet) -> RowFit:
+def learn_rows(risk: RowRisk, model: Any, data: DataSet, settings: Iteration | None = None) -> RowFit:
     """Return the student's rows of least risk on a data set.
 
     Equation :eq:`row-risk` of the documentation.
 
     Args:
-        settings: what is minimised.
+        risk: loss, penalty, strength, student, and where to start.
         model: that the labels are believed to come from.
         data: inputs, whose first instance is used, and labels.
+        settings: as of :func:`~glassformer.learners.row_risk.minimise_rows`.
 
     Raises:
         ParameterError: a setting is out of range.
@@ -157,45 +124,49 @@ def learn_rows(settings: RowRiskSettings, model: Any, data: DataSet) -> RowFit:
         >>> design = size.design.sample(150, size.input_shape, rng)
         >>> teacher = model.prior.sample((1, 50), rng)
         >>> data = DataSet(design, model.channel.sample(design.forward(teacher, 0), rng), teacher=teacher)
-        >>> found = learn_rows(RowRiskSettings("logistic", "ridge", 0.1), model, data)
+        >>> found = learn_rows(RowRisk("logistic", strength=0.1), model, data)
         >>> str(found.status), found.estimates.shape
         ('converged', (1, 1, 50))
     """
-    risk, student = row_risk_on(settings, model, data)
-    starts = _starting_weights(settings, model, risk, data)
-    iteration = Iteration(tolerance=settings.tolerance, max_iterations=settings.max_iterations)
-    found = minimise_rows(risk, starts, iteration)
-    point, dimension = found.point, risk.shape[1] / float(model.prior.degrees)
+    own, student = row_risk_on(risk, model, data)
+    found = minimise_rows(own, _starting_weights(risk.start, model, own, data), settings)
+    point, dimension = found.point, own.shape[1] / float(model.prior.degrees)
     return RowFit(
         point.weights[None],
         status=found.status,
         iterations=found.iterations,
         residual=found.gap,
-        training_loss=point.loss / risk.samples,
+        training_loss=point.loss / own.samples,
         free_energy=point.risk / dimension,
         student=student,
         intercept=point.intercept,
-        means=risk.mean_fields(point.weights),
+        means=own.mean_fields(point.weights),
         energies=found.energies / dimension,
         notes=found.notes,
     )
 
 
-def row_risk_on(settings: RowRiskSettings, model: Any, data: DataSet) -> tuple[EmpiricalRowRisk, Student]:
-    """Return the risk on a data set, and the student."""
-    student = student_of(model, settings.loss, settings.student, settings.student_rows)
+def row_risk_on(risk: RowRisk, model: Any, data: DataSet) -> tuple[EmpiricalRowRisk, Student]:
+    """Return the risk on a data set, and the student.
+
+    Raises:
+        IncompatibleError: the strength is open, or settings do not go with the model or with the data.
+    """
+    if risk.strength is None:
+        raise IncompatibleError("strength = best follows from theory: give a number")
+    student = student_of(model, risk.loss, risk.student, risk.student_rows)
     length = int(data.design.row_shape[-1])
-    risk = EmpiricalRowRisk(
+    own = EmpiricalRowRisk(
         student,
         data.design,
         student.targets(data.labels),
-        row_penalty(settings.penalty),
-        float(settings.strength),
+        row_penalty(risk.penalty),
+        float(risk.strength),
         model.prior.feature_variances(length),
-        _encodings(settings.positions, model, student, data, length),
-        settings.intercept,
+        _encodings(risk.positions, model, student, data, length),
+        risk.intercept,
     )
-    return risk, student
+    return own, student
 
 
 def _encodings(positions: Any, model: Any, student: Student, data: DataSet, length: int) -> Array | None:
@@ -245,9 +216,9 @@ def weights_at(overlap: Array, power: Array, model: Any, data: DataSet, rng: np.
     return weights
 
 
-def _starting_weights(settings: RowRiskSettings, model: Any, risk: EmpiricalRowRisk, data: DataSet) -> list[Array]:
-    """Return weights to begin at."""
-    starts, rng, shape = settings.starts, data.rng.spawn(1)[0], risk.shape
+def _starting_weights(starts: Any, model: Any, risk: EmpiricalRowRisk, data: DataSet) -> list[Array]:
+    """Return weights to begin at, see :class:`~glassformer.risk.rows.limits.RowRisk`."""
+    rng, shape = data.rng.spawn(1)[0], risk.shape
     if starts is None and risk.student.is_convex:
         starts = ["zero"]
     elif starts is None:
@@ -259,13 +230,13 @@ def _starting_weights(settings: RowRiskSettings, model: Any, risk: EmpiricalRowR
         starts = starts.split(",")
     elif isinstance(starts, int | np.integer):
         starts = ["random"] * max(int(starts), 1)
-    spread = settings.start_size * np.sqrt(model.prior.feature_variances(shape[1]))
+    spread = np.sqrt(model.prior.feature_variances(shape[1]))
 
     def weights(start: Any) -> Array:
         if not isinstance(start, str):
             given = np.asarray(start, dtype=float)
             if given.shape != shape or not np.all(np.isfinite(given)):
-                raise ParameterError("starts", np.shape(given), f"finite weights of shape {shape}")
+                raise ParameterError("start", np.shape(given), f"finite weights of shape {shape}")
             return given
         name = start.strip()
         drawn = spread * rng.standard_normal(shape)
@@ -274,17 +245,17 @@ def _starting_weights(settings: RowRiskSettings, model: Any, risk: EmpiricalRowR
             return 0.0 * drawn if risk.student.is_convex else _SMALL * drawn
         if name == "informed":
             if data.teacher is None:
-                raise IncompatibleError("starts = informed begins at the teacher's rows, which these data do not have")
+                raise IncompatibleError("start = informed begins at the teacher's rows, which these data do not have")
             known = min(shape[0], len(data.teacher))
             drawn[:known] = data.teacher[:known]
         elif name == "positional":
             if risk.encodings is None:
-                raise IncompatibleError("starts = positional begins along positional encodings: give positions")
+                raise IncompatibleError("start = positional begins along positional encodings: give positions")
             # Mean fields are half the leading component of the encodings, as at the start of the theory.
             drawn = _POSITIONAL_SPREAD * drawn + 0.5 * np.sqrt(shape[1]) * np.linalg.svd(risk.encodings)[2][0]
         elif name not in ("random", "uninformed"):
             allowed = "random, uninformed, zero, informed, positional, a number of random starts, or weights"
-            raise ParameterError("starts", name, allowed)
+            raise ParameterError("start", name, allowed)
         return drawn
 
     return [weights(start) for start in starts]

@@ -25,9 +25,8 @@ import numpy as np
 from glassformer.core.estimate import Array
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
-from glassformer.learners.message_passing import message_passing
-from glassformer.learners.proximal_message_passing import UndampedStep, status_of_steps
-from glassformer.learners.row_fit import RowFit, RowRiskSettings, row_risk_on, weights_at
+from glassformer.learners.proximal_message_passing import UndampedStep, take_undamped_steps
+from glassformer.learners.row_fit import RowFit, row_risk_on, weights_at
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.small_matrices import cholesky, triangular_inverse
@@ -182,32 +181,28 @@ def pass_row_messages(
         'converged'
     """
     require_steps(risk)
-    settings = RowRiskSettings(risk.loss, risk.penalty, strength, risk.student, risk.student_rows, risk.intercept)
-    own, student = row_risk_on(settings, model, data)
+    own, student = row_risk_on(replace(risk, strength=strength), model, data)
     state = first_state(risk.problem(model, data.design.sample_ratio * float(model.prior.degrees), strength), overlap)
     weights = np.zeros(own.shape)
     if np.any(state.power):
         weights = weights_at(state.overlap, state.power, model, data, data.rng)
-    history: list[dict[str, Any]] = []
 
-    def watch(messages: RowMessages) -> None:
-        if not messages.first and data.teacher is not None:
-            own_rows, true_rows = messages.weights, data.teacher
-            power, cross = row_products(model, own_rows, own_rows), row_products(model, own_rows, true_rows)
-            match = match_rows(model, student, power, cross, np.mean(true_rows**2, axis=1))
-            history.append({"error": match.error, "cosine": match.cosine})
+    def measure(messages: RowMessages) -> dict[str, Any]:
+        if data.teacher is None:
+            return {}
+        own_rows, true_rows = messages.weights, data.teacher
+        power, cross = row_products(model, own_rows, own_rows), row_products(model, own_rows, true_rows)
+        match = match_rows(model, student, power, cross, np.mean(true_rows**2, axis=1))
+        return {"error": match.error, "cosine": match.cosine}
 
-    run = message_passing(RowProximalStep(own, weights, state.susceptibility), steps, damping=0.0, watch=watch)
-    point = own.point(run.state.weights, run.state.intercept)
+    last, report = take_undamped_steps(RowProximalStep(own, weights, state.susceptibility), steps, measure)
+    point = own.point(last.weights, last.intercept)
     dimension = own.shape[1] / float(model.prior.degrees)
     return RowFit(
         point.weights[None],
-        status=status_of_steps(run.status, run.step_sizes),
-        iterations=len(run.step_sizes),
-        residual=run.state.step_size,
         training_loss=point.loss / own.samples,
         free_energy=point.risk / dimension,
-        history=history,
+        **report,
         student=student,
         intercept=point.intercept,
         means=own.mean_fields(point.weights),

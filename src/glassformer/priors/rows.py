@@ -72,6 +72,11 @@ class WeightRowsPrior(Prior):
         return (head[:, None] == head).astype(float)
 
     @property
+    def feature_spectrum(self) -> tuple[float, ...]:
+        """Eigenvalues of the covariance of the features, each of the same multiplicity."""
+        return (1.0,)
+
+    @property
     def weight_components(self) -> WeightComponents | None:
         """The law of one weight as a mixture of Gaussians and points; None for laws that are none."""
         return None
@@ -190,6 +195,10 @@ class SpectrumRowsPrior(WeightRowsPrior):
     @property
     def mmse_dimension(self) -> float:
         return float(self.count)
+
+    @property
+    def feature_spectrum(self) -> tuple[float, ...]:
+        return self.spectrum
 
     @property
     def weight_components(self) -> WeightComponents | None:

@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from glassformer.channels.base import Exponents
 from glassformer.channels.label_laws import LabelLaw, law_gap
@@ -31,7 +32,7 @@ from glassformer.channels.link.quadrature import (
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
-from glassformer.numerics.quadrature import gauss_panels
+from glassformer.numerics.quadrature import gauss_panels, normal_nodes
 
 # The support contains the labels of all fields within one of these ranges: the first with an acceptable number of
 # labels.
@@ -50,6 +51,7 @@ _FIELDS, _LABELS = 96, 256  # numbers of fields and labels of one block
 _LOG_NEGLIGIBLE = 45.0  # probabilities below exp(-this) count as zero
 _ROUNDING = 1e-13  # rounding error of sums of probabilities
 _SETTLED = 1e-8  # relative change between two rules that ends the refinement
+_CROSSING_PANELS = 68  # panels among whose ends crossings of the two probabilities of a label are searched
 _CACHED = 4096  # number of variances whose averages are cached
 # number of posteriors of one block, panels of each, and refinements of the panels
 _ROWS, _PANELS, _REFINEMENTS = 256, 64, 5
@@ -185,7 +187,8 @@ class LabelLawChannel(ScalarChannel):
         """Return squared errors of predictions of the mean label.
 
         ``prediction_error`` is the error of the posterior mean, ``plugin_error`` that of the mean label at the mean
-        field.
+        field. Of labels +1 and -1 ``label_error`` is the share of new ones, with their noise, that are not the more
+        probable one.
         """
         errors = {name: estimate.value for name, estimate in self.label_integrals(variance).items()}
         return {**errors, "label_noise": np.full(np.shape(variance), self.label_noise)}
@@ -193,7 +196,27 @@ class LabelLawChannel(ScalarChannel):
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
         value, error = stack_estimates([self._prediction_errors(x) for x in v.ravel().tolist()], v.shape)
-        return {name: Estimate(value[k], error[k]) for k, name in enumerate(("prediction_error", "plugin_error"))}
+        found = {name: Estimate(value[k], error[k]) for k, name in enumerate(("prediction_error", "plugin_error"))}
+        if set(self.values) == {-1.0, 1.0}:
+            missed = np.array([self._missed(x) for x in v.ravel().tolist()]).reshape(v.shape)
+            found["label_error"] = Estimate(missed, np.full_like(v, _ROUNDING))
+        return found
+
+    def _missed(self, v: float) -> float:
+        """Return the mean probability of the less probable one of the labels +1 and -1."""
+
+        def excess(t: Array) -> Array:
+            omega = np.sqrt(1 - v) * t
+            return np.exp(self.log_partition(np.ones_like(t), omega, np.full_like(t, v))) - 0.5
+
+        ends = np.linspace(-TAIL, TAIL, _CROSSING_PANELS + 1)
+        signs = np.sign(excess(ends))
+        breaks = [
+            brentq(lambda t: float(excess(np.array([t]))[0]), ends[k], ends[k + 1], xtol=_ROUNDING)
+            for k in np.flatnonzero(signs[1:] * signs[:-1] < 0)
+        ]
+        t, weight = normal_nodes(breaks)
+        return float(weight @ (0.5 - np.abs(excess(t))))
 
     @cached_property
     def _log_probability(self) -> Callable[[Array, Array], Array]:

@@ -12,7 +12,7 @@ given :math:`Z^*`: at zero overlap an even student then has an average of exactl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -28,6 +28,9 @@ from glassformer.numerics.small_matrices import cholesky, triangular_inverse
 from glassformer.risk.rows.proximal_map import proximal_map
 from glassformer.risk.rows.student import Student
 
+# Change of order parameters, relative to the largest of a kind, from which on minimisations have the usual starts
+# (chosen by trial).
+_FAR = 0.1
 # Smallest variance of the part of a field that its true field does not determine, as a share of the power.
 _EMPTY = 1e-9
 
@@ -100,6 +103,29 @@ class SampledLabels(NamedTuple):
     labels: Array
 
 
+class NearbyMinima:
+    """Where minimisations ended at the last order parameters: those nearby take a few steps from there.
+
+    Minima that appear on the way are not found. So starts of all minimisations are the usual ones again where the order
+    parameters have changed by much.
+
+    Attributes:
+        state: order parameters of the last usual starts.
+        fields: of the minima by the number of the set, shape (2, starts, points, P, L).
+    """
+
+    def __init__(self) -> None:
+        self.state: OrderState | None = None
+        self.fields: dict[int, Any] = {}
+
+    def is_at(self, state: OrderState, numbers: Sequence[int]) -> bool:
+        """Return whether minima of all these sets are known near this state."""
+        if self.state is None or not all(number in self.fields for number in numbers):
+            return False
+        pairs = zip(state, self.state, strict=True)
+        return all(float(np.max(np.abs(new - old))) <= _FAR * float(np.max(np.abs(old))) for new, old in pairs)
+
+
 @dataclass(frozen=True)
 class LabelSampler:
     """Draws labels of a teacher, and averages over them.
@@ -115,6 +141,16 @@ class LabelSampler:
     student: Student
     points: int
     sets: int
+
+    def with_sets(self, sets: int) -> LabelSampler:
+        """Return a sampler of the first sets alone."""
+        if sets not in self._fewer:
+            self._fewer[sets] = replace(self, sets=sets)
+        return self._fewer[sets]
+
+    @cached_property
+    def _fewer(self) -> dict[int, LabelSampler]:
+        return {}
 
     @cached_property
     def samples(self) -> SampledLabels:
@@ -141,18 +177,38 @@ class LabelSampler:
             labels.reshape(*shape, -1),
         )
 
-    def averages(self, state: OrderState, chosen: Sequence[int] | None = None) -> RowAverages:
+    def averages(
+        self, state: OrderState, chosen: Sequence[int] | None = None, near: NearbyMinima | None = None
+    ) -> RowAverages:
         """Return the averages at order parameters.
 
         Args:
             state: order parameters.
             chosen: numbers of the sets that are used; None for all.
+            near: minima at a state nearby, from which the minimisations begin; those found replace them.
         """
         function = CachedJit(_averages, student=self.student, convex=self.student.is_convex)
+        numbers = list(chosen or range(self.sets))
+        is_near = near is not None and near.is_at(state, numbers)
+        found = []
         with jax_settings():
-            here = jax.tree.map(jnp.asarray, state)
-            found = [function(here, self._device_sets[one]) for one in chosen or range(self.sets)]
+            here, flag = jax.tree.map(jnp.asarray, (state, is_near))
+            for number in numbers:
+                begin = near.fields[number] if near is not None and is_near else self._no_fields
+                averages, ends = function(here, self._device_sets[number], begin, flag)
+                found.append(averages)
+                if near is not None:
+                    near.fields[number] = ends
+        if near is not None and not is_near:
+            near.state = state
         return RowAverages(*(np.stack([np.asarray(one) for one in parts]) for parts in zip(*found, strict=True)))
+
+    @cached_property
+    def _no_fields(self) -> Any:
+        """Zeros in the shape of the ends of all minimisations of one set."""
+        shape = self.samples.own.shape[1:]
+        with jax_settings():
+            return jnp.zeros((2, 1 if self.student.is_convex else 3, *shape))
 
     @cached_property
     def _device_sets(self) -> list[SampledLabels]:
@@ -172,8 +228,8 @@ class LabelSampler:
         return samples.true, student
 
 
-def _averages(state: Any, samples: Any, student: Student, convex: bool) -> Any:
-    """Return the averages of one set."""
+def _averages(state: Any, samples: Any, begin: Any, is_near: Any, student: Student, convex: bool) -> Any:
+    """Return the averages of one set, and the fields where all minimisations ended; they begin there if ``is_near``."""
     power, overlap, susceptibility, means, intercept = state
     # The part of the field that the true field does not determine: in some directions there may be none.
     values, vectors = jnp.linalg.eigh(power - overlap @ overlap.T)
@@ -190,7 +246,8 @@ def _averages(state: Any, samples: Any, student: Student, convex: bool) -> Any:
     true, y = samples.true, samples.labels
     count, rows = samples.own.shape[:2]
 
-    def of_side(side: Any) -> tuple[Any, ...]:
+    def of_side(own: Any) -> tuple[Any, ...]:
+        side, last = own
         omega = overlap @ true + side * root @ samples.own + means
 
         starts = [jnp.zeros_like(omega)]
@@ -199,6 +256,8 @@ def _averages(state: Any, samples: Any, student: Student, convex: bool) -> Any:
             starts += [inverse_lower @ (sign * true - omega) for sign in (1, -1)]
         elif not convex:
             starts += [samples.start, -samples.start]
+        again = inverse_lower @ (jnp.where(jnp.isfinite(last), last, omega) - omega)
+        starts = [jnp.where(is_near, again[place], start) for place, start in enumerate(starts)]
         found = proximal_map(student, y, omega, lower, inverse_lower, intercept, starts)
         f, slopes = found.score, found.slopes
         diagonal = jnp.einsum("nkllj->kj", slopes) / count
@@ -215,10 +274,11 @@ def _averages(state: Any, samples: Any, student: Student, convex: bool) -> Any:
             jnp.mean(slope_of_outputs(intercept, y, found.fitted), axis=0),
             jnp.mean(~found.solved),
             jnp.mean(found.several),
+            found.ends,
         )
 
-    sides = jax.lax.map(of_side, jnp.array([1.0, -1.0]))
+    *sides, ends = jax.lax.map(of_side, (jnp.array([1.0, -1.0]), begin))
     parts = [jnp.mean(part, axis=0) for part in sides]
     # Deviations of two sides together: the mean of both is free of the correlation of one set's own fields.
     parts[4] = parts[4] - parts[3]
-    return RowAverages(*parts)  # type: ignore[arg-type]
+    return RowAverages(*parts), ends  # type: ignore[arg-type]

@@ -100,7 +100,9 @@ def prediction_quality(model: Any, student: Student, true: Array, fields: Array,
 
     Returns:
         ``label_error``, the share of discrete labels that its decisions miss, and ``prediction_error``, the mean
-        squared difference of labels that are numbers from its predictions, as Bayes-optimal limits count them.
+        squared difference of labels that are numbers from its predictions, as Bayes-optimal limits count them. Labels
+        +1 and -1 that are random at any field have no value without noise: there ``label_error`` is the share of noisy
+        ones, and ``prediction_error`` of the mean label, for losses of numbers.
     """
     found = label_quality(model, student, true, student.predictions(fields) + intercept)
     return {name: float(value) for name, value in found.items()}
@@ -126,7 +128,9 @@ def label_quality(model: Any, student: Student, true: Array, predictions: Array)
             found["label_error"] = np.mean(student.decisions(predictions) != truth[:, 0], axis=-1)
     if channel.predictable and not channel.discrete:
         clean = np.asarray(channel.clean_labels(true)).reshape(len(true), -1)
-        if clean.shape == predictions.shape[-2:]:
+        if student.signs:
+            found["label_error"] = np.mean(0.5 - 0.5 * student.decisions(predictions) * clean[:, 0], axis=-1)
+        if clean.shape == predictions.shape[-2:] and student.loss.labels == "numbers":
             square = np.mean(np.sum((clean - predictions) ** 2, axis=-1), axis=-1)
             found["prediction_error"] = square / float(channel.error_unit)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from glassformer.core.settings import Iteration
 from glassformer.core.status import Status
 from glassformer.numerics.newton import newton
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
-from glassformer.risk.rows.averages import OrderState, RowAverages
+from glassformer.risk.rows.averages import NearbyMinima, OrderState, RowAverages
 from glassformer.risk.rows.problem import RowProblem, RowStep
 
 # The search that begins far from the fixed point, with one set of samples: steps at most, and their damping, since
@@ -127,19 +127,29 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
     packing = Packing(problem, start)
     vector, slopes, count = packing.pack(start), None, 0
     if not near:
-        few = problem.one_set
-        vector, searched = _search(few, packing, vector)
-        rough = newton(_map_of(few, packing), vector[None], _ROUGH)
+        few, minima = problem.with_sets(1), NearbyMinima()
+        vector, searched = _search(few, packing, vector, minima)
+        rough = newton(_map_of(few, packing, minima), vector[None], _ROUGH)
         count = -(-(searched + int(rough.iterations[0])) // problem.sets)
         if rough.converged:
             vector, slopes = rough.value[0], rough.extra["slopes"]
-    unit = _units(problem, packing, vector)
+    minima = NearbyMinima()
+    unit = _units(problem, packing, vector, minima)
     if slopes is not None:
         slopes = slopes / unit[:, None] * unit
-    solution = newton(_map_of(problem, packing, unit), (vector / unit)[None], _SETTINGS, slopes=slopes)
+    solution = newton(_map_of(problem, packing, minima, unit), (vector / unit)[None], _SETTINGS, slopes=slopes)
+    state = packing.unpack(solution.value[0] * unit)
+    step = problem.step(state)
+    missed = np.linalg.norm(packing.pack(step.state) / unit - solution.value[0]) - solution.residual[0]
+    if missed > _SETTINGS.floor:
+        # Minima have appeared since the last usual starts of the minimisations.
+        again = newton(
+            _map_of(problem, packing, None, unit), solution.value, _SETTINGS, slopes=solution.extra["slopes"]
+        )
+        solution = replace(again, iterations=solution.iterations + again.iterations)
+        state = packing.unpack(solution.value[0] * unit)
+        step = problem.step(state)
     vector, slopes = solution.value[0] * unit, solution.extra["slopes"][0] * unit[:, None] / unit
-    state = packing.unpack(vector)
-    step = problem.from_averages(state, problem.sampler.averages(state))
     deviations = _deviations(problem, packing, state, step, slopes)
     status = solution.status[0]
     if status.ok and not np.all(np.isfinite(deviations)):
@@ -158,7 +168,7 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
 
 
 def _map_of(
-    problem: RowProblem, packing: Packing, unit: Array | float = 1.0
+    problem: RowProblem, packing: Packing, minima: NearbyMinima | None, unit: Array | float = 1.0
 ) -> Callable[[Array, NDArray[np.intp]], Estimate]:
     """Return the map of vectors of order parameters in these units; not a number where they leave their domain."""
 
@@ -166,7 +176,7 @@ def _map_of(
         own = packing.unpack(vector * unit)
         if not is_inside(own):
             return np.full_like(vector, np.nan)
-        new = problem.step(own).state
+        new = problem.step(own, minima).state
         return packing.pack(new) / unit if is_inside(new) else np.full_like(vector, np.nan)
 
     def every(vectors: Array, index: NDArray[np.intp]) -> Estimate:
@@ -176,10 +186,10 @@ def _map_of(
     return every
 
 
-def _units(problem: RowProblem, packing: Packing, vector: Array) -> Array:
+def _units(problem: RowProblem, packing: Packing, vector: Array, minima: NearbyMinima) -> Array:
     """Return the units in which the last search runs, from the spread of the map over sets."""
     state = packing.unpack(vector)
-    images = _images(problem, packing, state, problem.sampler.averages(state))
+    images = _images(problem, packing, state, problem.sampler.averages(state, near=minima))
     _, error = mean_and_error(images)
     return np.asarray(_UNIT * np.maximum(np.nan_to_num(error), _SMALLEST_ERROR * (1 + np.abs(vector))))
 
@@ -191,13 +201,13 @@ def _images(problem: RowProblem, packing: Packing, state: OrderState, averages: 
     return np.array([packing.pack(problem.from_averages(state, part).state) for part in parts])
 
 
-def _search(few: RowProblem, packing: Packing, vector: Array) -> tuple[Array, int]:
+def _search(few: RowProblem, packing: Packing, vector: Array, minima: NearbyMinima) -> tuple[Array, int]:
     """Return a vector near the fixed point, by damped steps, and their number."""
     damping = _POSITIONAL_DAMPING if np.any(few.gram) else _DAMPING
     last, count = np.zeros(0), 0
     for _ in range(_SEARCH_STEPS):
         count += 1
-        new = few.step(packing.unpack(vector)).state
+        new = few.step(packing.unpack(vector), minima).state
         if not is_inside(new):
             break
         change = packing.pack(new) - vector

@@ -18,7 +18,7 @@ from glassformer.core.progress import note, track
 from glassformer.core.results import Branches, Table
 from glassformer.core.status import Status
 from glassformer.models.base import Model
-from glassformer.risk.rows.averages import OrderState
+from glassformer.risk.rows.averages import LabelSampler, OrderState
 from glassformer.risk.rows.comparison import match_rows, prediction_quality
 from glassformer.risk.rows.fixed_points import Packing, RowFixedPoint, error_of, fixed_point_from, is_inside
 from glassformer.risk.rows.penalties import row_penalty
@@ -49,12 +49,17 @@ class RowRisk:
     Attributes:
         loss: name, or function of label and prediction.
         penalty: ridge, lasso, elastic or group.
-        strength: of the penalty, > 0; None for the best one.
+        strength: of the penalty, > 0; None for the best one. On data it may be zero.
         student: function of the student's fields; None for the usual one of the model.
         student_rows: ``P``; None for the usual number.
         intercept: whether a number is added to every output and fitted.
-        positions: components of the positional encoding of every token, shape (L,) or (L, r); None without.
-        start: None for all starts, "informed", "uninformed", or a pair of matrices ``M`` and ``Q``.
+        positions: components of the positional encoding of every token on orthonormal directions that the teacher does
+            not see, shape (L,) or (L, r); None without.
+        start: None for all starts, "informed", "uninformed", or a pair of matrices ``M`` and ``Q``. On data None stands
+            for zero if the risk is convex, and for four random starts otherwise, one of them positional where there are
+            positional encodings; further starts are a number of random ones, and a list of names, "random" (or
+            "uninformed"), "zero", "informed" (the teacher, an oracle), "positional" (random, with mean fields along the
+            positional encodings), and weights of shape (P, d).
     """
 
     loss: Any = "square"
@@ -81,7 +86,8 @@ class RowRisk:
             )
         points = max(_FEWEST, int(model.channel.points) // _SHARE)
         penalty = row_penalty(self.penalty)
-        return RowProblem(model, student, penalty, alpha, strength, gram, bool(self.intercept), points, _SETS)
+        sampler = LabelSampler(model, student, points, _SETS)
+        return RowProblem(sampler, penalty, alpha, strength, gram, bool(self.intercept))
 
     def starts(self, problem: RowProblem) -> dict[str, OrderState]:
         """Return where the search for fixed points begins, by name."""
@@ -254,7 +260,8 @@ def row_risk_limits(model: Model, alpha: ArrayLike, risk: RowRisk, throw: bool =
         True
     """
     ratios = _positive(alpha)
-    rows = [_row_at(model, float(ratio), risk) for ratio in track(list(ratios), "sample ratios")]
+    problem = risk.problem(model, 1.0, risk.strength or 1.0)
+    rows = [_row_at(problem.at(ratio), risk) for ratio in track(list(ratios), "sample ratios")]
     names = list(dict.fromkeys(name for row in rows for name in row.columns))
     columns = {name: np.array([row.columns.get(name, np.nan) for row in rows]) for name in names}
     table = Table(
@@ -289,10 +296,11 @@ class _Row:
     notes: list[str]
 
 
-def _row_at(model: Model, alpha: float, risk: RowRisk) -> _Row:
+def _row_at(problem: RowProblem, risk: RowRisk) -> _Row:
     """Return the row at one sample ratio."""
-    strength = best_strength(model, alpha, risk) if risk.strength is None else float(risk.strength)
-    problem = risk.problem(model, alpha, strength)
+    if risk.strength is None:
+        problem = problem.at(problem.alpha, best_strength(problem, risk))
+    alpha = problem.alpha
     points = [fixed_point_from(problem, name, start) for name, start in risk.starts(problem).items()]
     measured = [quantities(problem, point) for point in points]
     settled = [place for place, point in enumerate(points) if point.status.ok] or list(range(len(points)))
@@ -305,7 +313,7 @@ def _row_at(model: Model, alpha: float, risk: RowRisk) -> _Row:
         if len(points) > 1:
             columns |= {f"{point.start}_error": own["error"][0], f"{point.start}_free_energy": point.free_energy}
     columns |= {
-        "strength": strength,
+        "strength": problem.strength,
         "stability": best.stability,
         "free_energy": best.free_energy,
         "residual": best.residual,
@@ -346,16 +354,16 @@ def _differ(first: tuple[Any, Any], second: tuple[Any, Any]) -> bool:
     return bool(abs(one - other) > own + its + _DIFFERENT * max(abs(one), abs(other)))
 
 
-def best_strength(model: Model, alpha: float, risk: RowRisk) -> float:
+def best_strength(problem: RowProblem, risk: RowRisk) -> float:
     """Return the strength of largest cosine for discrete labels, else of least ``prediction_error`` or ``error``."""
-    fixed = replace(risk, strength=1.0)
+    few = problem.with_sets(_SEARCH_SETS)
     reached: dict[str, OrderState] = {}
 
     def objective(logarithm: float) -> float:
         note(f"strength = {np.exp(logarithm):.3g}")
-        problem = replace(fixed.problem(model, alpha, float(np.exp(logarithm))), sets=_SEARCH_SETS)
+        problem = few.at(few.alpha, np.exp(logarithm))
         lowest = None
-        for name, start in fixed.starts(problem).items():
+        for name, start in risk.starts(problem).items():
             point = fixed_point_from(problem, name, reached.get(name, start), near=name in reached)
             if not point.status.ok:
                 point = fixed_point_from(problem, name, start)
@@ -430,8 +438,9 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
 
 def _along_branch(model: Model, ratios: Array, risk: RowRisk, which: int) -> Iterator[tuple[RowProblem, RowFixedPoint]]:
     state = None
+    whole = risk.problem(model, 1.0, float(risk.strength or 0.0))
     for ratio in track(list(ratios), "sample ratios"):
-        problem = risk.problem(model, float(ratio), float(risk.strength or 0.0))
+        problem = whole.at(ratio)
         name, start = risk.two_starts(problem)[which]
         point = fixed_point_from(problem, name, start if state is None else state)
         # A point that did not settle is passed over: the start may lie on another branch.

@@ -95,8 +95,10 @@ class OneRowProblem(RiskProblem):
             "error": order.error,
         }
         if self.labels.binary:
-            return {**columns, "label_error": self.labels.label_error(order)}
-        return {**columns, "prediction_error": self.labels.prediction_error(order)}
+            columns["label_error"] = self.labels.label_error(order)
+        if not self.labels.binary or not (self.model.channel.discrete or self.loss.binary):
+            columns["prediction_error"] = self.labels.prediction_error(order)
+        return columns
 
     def fits(self, alpha: Array) -> Flags:
         """Return where some weights of finite norm fit all labels, or separate them, in the limit of no penalty."""
@@ -340,7 +342,8 @@ def one_row_limits(
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``overlap`` and ``power`` (shape (1, 1)),
         ``cosine`` (shape (1,)), ``error`` (:math:`E = 1 - 2m + q`), ``label_error`` (share of new labels +1 and -1,
         without their own noise where they have any without it, that the sign of the field misses) or
-        ``prediction_error`` (squared difference of new labels, without noise, from the field), ``training_loss``,
+        ``prediction_error`` (squared difference of new labels, without noise, from the field; also for losses of
+        numbers on labels +1 and -1 that are random at any field, of their mean), ``training_loss``,
         ``test_loss``, ``stability`` (the replicon's radius, at most one), ``free_energy`` (minimum of the risk over
         ``d``), ``strength``, ``intercept`` where one is fitted, ``error_estimate`` (absolute, of ``error``),
         ``residual`` and ``iterations``. Where weights grow without end as the strength vanishes, their power is

@@ -115,7 +115,7 @@ class RowRidge(RowPenalty):
 
     def order(self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array) -> RowOrder:
         q_hat, m_hat, v_hat, mean_hat = conjugates
-        spectrum = np.array(getattr(prior, "spectrum", (1.0,)))[:, None, None]
+        spectrum = np.array(prior.feature_spectrum)[:, None, None]
         gains = np.linalg.inv(v_hat + strength / spectrum * np.eye(len(v_hat)))
         squares = m_hat @ m_hat.T * spectrum + q_hat + mean_hat @ gram @ mean_hat.T
         powers = gains @ squares @ gains
@@ -159,7 +159,7 @@ class SampledRowPenalty(RowPenalty):
     def order(self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array) -> RowOrder:
         if np.any(gram):
             raise IncompatibleError("positional encodings have no theory with this penalty: use penalty ridge")
-        if len(getattr(prior, "spectrum", (1.0,))) > 1:
+        if len(prior.feature_spectrum) > 1:
             raise IncompatibleError(_OTHER_SPECTRUM)
         q_hat, m_hat, v_hat, mean_hat = conjugates
         true, normal = _weights(prior, len(q_hat))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.risk.rows.averages import LabelSampler, OrderState, RowAverages
+from glassformer.risk.rows.averages import LabelSampler, NearbyMinima, OrderState, RowAverages
 from glassformer.risk.rows.penalties import RowConjugates, RowOrder, RowPenalty
 from glassformer.risk.rows.student import Student
 
@@ -28,31 +28,35 @@ class RowProblem:
     r"""Minimise :math:`\sum_\mu\ell(y_\mu, Z_\mu) + \lambda\sum_ir(w_i)` on the labels of a model of rows.
 
     Attributes:
-        model: of the teacher.
-        student: prediction and loss.
+        sampler: teacher, student and labels.
         penalty: of the weights of one feature.
         alpha: samples over dimension.
         strength: :math:`\lambda > 0`.
         gram: inner products of the positional encodings of the tokens, shape (L, L); zeros without.
         has_intercept: whether a number is fitted that is added to every output.
-        points: samples of every set, a power of two.
-        sets: number of sets.
     """
 
-    model: Any
-    student: Student
+    sampler: LabelSampler
     penalty: RowPenalty
     alpha: float
     strength: float
     gram: tuple[tuple[float, ...], ...]
     has_intercept: bool
-    points: int
-    sets: int
 
-    @cached_property
-    def sampler(self) -> LabelSampler:
-        """Samples of labels."""
-        return LabelSampler(self.model, self.student, self.points, self.sets)
+    @property
+    def model(self) -> Any:
+        """Model of the teacher."""
+        return self.sampler.model
+
+    @property
+    def student(self) -> Student:
+        """Prediction and loss."""
+        return self.sampler.student
+
+    @property
+    def sets(self) -> int:
+        """Number of sets of samples."""
+        return self.sampler.sets
 
     @cached_property
     def outputs(self) -> int:
@@ -67,18 +71,20 @@ class RowProblem:
     @cached_property
     def block(self) -> Array:
         """One for pairs of rows of student and teacher that see the same coordinates, shape (P, P)."""
-        block = getattr(self.model.prior, "block", None)
-        shape = (self.student.rows, self.student.rows)
-        return np.ones(shape) if block is None or np.shape(block) != shape else np.asarray(block)
+        prior, rows = self.model.prior, self.student.rows
+        return np.asarray(prior.block if rows == prior.count else np.ones((rows, rows)))
 
-    @cached_property
-    def one_set(self) -> RowProblem:
-        """The same problem with the first set of samples alone, for a search."""
-        return replace(self, sets=1)
+    def at(self, alpha: float, strength: float | None = None) -> RowProblem:
+        """Return the problem on the same labels at another sample ratio, and another strength if given."""
+        return replace(self, alpha=float(alpha), strength=self.strength if strength is None else float(strength))
 
-    def step(self, state: OrderState) -> RowStep:
-        """Return averages at a state, and the state that they lead to."""
-        return self.from_averages(state, self.sampler.averages(state))
+    def with_sets(self, sets: int) -> RowProblem:
+        """Return the same problem with the first sets of samples alone, for a search."""
+        return replace(self, sampler=self.sampler.with_sets(sets))
+
+    def step(self, state: OrderState, near: NearbyMinima | None = None) -> RowStep:
+        """Return averages at a state, and the state that they lead to; ``near`` as for the averages."""
+        return self.from_averages(state, self.sampler.averages(state, near=near))
 
     def from_averages(self, state: OrderState, averages: RowAverages) -> RowStep:
         """Return the state that averages lead to."""

@@ -46,6 +46,7 @@ class ProximalMap(NamedTuple):
         loss: at the fitted fields, NaN where no minimisation ended, shape (n,).
         solved: whether the minimisation ended, shape (n,).
         several: whether two starts end in different minima, shape (n,).
+        ends: fields where the minimisation from every start ended, shape (starts, n, P, L).
     """
 
     fitted: Any
@@ -54,6 +55,7 @@ class ProximalMap(NamedTuple):
     loss: Any
     solved: Any
     several: Any
+    ends: Any
 
 
 def proximal_map(
@@ -129,6 +131,7 @@ def proximal_map(
         loss=value - 0.5 * jnp.sum(x**2, axis=1),
         solved=solved,
         several=several,
+        ends=omega + lower @ xs.reshape(count, len(x), *shape),
     )
 
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.core.cache import memoize
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
@@ -127,6 +128,7 @@ class Student:
         values: values of the label that are classes, in the order of the student's outputs; empty otherwise.
         root: square root of the correlation of the tokens, which the fields are multiplied with; empty if independent.
         own_link: whether the prediction is the teacher's own link.
+        signs: whether labels are +1 and -1.
     """
 
     prediction: Callable[[Any], Any]
@@ -136,6 +138,7 @@ class Student:
     values: tuple[float, ...] = ()
     root: tuple[tuple[float, ...], ...] = ()
     own_link: bool = False
+    signs: bool = False
 
     def predict(self, fields: Any) -> Any:
         """Return the prediction for the fields of one sample, as a vector."""
@@ -232,12 +235,20 @@ def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = N
         >>> found.rows, found.is_convex
         (1, True)
     """
+    student: Student = memoize(
+        lambda: _tried_student(model, loss, function, rows), "student", model, loss, function, rows
+    )
+    return student
+
+
+def _tried_student(model: Any, loss: Any, function: Any, rows: int | None) -> Student:
+    """Return the student of a model after a trial on some of its labels."""
     channel, chosen = model.channel, field_loss(loss)
     if rows is not None:
         require_integer("student_rows", rows)
     shown = _shown_labels(channel)
     values = tuple(np.unique(shown).tolist()) if channel.discrete and shown.shape[1] == 1 else ()
-    signs = set(values) == {-1.0, 1.0}
+    signs = set(np.unique(shown)) == {-1.0, 1.0} and shown.shape[1] == 1
     _require_labels(chosen, model, signs, values)
     classes = values if chosen.labels == "classes" else ()
     linear = isinstance(function, str) and function == "linear"
@@ -260,7 +271,7 @@ def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = N
         prediction, count = function, channel.rows if rows is None else rows
     own = function is None and not default_linear
     root = () if own else _token_root(model)
-    student = Student(prediction, int(count), int(channel.columns), chosen, classes, root, own)
+    student = Student(prediction, int(count), int(channel.columns), chosen, classes, root, own, signs)
     _require_usable(student, student.targets(shown[:_TRIED]))
     return student
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -65,10 +64,6 @@ def row_risk_thresholds(model: Model, risk: RowRisk) -> Thresholds:
     return Thresholds(model.name, model.parameters, (*entries, *branches), found, text)
 
 
-def _at(problem: RowProblem, alpha: float, **changes: Any) -> RowProblem:
-    return replace(problem, alpha=float(alpha), **changes)
-
-
 # --- zero overlap -----------------------------------------------------------------------------------------------------
 
 
@@ -94,7 +89,7 @@ def _weak_recovery(problem: RowProblem) -> Threshold:
     name = "weak_recovery"
     zero = start_state(problem, 0.0)
     blind = zero._replace(overlap=np.zeros_like(zero.overlap))
-    seen = problem.one_set.step(blind).state.overlap
+    seen = problem.with_sets(1).step(blind).state.overlap
     if np.max(np.abs(seen)) > _SEEN:
         return Threshold(name, 0.0, 0.0, "the overlap is not zero at any alpha > 0")
     if np.any(problem.gram):
@@ -102,7 +97,7 @@ def _weak_recovery(problem: RowProblem) -> Threshold:
 
     def excess(logarithm: float) -> float:
         note(f"alpha = {np.exp(logarithm):.4g}")
-        return float(np.log(_growth(_at(problem, np.exp(logarithm)))[0]))
+        return float(np.log(_growth(problem.at(np.exp(logarithm)))[0]))
 
     ends = np.log(_RATIOS[[0, -1]])
     if excess(ends[1]) < 0:
@@ -112,7 +107,7 @@ def _weak_recovery(problem: RowProblem) -> Threshold:
     root = float(brentq(excess, *ends, xtol=_ROOT))
     alpha = float(np.exp(root))
     (low, low_error), (growth, deviation), (high, high_error) = (
-        _growth(_at(problem, alpha * factor)) for factor in (1 / _AROUND, 1.0, _AROUND)
+        _growth(problem.at(alpha * factor)) for factor in (1 / _AROUND, 1.0, _AROUND)
     )
     factor = confidence_factor(problem.sets)
     slope = np.log(high / low) / (2 * np.log(_AROUND))
@@ -168,8 +163,8 @@ def _pair(problem: RowProblem, risk: RowRisk) -> _Pair:
 
 def _branches(problem: RowProblem, risk: RowRisk) -> tuple[list[Threshold], bool]:
     """Return the thresholds of a second branch, and whether there is one."""
-    few = replace(problem, sets=_SEARCH_SETS)
-    pairs = [_pair(_at(few, alpha), risk) for alpha in track(list(_RATIOS), "sample ratios")]
+    few = problem.with_sets(_SEARCH_SETS)
+    pairs = [_pair(few.at(alpha), risk) for alpha in track(list(_RATIOS), "sample ratios")]
     distinct = np.array([pair.distinct for pair in pairs])
     names = ("second_branch", "second_branch_end", "transition")
     if not distinct.any():
@@ -181,7 +176,7 @@ def _branches(problem: RowProblem, risk: RowRisk) -> tuple[list[Threshold], bool
         while abs(outside / inside - 1) > _END:
             middle = float(np.sqrt(outside * inside))
             note(f"alpha = {middle:.4g}")
-            if _pair(_at(few, middle), risk).distinct:
+            if _pair(few.at(middle), risk).distinct:
                 inside = middle
             else:
                 outside = middle
@@ -206,12 +201,12 @@ def _branches(problem: RowProblem, risk: RowRisk) -> tuple[list[Threshold], bool
 
     def gap(logarithm: float) -> float:
         note(f"alpha = {np.exp(logarithm):.4g}")
-        return _pair(_at(problem, np.exp(logarithm)), risk).gap
+        return _pair(problem.at(np.exp(logarithm)), risk).gap
 
     root = float(brentq(gap, np.log(low), np.log(high), xtol=_CROSSING))
     step = 0.02
     slope = (gap(root + step) - gap(root - step)) / (2 * step)
     alpha = float(np.exp(root))
-    error = alpha * (_CROSSING + _pair(_at(problem, alpha), risk).gap_error / max(abs(slope), 1e-12))
+    error = alpha * (_CROSSING + _pair(problem.at(alpha), risk).gap_error / max(abs(slope), 1e-12))
     text = "the free energies of the two branches cross: the minimum of the risk changes"
     return [*entries, Threshold(names[2], alpha, error, text)], True

@@ -113,8 +113,9 @@ def row_risk_trajectory(
     columns: dict[str, list[Any]] = {}
     status: list[Status] = []
     notes: list[str] = []
+    whole = risk.problem(model, 1.0, 1.0)
     for ratio, strength in zip(alpha, strengths, strict=True):
-        problem = risk.problem(model, float(ratio), float(strength))
+        problem = whole.at(ratio, strength)
         path, last, deviations = _path(problem, first_state(problem, overlap), steps)
         for iteration, state in enumerate(path):
             row = {
