@@ -19,7 +19,7 @@ import numpy as np
 
 from glassformer import SGD, DeepAttention, RegularisedRisk, SequenceMultiIndex, limits, trajectory
 
-ALPHA, FLIPS, STEPS = 2.0, 0.1, 60
+ALPHA, FLIPS, STEPS = 2.0, 0.1, 40
 
 
 def train(d, seed, lr=1.0, decay=0.15, share=1.0, steps=STEPS):
@@ -61,7 +61,7 @@ def train(d, seed, lr=1.0, decay=0.15, share=1.0, steps=STEPS):
 model = SequenceMultiIndex(lambda Z: jnp.sign(Z[0, 0]), indices=1, noise_law=f"flip:{FLIPS}")
 
 
-def theory(lr=1.0, decay=0.15, share=1.0, trajectories=8192, **other):
+def theory(lr=1.0, decay=0.15, share=1.0, trajectories=4096, **other):
     """The learner whose steps are those of the script."""
     rate, strength = lr / (ALPHA * share), decay * ALPHA * share
     start = {"init": "small", "small": 3**-0.5}
@@ -79,7 +79,7 @@ assert np.allclose([published.learning_rate, published.batch, published.weight_d
 # depends on earlier steps only, so that one pass over time is enough.
 
 path = theory().path(model, ALPHA, STEPS)
-path.to_pandas()[["iteration", "cosine_1", "training_loss", "test_loss", "label_error"]].iloc[[0, 1, 2, 5, 10, 20, 60]]
+path.to_pandas()[["iteration", "cosine_1", "training_loss", "test_loss", "label_error"]].iloc[[0, 1, 2, 5, 10, 20, 40]]
 
 # %%
 # ``trajectory`` puts runs of the package beside the same equations. The script agrees with both.
@@ -109,10 +109,11 @@ assert np.all(gap < 4 * np.hypot(noise, cosine.error[:, 0] / 2)[1:])
 # ------------------------------------------
 # The equations are exact in the limit of large ``d`` at a fixed number of steps. They contain averages over the fields
 # of one sample during all steps, and these averages are means over ``trajectories``: the equations are solved with an
-# error that falls like one over the square root of their number. Eight independent sets solve the equations, and
-# ``error`` is the 95 % error of their mean. A solution with sixteen times as many trajectories lies within the bars:
+# error that falls like one over the square root of their number. Eight independent sets of an eighth of the
+# trajectories are solved as well, and their spread gives ``error``, with 95 % confidence. A solution with sixteen times
+# as many trajectories lies within the bars:
 
-fine = theory(trajectories=16 * 8192).path(model, ALPHA, STEPS)
+fine = theory(trajectories=16 * 4096).path(model, ALPHA, STEPS)
 for name in ("overlap", "power", "cosine"):
     one, other = getattr(path, name), getattr(fine, name)
     covered = np.abs(one.value - other.value)[1:] <= np.hypot(one.error, other.error)[1:]
@@ -152,12 +153,12 @@ minimum = RegularisedRisk("logistic", strength=0.15 * ALPHA).limits(model, [ALPH
 last = fine.errors["label_error"]
 assert abs(last.value[-1] - minimum["label_error"][0]) <= 2 * last.error[-1]
 
-free = theory(decay=0.0, trajectories=16 * 8192).path(model, ALPHA, STEPS)
+free = theory(decay=0.0, trajectories=16 * 4096).path(model, ALPHA, STEPS)
 step, least = free.early_stop("label_error")
 print(
     f"without decay, step {step}: {least.value:.4f} +- {least.error:.4f}; with decay: {minimum['label_error'][0]:.4f}"
 )
-assert free.errors["label_error"].value[-1] > least.value + 0.01
+assert free.errors["label_error"].value[-1] > least.value + 0.005
 assert np.all(np.diff(free.errors["training_loss"].value) < 0)
 
 for name, one in (("decay 0.15", fine), ("no decay", free)):
@@ -179,7 +180,7 @@ plt.legend()
 # four times. A sample is in a batch with the same probability at every step; runs with ``sampling="epochs"`` use every
 # sample once in each pass instead.
 
-passes = np.arange(1, 21)
+passes = np.arange(1, 11)
 cases = {
     "all samples, lr 1": (theory(), 1),
     "all samples, lr 1/4": (theory(lr=0.25), 1),
@@ -189,9 +190,10 @@ cases = {
 }
 errors = []
 for name, (learner, per_pass) in cases.items():
-    errors.append(learner.path(model, ALPHA, 20 * per_pass).errors["label_error"].value[per_pass::per_pass])
+    found = learner.path(model, ALPHA, STEPS).errors["label_error"].value
+    errors.append(found[per_pass::per_pass][: len(passes)])
     plt.plot(passes, errors[-1], label=name)
-script = np.array([train(400, seed, lr=0.25, share=0.25, steps=80)[4::4] for seed in range(4)])
+script = np.array([train(400, seed, lr=0.25, share=0.25)[4::4] for seed in range(4)])
 plt.plot(passes, np.arccos(script).mean(0) / np.pi, "C4^", ms=4, label="the same, script, d = 400")
 plt.xlabel("passes over the samples")
 plt.ylabel("wrong new labels")
@@ -204,12 +206,11 @@ assert pushed[2] < slow[2] - 0.02
 # %%
 # A learning rate that is too large
 # ---------------------------------
-# Square loss has an edge of stability: steps longer than :math:`2/(1+\sqrt\alpha)^2` diverge. The table says so, with
-# the step at which it begins.
+# The decay multiplies the weights by ``1 - lr * decay`` in every step. Beyond ``lr = 2 / decay`` they grow without
+# bound. The table says so, with the step at which it begins.
 
-too_large = SGD(learning_rate=0.4, convention="sum", trajectories=8192)
-table = trajectory(model, [ALPHA], STEPS, learner=too_large)
-assert too_large.learning_rate > 2 / (1 + np.sqrt(ALPHA)) ** 2 and str(table.status[-1]) == "diverging"
+table = trajectory(model, [ALPHA], STEPS, learner=theory(lr=20.0))
+assert str(table.status[-1]) == "diverging"
 print(table.notes[0])
 
 # %%
@@ -220,14 +221,13 @@ print(table.notes[0])
 # cosine of 0.3 with the truth:
 
 attention = DeepAttention(depth=1, tokens=2, noise=0.04)
-learner = SGD(learning_rate=0.3, weight_decay=0.02, overlap=0.3)
-for d in (100, 400):
-    table = trajectory(attention, [3.0], 24, learner=learner, d=d, instances=4)
-    bars = 2 * table["measured_cosine_standard_error"][:, 0]
-    plt.errorbar(table["iteration"], table["measured_cosine"][:, 0], bars, fmt="o", ms=4, label=f"4 runs, d = {d}")
+learner = SGD(learning_rate=0.3, weight_decay=0.02, overlap=0.3, trajectories=16_384)
+table = trajectory(attention, [3.0], 24, learner=learner, d=400, instances=4)
 cosine, bars = table["cosine"][:, 0], table["cosine_error_estimate"][:, 0]
-plt.fill_between(table["iteration"], cosine - bars, cosine + bars, alpha=0.3, color="C2")
-plt.plot(table["iteration"], cosine, color="C2", label="theory, with its 95 % error")
+plt.fill_between(table["iteration"], cosine - bars, cosine + bars, alpha=0.3)
+plt.plot(table["iteration"], cosine, label="theory, with its 95 % error")
+bars = 2 * table["measured_cosine_standard_error"][:, 0]
+plt.errorbar(table["iteration"], table["measured_cosine"][:, 0], bars, fmt="o", ms=4, label="4 runs, d = 400")
 plt.xlabel("step")
 plt.ylabel("cosine with the truth")
 plt.legend()
@@ -238,7 +238,7 @@ plt.legend()
 # :math:`d^{-1/2}` and needs a number of steps that grows like :math:`\log d`: runs from random starts have no limit at
 # a fixed number of steps, and theory needs the overlap at which it begins.
 
-small = [SGD(learning_rate=0.3, weight_decay=0.02, overlap=m) for m in (0.0, 0.01, 0.03)]
+small = [SGD(learning_rate=0.3, weight_decay=0.02, overlap=m, trajectories=16_384) for m in (0.0, 0.01, 0.03)]
 nothing, first, second = (one.path(attention, 3.0, 24).overlap.value[:, 0, 0] for one in small)
 assert np.all(np.abs(nothing) < 1e-9)
 print(f"growth in ten steps: {first[10] / 0.01:.2f} from 0.01, {second[10] / 0.03:.2f} from 0.03")
@@ -247,7 +247,7 @@ assert abs(first[10] / 0.01 / (second[10] / 0.03) - 1) < 0.1
 # %%
 # On the command line, with the link ``sign`` in a file ``links.py``::
 #
-#     glassformer trajectory smi --link links.py:sign --indices 1 --noise-law flip:0.1 --alpha 2 --steps 60 \
+#     glassformer trajectory smi --link links.py:sign --indices 1 --noise-law flip:0.1 --alpha 2 --steps 40 \
 #         --algorithm sgd --loss logistic --learning-rate 0.5 --weight-decay 0.3 --init small --small 0.577 --d 400
 #     glassformer trajectory attention --depth 1 --noise 0.04 --alpha 3 --steps 24 --overlap 0.3 \
 #         --algorithm sgd --learning-rate 0.3 --weight-decay 0.02 --d 400
