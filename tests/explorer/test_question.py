@@ -123,6 +123,7 @@ def test_every_view_has_code_and_a_command_that_work(view, texts, tmp_path, caps
     assert [len(one.frame) for one in partial] == ([1, 2] if view is runs else [])
 
 
+@pytest.mark.slow
 def test_steps_of_descent_have_a_preview_and_the_code_has_their_settings(monkeypatch, tmp_path, capsys):
     # Preview and curve have one shape, which is compiled once.
     monkeypatch.setattr(views, "_FEW", 32_768)
