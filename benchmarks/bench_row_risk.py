@@ -1,4 +1,7 @@
-"""Theory of one convex row: 200 ratios, the best strength, and a plain fixed point of the same equations by SciPy.
+"""Theory of regularised risk of rows.
+
+One convex row: 200 ratios, the best strength, and a plain fixed point of the same equations by SciPy. Several rows and
+tokens: one ratio and branch, warm.
 
 python benchmarks/bench_row_risk.py [--quick]
 """
@@ -10,24 +13,34 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 
-from glassformer import RegularisedRisk, SequenceMultiIndex
+from glassformer import DeepAttention, RegularisedRisk, SequenceMultiIndex
 
 
 def sign(z):
     return 2.0 * (z[0, 0] > 0) - 1
 
 
+def shifted_sign(z):
+    return 2.0 * (z[0, 0] > 0.5) - 1
+
+
 def field(z):
     return z[0, 0]
 
 
+def largest(z):
+    return jnp.argmax(z[:, 0])
+
+
 SIGNS, NUMBERS = SequenceMultiIndex(sign), SequenceMultiIndex(field, noise=0.1)
 SPARSE = SequenceMultiIndex(field, noise=0.1, prior="gauss-bernoulli:0.2")
+SHIFTED, ODDS = SequenceMultiIndex(shifted_sign), SequenceMultiIndex(field, noise_law="logistic")
 
 
 def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
@@ -39,20 +52,42 @@ def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
 def curves(ratios: int) -> None:
     """A curve at a fixed strength (target 0.5 s), and at the best one (target five times that)."""
     alpha = np.geomspace(0.2, 10, ratios)
-    for model, loss, penalty in (
-        (NUMBERS, "square", "ridge"),
-        (SPARSE, "square", "lasso"),
-        (SIGNS, "logistic", "ridge"),
-        (SIGNS, "hinge", "ridge"),
-        (SIGNS, "squared-hinge", "elastic"),
-        (NUMBERS, "huber", "lasso"),
+    for model, loss, penalty, intercept in (
+        (NUMBERS, "square", "ridge", False),
+        (SPARSE, "square", "lasso", False),
+        (SIGNS, "logistic", "ridge", False),
+        (SHIFTED, "logistic", "ridge", True),
+        (ODDS, "logistic", "ridge", False),
+        (SIGNS, "hinge", "ridge", False),
+        (SIGNS, "squared-hinge", "elastic", False),
+        (NUMBERS, "huber", "lasso", False),
     ):
         spent = []
         for strength in (0.1, None):
-            learner = RegularisedRisk(loss, penalty, strength=strength)
+            learner = RegularisedRisk(loss, penalty, strength=strength, intercept=intercept)
             learner.limits(model, alpha[::20], throw=False)
             spent.append(seconds(lambda learner=learner, model=model: learner.limits(model, alpha))[0])
-        print(f"{ratios} ratios, {loss} with {penalty}: {spent[0]:.3f} s, at the best strength {spent[1]:.3f} s")
+        name = f"{loss} with {penalty}{', intercept' if intercept else ''}{', random labels' if model is ODDS else ''}"
+        print(f"{ratios} ratios, {name}: {spent[0]:.3f} s, at the best strength {spent[1]:.3f} s")
+
+
+def branches(points: int) -> None:
+    """One ratio and branch of several rows or tokens, from the informed start (target 20 s on two cores)."""
+    attention, layers = (DeepAttention(depth=depth, tokens=2, noise=0.05, points=points) for depth in (1, 2))
+    classes = SequenceMultiIndex(largest, indices=3, points=points)
+    for name, model, alpha, learner in (
+        ("attention, one layer", attention, 2.0, RegularisedRisk(strength=0.05, start="informed")),
+        ("attention, two layers", layers, 4.0, RegularisedRisk(strength=0.1, start="informed")),
+        ("three classes, ridge", classes, 2.0, RegularisedRisk("cross-entropy", strength=0.2)),
+        ("three classes, group", classes, 2.0, RegularisedRisk("cross-entropy", "group", 0.2)),
+    ):
+        spent = []
+        for _ in range(2):
+            used, table = seconds(lambda model=model, a=alpha, own=learner: own.limits(model, [a], throw=False))
+            spent.append(used)
+        error, bar = table["error"][0], table["error_estimate"][0]
+        text = f"{spent[1]:.1f} s, {spent[0]:.1f} s with compiling, error {error:.4g} +- {bar:.2g}"
+        print(f"{name}, {points} points: {text}, stability {table['stability'][0]:.2f}")
 
 
 def proximal_logistic(omega: float, v: float) -> float:
@@ -108,3 +143,4 @@ if __name__ == "__main__":
     quick = "--quick" in sys.argv
     curves(20 if quick else 200)
     plain(20 if quick else 200, 1 if quick else 5)
+    branches(512 if quick else 4096)

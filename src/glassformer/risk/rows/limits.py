@@ -332,7 +332,7 @@ def _row_at(problem: RowProblem, risk: RowRisk) -> _Row:
     if jumping > 0:
         notes.append(
             f"alpha = {alpha:g}: the loss of a share {jumping:.2g} of the samples has several minima; the lowest is "
-            "taken, and error estimates count where it jumps"
+            "taken, error estimates count where it jumps, and there replica symmetry is an approximation"
         )
     return _Row(columns, status, notes)
 
