@@ -1,4 +1,4 @@
-"""Gradient descent on data against its mean-field equations: eight models, with the trend in the dimension.
+"""Gradient descent on data against its mean-field equations: eleven models, with the trend in the dimension.
 
     python benchmarks/check_descent.py [D [INSTANCES [WORD]]]
 
@@ -63,6 +63,10 @@ def attention(z: Any) -> Any:
     return jax.nn.softmax(z.T @ z, axis=-1)
 
 
+def two_heads(z: Any) -> Any:
+    return attention(z[:1]) + attention(z[1:])
+
+
 def cases() -> Iterator[Case]:
     flips = SequenceMultiIndex(sign, noise_law="flip:0.1")
     momentum = SGD(learning_rate=0.4, loss="logistic", momentum=0.8, nesterov=True, weight_decay=0.1)
@@ -84,6 +88,10 @@ def cases() -> Iterator[Case]:
     laplace = SequenceMultiIndex(lambda z: z[0, 0], noise_law="laplace:0.5")
     huber = SGD(learning_rate=0.25, loss="huber", student="linear")
     yield Case("Huber, Laplace noise", laplace, 2.0, (2, 8, 20), huber)
+    spectrum = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1, feature_spectrum=[0.2, 0.8, 2.0])
+    yield Case("features of three variances", spectrum, 3.0, (2, 8, 20), SGD(learning_rate=0.15, overlap=0.3))
+    heads = DeepAttention(depth=1, tokens=2, heads=2, noise=0.05)
+    yield Case("two heads", heads, 3.0, (2, 8, 20), SGD(learning_rate=0.15, overlap=0.3, student=two_heads))
     yield Case(
         "phase retrieval", SequenceMultiIndex(square, noise=0.1), 4.0, (2, 6, 12), SGD(learning_rate=0.01, overlap=0.4)
     )

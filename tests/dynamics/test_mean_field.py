@@ -8,6 +8,7 @@ import pytest
 from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status
 from glassformer.dynamics.descent_path import descent_path, descent_table
 from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
+from glassformer.dynamics.online_sgd import Pace, cosine_start, online_sgd
 from glassformer.risk.rows.student import student_of
 
 SIGN = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
@@ -144,6 +145,83 @@ def test_many_batches_are_new_samples():
     for _ in range(4):
         error.append(error[-1] * (1 - 2 * eta + 2 * eta**2) + eta**2 * noise)
     assert np.all(np.abs(path.error.value - error) < path.error.error + 0.02 * np.array(error))
+
+
+def test_many_batches_are_online_descent():
+    """Few new samples per dimension and step: the equations of online SGD in continuous time."""
+    alpha, share, rate, steps = 100.0, 0.0025, 0.2, 12
+    model = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1, points=32)
+    start = DescentStart.of_cosine(1, 1, 0.3)
+    path = descent_path(
+        model, alpha, DescentSettings(steps, rate, batch=share, trajectories=2**17, sets=4), None, start
+    )
+    # Batches of one sample: time is samples over dimension.
+    time = alpha * share * np.arange(steps + 1)
+    online = online_sgd(model, time, Pace(rate, 1), cosine_start(1, 0.3), points=256)
+    for found, known in ((path.overlap, online.overlap), (path.power, online.power)):
+        moved = np.abs(known.value[-1] - known.value[0])
+        assert np.all(found.error < 0.02)
+        # Steps are finite: a change of 0.05 of the weights in each.
+        assert np.all(np.abs(found.value - known.value) < found.error + known.error + 0.05 * moved)
+
+
+def test_one_step_from_no_weights_is_a_sum_of_inputs():
+    """W = (eta/2) sum_mu y_mu x_mu / sqrt(d): overlap eta alpha E|z| / 2, power its square and eta^2 alpha / 4."""
+    eta, alpha = 0.7, 2.0
+    start = DescentStart(np.zeros((1, 1)), np.zeros((1, 1)))
+    path = descent_path(SIGN, alpha, DescentSettings(1, eta, trajectories=4096), LOGISTIC, start)
+    overlap = eta * alpha * np.sqrt(2 / np.pi) / 2
+    assert close(path.overlap, 1, overlap, 1e-4)
+    assert close(path.power, 1, overlap**2 + eta**2 * alpha / 4, 1e-4)
+    np.testing.assert_allclose(path.errors["training_loss"].value[0], np.log(2), rtol=1e-12)
+
+
+def runs(case, d, instances, steps, rate, decay, spectrum):
+    """Overlap and power of runs of one row from the cosine 0.3, shape (instances, steps + 1, 2)."""
+    link, slope, noise, alpha = case
+    found = []
+    for seed in range(instances):
+        rng = np.random.default_rng(seed)
+        scales = np.repeat(spectrum, d // len(spectrum))
+        inputs = rng.standard_normal((int(alpha * d), d)) * np.sqrt(scales / d)
+        teacher, other = np.linalg.qr(rng.standard_normal((d, 2)))[0].T * np.sqrt(d)
+        weights = 0.3 * teacher + np.sqrt(1 - 0.09) * other
+        labels = link(inputs @ teacher) + np.sqrt(noise) * rng.standard_normal(len(inputs))
+        path = []
+        for _ in range(steps + 1):
+            path.append((weights * scales @ teacher / d, weights * scales @ weights / d))
+            fields = inputs @ weights
+            weights = weights - rate * (((link(fields) - labels) * slope(fields)) @ inputs + decay * weights)
+        found.append(path)
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("link", "slope", "function", "spectrum"),
+    [
+        (lambda z: np.tanh(2 * z), lambda z: 2 - 2 * np.tanh(2 * z) ** 2, lambda z: jnp.tanh(2 * z[0, 0]), [0.2, 1.8]),
+        # The gradient has a jump at zero.
+        (lambda z: np.maximum(z, 0), lambda z: z > 0, lambda z: jnp.maximum(z[0, 0], 0.0), None),
+    ],
+)
+def test_runs_with_features_of_two_variances_and_with_a_kink(link, slope, function, spectrum):
+    model = SequenceMultiIndex(function, noise=0.1, points=32, feature_spectrum=spectrum)
+    settings = DescentSettings(STEPS, 0.15, weight_decay=0.1, trajectories=2**14)
+    path = descent_path(model, 3.0, settings, start=DescentStart.of_cosine(1, 1, 0.3))
+    found = runs((link, slope, 0.1, 3.0), 300, 8, STEPS, 0.15, 0.1, spectrum or [1.0])
+    mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(8)
+    for number, known in enumerate((path.overlap, path.power)):
+        distance = np.abs(mean[:, number] - known.value[:, 0, 0])
+        assert np.all(distance < 3.5 * error[:, number] + known.error[:, 0, 0] + 3 / 300)
+
+
+def test_weights_that_settle_end_the_run():
+    settings = DescentSettings(400, 0.6, weight_decay=1.0, trajectories=4096)
+    path = descent_path(SIGN, 3.0, settings, LOGISTIC)
+    assert 30 < path.settles_at < 100
+    assert close(path.power, -1, 0.5913993, 2e-3)
+    assert np.ptp(path.power.value[path.settles_at :]) < 1e-6
+    assert f"weights settle at step {path.settles_at}" in descent_table([path]).notes[0]
 
 
 def test_divergence_is_told_with_its_step():

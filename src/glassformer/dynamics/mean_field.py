@@ -47,7 +47,6 @@ al., arXiv:2210.06591. Conditioning on earlier directions: Y. M. Lu, arXiv:2101.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -64,8 +63,6 @@ from glassformer.risk.rows.student import Student
 _BLOCK, _CHUNK = 16, 1024
 # Share of its power below which the part of a vector that is independent of earlier ones is rounding.
 _DEPENDENT = 1e-12
-# Component of a new direction along earlier ones that is rounding, as a share of its length.
-_ORTHOGONAL = 1e-10
 # Power of a row above which descent has diverged; the teacher's rows have power one.
 DIVERGED = 1e6
 # Second moments of noise are made exact where there are this many points per dimension; products of fewer points would
@@ -218,7 +215,6 @@ def descent_moments(
     loss_and_gradient = jax.vmap(
         scalarize(lambda y, z: jax.value_and_grad(student.cost, argnums=1)(y, z)), in_axes=-1, out_axes=-1
     )
-    same_head = jnp.tile(settings.same_head, (1, padded))
     roots = jnp.sqrt(settings.shares)
     # The teacher in coordinates, of which inner products are sums over classes and coordinates.
     unit = (jnp.sqrt(settings.eigenvalues) * roots)[:, None, None] * jnp.eye(teachers)
@@ -240,27 +236,22 @@ def descent_moments(
         return part.reshape(_BLOCK * rows, -1), block * _BLOCK * rows
 
     def past(coefficients: Any, history: Any, chunk: Any, until: Any) -> Any:
-        """Return the sum over earlier steps of coefficients, shape (P, T P), times a chunk of a history."""
+        """Return the sum over earlier steps of coefficients, shape (rows, T P), times a chunk of a history."""
 
         def add(block: Any, now: Any) -> Any:
             part, place = block_of(history, chunk, block)
             return now + jax.lax.dynamic_slice_in_dim(coefficients, place, _BLOCK * rows, axis=1) @ part
 
-        return in_blocks(add, until, jnp.zeros((rows, history.shape[-1])))
+        return in_blocks(add, until, jnp.zeros((len(coefficients), history.shape[-1])))
 
     def products(now: Any, history: Any, chunk: Any, until: Any) -> Any:
-        """Return sums of products of a quantity, shape (P, n), with a chunk of a history, shape (T P, P)."""
+        """Return sums of products of vectors, shape (rows, n), with a chunk of a history, shape (T P, rows)."""
 
         def add(block: Any, found: Any) -> Any:
             part, place = block_of(history, chunk, block)
             return jax.lax.dynamic_update_slice_in_dim(found, part @ now.T, place, axis=0)
 
-        return in_blocks(add, until, jnp.zeros((width, rows)))
-
-    def coefficients(found: Any, until: Any, weight: Any) -> Any:
-        """Return coefficients along directions before a step, shape (P, T P), from sums of products."""
-        earlier = jnp.repeat(jnp.arange(padded) < until, rows)
-        return weight * total(jnp.where(earlier, found.T, 0.0)) * same_head
+        return in_blocks(add, until, jnp.zeros((width, len(now))))
 
     def odd_part(vectors: Any) -> Any:
         """Return the mean over images, with the sign of the own fields, of vectors of shape (chunks, P, n)."""
@@ -279,33 +270,27 @@ def descent_moments(
         zeros = jax.tree.map(lambda part: jnp.zeros(part.shape), shapes)
         return jax.lax.scan(add, zeros, numbered)
 
-    def remove(part: Any, known: Any, history: Any, until: Any) -> Any:
-        """Return what is left of a chunk of vectors without their parts along earlier directions."""
-        return part[1] - past(known, history, part[0], until)
+    def coefficients(vectors: Any, history: Any, until: Any, weight: Any) -> Any:
+        """Return products of vectors with directions before a step, shape (rows, T P), times a weight."""
+        sums, _ = over_chunks(lambda chunk, now: (products(now, history, chunk, until), None), vectors)
+        earlier = jnp.repeat(jnp.arange(padded) < until, rows)
+        allowed = jnp.tile(settings.same_head, (vectors.shape[1] // rows, padded))
+        return weight * total(jnp.where(earlier, sums.T, 0.0)) * allowed
 
     def expand(vectors: Any, history: Any, until: Any, weight: Any) -> tuple[Any, Any]:
-        """Return coefficients of vectors along orthonormal directions, shape (P, T P), and the rest of the vectors.
+        """Return coefficients of vectors along orthonormal directions, shape (rows, T P), and the rest of the vectors.
 
         The second time removes what rounding leaves of vectors that nearly depend on the directions.
         """
 
-        def project(chunk: Any, now: Any) -> Any:
-            return products(now, history, chunk, until), None
+        def subtract(_: Any, state: Any) -> Any:
+            found, rest = state
+            new = coefficients(rest, history, until, weight)
+            numbered = jnp.arange(chunks), rest
+            rest = jax.lax.map(lambda part: part[1] - past(new, history, part[0], until), numbered)
+            return found + new, rest
 
-        def subtract(chunk: Any, now: Any) -> Any:
-            left = remove((chunk, now), first, history, until)
-            return (products(left, history, chunk, until), jnp.sum(left**2, axis=1)), left
-
-        first = coefficients(over_chunks(project, vectors)[0], until, weight)
-        (found, left), rest = over_chunks(subtract, vectors)
-        second = coefficients(found, until, weight)
-        again = partial(remove, known=second, history=history, until=until)
-        rest = jax.lax.cond(
-            jnp.all(jnp.sum(second**2, axis=1) <= _ORTHOGONAL**2 * weight * total(left)),
-            lambda: rest,
-            lambda: jax.lax.map(again, (jnp.arange(chunks), rest)),
-        )
-        return first + second, rest
+        return jax.lax.fori_loop(0, 2, subtract, (jnp.zeros((vectors.shape[1], width)), vectors))
 
     def orthonormal(rest: Any, size: Any, weight: Any) -> tuple[Any, Any]:
         """Return coefficients of vectors along their new directions, and these, from vectors of earlier power."""
@@ -363,26 +348,25 @@ def descent_moments(
         (loss, size, drive), gradient = over_chunks(gradients, data)
         drive = scale * total(drive) * settings.same_teacher
 
-        def with_noise(vectors: Any) -> Any:
-            """Return the correlations of vectors with the noise of every direction, times alpha."""
-            sums = over_chunks(lambda chunk, now: (products(now, noise, chunk, t + 1), None), odd_part(vectors))[0]
-            return coefficients(sums, t + 1, settings.alpha / base_samples)
-
-        own_noise = with_noise(gradient)
+        own_noise = coefficients(odd_part(gradient), noise, t + 1, settings.alpha / base_samples)
         earlier, rest = expand(gradient, history, t, scale)
         lower, new = orthonormal(rest, scale * total(size), scale)
         # Noise of the next direction of the weights is independent of all directions of the gradients: so it is for
         # the inputs of a run, and sampling errors of one do not become gradients of the other.
-        odd = odd_part(new)
-        odd_size = total(jnp.sum(odd**2, axis=(0, 2))) / base_samples
-        _, odd_rest = expand(odd, carry["odd"], t, 1 / base_samples)
-        _, odd_new = orthonormal(odd_rest, jnp.maximum(odd_size, 1 / settings.alpha), 1 / base_samples)
-        odds = carry["odd"].at[:, t].set(odd_new)
+        odd, weight = odd_part(new), 1 / base_samples
+        odd_size = weight * total(jnp.sum(odd**2, axis=(0, 2)))
         next_step = jnp.minimum(t + 1, padded - 1)
-        _, free_noise = expand(noise[:, next_step], odds, t + 1, 1 / base_samples)
+        _, rest = expand(jnp.concatenate([odd, noise[:, next_step]], axis=1), carry["odd"], t, weight)
+        _, new_odd = orthonormal(rest[:, :rows], jnp.maximum(odd_size, 1 / settings.alpha), weight)
+        part = weight * total(jnp.einsum("cpn,cqn->pq", rest[:, rows:], new_odd)) * settings.same_head
+        new_noise = rest[:, rows:] - jnp.einsum("pq,cqn->cpn", part, new_odd)
         # Sampling errors of the correlations with all earlier noise have a power, which a run with as many samples
-        # takes from the new direction.
-        explained = jnp.sum(with_noise(new) ** 2, axis=1) / (settings.alpha**2 * tokens)
+        # takes from the new direction. Correlations that are exact, as those of linear gradients, have none.
+        pivots = jnp.diagonal(lower)
+        solvable = lower + jnp.diag(jnp.where(pivots > 0, 0.0, 1.0))
+        with_noise = jnp.linalg.solve(solvable, own_noise - earlier @ carry["with_noise"])
+        with_noise = jnp.where(pivots[:, None] > 0, with_noise, 0.0)
+        explained = jnp.sum(with_noise**2, axis=1) / (settings.alpha**2 * tokens)
         error = settings.alpha**2 * jnp.maximum(odd_size - explained, 0.0) / base_samples
         left = jnp.sqrt(jnp.maximum(1 - (t + 1) * jnp.sum(settings.same_head, axis=1) * error, 0.0))
         overlap_of_noise = jax.lax.dynamic_update_slice(carry["overlap_of_noise"], left, (t * rows,))
@@ -408,8 +392,9 @@ def descent_moments(
             "velocity": moved,
             "directions": directions,
             "gradients": history.at[:, t].set(new),
-            "noise": noise.at[:, next_step].set(free_noise),
-            "odd": odds,
+            "noise": noise.at[:, next_step].set(new_noise),
+            "odd": carry["odd"].at[:, t].set(new_odd),
+            "with_noise": jax.lax.dynamic_update_slice_in_dim(carry["with_noise"], with_noise, t * rows, axis=0),
             "overlap_of_noise": overlap_of_noise,
             "loss": carry["loss"].at[t].set(total(loss) / samples),
         }
@@ -426,6 +411,7 @@ def descent_moments(
         "gradients": jnp.zeros((chunks, padded, rows, tokens * count)),
         "noise": noise,
         "odd": jnp.zeros_like(noise),
+        "with_noise": jnp.zeros((width, width)),
         "overlap_of_noise": jnp.ones(width),
         "loss": jnp.full(steps + 1, jnp.nan),
     }
