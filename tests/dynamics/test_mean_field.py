@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status
+from glassformer.dynamics import descent_path as module
 from glassformer.dynamics.descent_path import descent_path, descent_table
 from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
+from glassformer.dynamics.mean_field import shared_moments
 from glassformer.dynamics.online_sgd import Pace, cosine_start, online_sgd
 from glassformer.risk.rows.student import student_of
 
@@ -213,6 +215,16 @@ def test_runs_with_features_of_two_variances_and_with_a_kink(link, slope, functi
     for number, known in enumerate((path.overlap, path.power)):
         distance = np.abs(mean[:, number] - known.value[:, 0, 0])
         assert np.all(distance < 3.5 * error[:, number] + known.error[:, 0, 0] + 3 / 300)
+
+
+def test_trajectories_are_shared_out_over_devices(monkeypatch):
+    """With the axis of devices that a machine of several has, here of one."""
+    settings = DescentSettings(2, 1.0, batch=0.5, trajectories=1024)
+    known = descent_path(SIGN, 2.0, settings, LOGISTIC)
+    monkeypatch.setattr(module, "descent_moments", lambda *given, student: shared_moments(*given, student, 1))
+    found = descent_path(SIGN, 2.0, settings, LOGISTIC)
+    np.testing.assert_allclose(found.correlations, known.correlations, rtol=1e-12)
+    np.testing.assert_allclose(found.measures["training_loss"], known.measures["training_loss"], rtol=1e-12)
 
 
 def test_weights_that_settle_end_the_run():

@@ -30,6 +30,7 @@ from glassformer.dynamics.mean_field import (
     Trajectories,
     descent_moments,
     draw_trajectories,
+    shared_moments,
 )
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.cached_jit import CachedJit
@@ -326,9 +327,13 @@ def _all_runs(
         for one in range(settings.sets)
     ]
     together = Trajectories(*(np.concatenate(parts, axis=-1) for parts in zip(*sets, strict=True)))
-    function = CachedJit(descent_moments, student=student)
     found = []
     with jax_settings():
+        # A power of two, as the points of a set are.
+        devices = min(1 << (len(jax.devices()).bit_length() - 1), points)
+        function = CachedJit(descent_moments, student=student)
+        if devices > 1:
+            function = CachedJit(shared_moments, student=student, devices=devices)
         for data in track([together, *sets], "sets of trajectories"):
             arguments = jax.tree.map(jnp.asarray, (start.overlap, root, steps, data))
             found.append(DescentMoments(*(np.array(part) for part in function(*arguments))))

@@ -47,6 +47,7 @@ al., arXiv:2210.06591. Conditioning on earlier directions: Y. M. Lu, arXiv:2101.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -424,6 +425,23 @@ def descent_moments(
     correlations = jnp.einsum("tpk,sqk->tspq", flat, flat)
     moments = (overlaps, correlations, carry["loss"][step], reached, carry["finite"])
     return DescentMoments(*moments)  # type: ignore[arg-type]
+
+
+def shared_moments(
+    overlap: Any, root: Any, settings: StepSettings, data: Trajectories, student: Student, devices: int
+) -> DescentMoments:
+    """Return :func:`descent_moments` with the trajectories shared out over the first devices of JAX."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("devices",))
+    spec: Any = jax.sharding.PartitionSpec
+    whole, shares = spec(), jax.tree.map(lambda part: spec(*[None] * (part.ndim - 1), "devices"), data)
+    found: DescentMoments = jax.shard_map(
+        partial(descent_moments, student=student, axis="devices"),
+        mesh=mesh,
+        in_specs=(whole, whole, whole, shares),
+        out_specs=whole,
+        check_vma=False,
+    )(overlap, root, settings, data)
+    return found
 
 
 def _orthonormal_rows(rest: Any, size: Any, allowed: Any, inner: Any) -> tuple[Any, Any]:
