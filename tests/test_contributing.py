@@ -61,7 +61,8 @@ def with_line(text, table, line):
 
 
 def contents(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*") if path.is_file()}
+    files = (path for path in folder.rglob("*.*") if path.is_file() and path.suffix != ".pyc")
+    return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
 def python(folder, *arguments):
@@ -79,8 +80,9 @@ def python(folder, *arguments):
 
 @pytest.fixture
 def copy(tmp_path):
+    # With the bytecode of the sources, which is valid for copies of the same time of change: it is not written again.
+    shutil.copytree(HOME / "src", tmp_path / "src")
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(HOME / "src", tmp_path / "src", ignore=ignored)
     for part in SUITE:
         source, target = HOME / part, tmp_path / part
         target.parent.mkdir(parents=True, exist_ok=True)

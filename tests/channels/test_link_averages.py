@@ -335,15 +335,6 @@ def test_classes_have_no_squared_errors(noise_law):
     assert not squares & set(measured) and "label_error" in measured
 
 
-@pytest.mark.slow
-def test_limits_of_classes_count_wrong_labels():
-    table = limits(
-        SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), indices=2, tokens=1, points=32), [0.1], throw=False
-    )
-    assert not {"prediction_error", "plugin_error", "label_noise"} & set(table.columns)
-    assert 0.3 < table["label_error"][0] < 0.5 and table["label_standard_error"][0] > 0
-
-
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("link", [np.floor, relu, square, lambda h: 2 * h])
 def test_averages_follow_their_asymptotic_laws_at_tiny_variances(link, noise):

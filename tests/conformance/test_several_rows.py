@@ -49,7 +49,7 @@ def drawn(model, channel, count, seed):
 
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_scores_are_derivatives_of_the_log_partition(name):
-    channel = sampled_channel(MODELS[name], 1024)
+    channel = sampled_channel(MODELS[name], 256)
     y, omega, spread = drawn(MODELS[name], channel, 3, 4)
     score, step = channel.posterior(y, omega, spread).score, 0.12
     for a in range(2):
@@ -63,7 +63,8 @@ def test_scores_are_derivatives_of_the_log_partition(name):
 # With noise: tests/priors/test_spectrum_rows.py.
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_squares_of_scores_equal_their_slopes_on_average(name):
-    channel, count = sampled_channel(MODELS[name], 64), 2000
+    # Whole chunks of data points: the program of the last few would be compiled too.
+    channel, count = sampled_channel(MODELS[name], 64), 2048
     found = channel.posterior(*drawn(MODELS[name], channel, count, 5))
     gap = np.einsum("nak,nbk->nab", found.first, found.second) - found.curvature
     error = gap.std(axis=0) / np.sqrt(count)

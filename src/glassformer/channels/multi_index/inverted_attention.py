@@ -29,8 +29,8 @@ from glassformer.numerics.small_matrices import cholesky, inverse_and_log_det, r
 _WIDENING = 2.0
 # Deviation of labels that counts as one standard deviation on the way to a possible start, and steps of that way.
 _START_DEVIATION, _START_STEPS = 1e-4, 20
-# Squared standard deviations beyond which no fields are (probability below 1e-10 for four of them). Without this limit
-# such a point would carry all the weight of its label if no other mode were found.
+# Largest squared deviation of fields, in units of their variance (probability of more: below 1e-10 for four fields).
+# Without this limit a point beyond it would carry all the weight of its label if no other mode were found.
 _FARTHEST = 60.0
 
 

@@ -42,7 +42,7 @@ from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.numerics.quasi_random import normal_points, pool_indices
 
-# Lines per axis and half; low accuracy takes a fourth: few lines leave out less than few data points do.
+# Lines per axis and half. Low accuracy takes a fourth of the lines, which costs less than fewer data points would.
 _LINES, _LOW_ACCURACY = 64, 4
 # Points of the pilot sample that shows where lines are best (by trial).
 _PILOT = 64
@@ -130,7 +130,7 @@ class LineChannel(LinkRowsChannel):
 
     @cached_property
     def cells(self) -> int:
-        """Cells of a line; of discrete labels none that is crossed twice matters."""
+        """Cells of a line. Discrete labels need none that are shorter: cells that are crossed twice do not matter."""
         return CELLS if self.discrete else cells_for(self.link, self.indices, self.tokens)
 
     @cached_property

@@ -86,7 +86,7 @@ def _each_entry(function: Callable[[Any], Any], parts: Entries) -> Entries:
 
 
 class LevelSet(NamedTuple):
-    """What lines share with level sets, as functions of places on the lines.
+    """Intersections of lines with a level set, as functions of places on the lines.
 
     Integrals are of 1, ``t`` and ``t^2`` against the normal density along the line.
 

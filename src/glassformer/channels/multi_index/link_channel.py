@@ -35,7 +35,7 @@ LABEL_TYPES = ("auto", "discrete", "continuous")
 _TRIALS, _FEW_LABELS = 512, 32
 # Random fields that show the atoms of a continuous label and the values of a discrete one.
 _MANY_FIELDS = 2**14
-# Variance of the noise that stands in for none, of labels on the scale of normal scores (measured).
+# Variance of the regularising noise of noiseless labels, on the scale of normal scores (measured).
 _SMALL_NOISE = 3e-4
 # Work per data point of continuous labels of several entries without noise: the posterior is a thin shell around a
 # level set. More starts and latents follow it, for an eighth of the data points, but no fewer than 32.
@@ -62,12 +62,12 @@ def link_channel(
     ================================ ====================================================================
     with noise, or of a label law    importance sampling; for noise below a twentieth of the label's
                                      variance more latents on fewer data points
-    one entry, or discrete, no noise level sets integrated along lines
-    several continuous entries       a small noise on the scale of normal scores, or nearest labels
-    one index and one token          the quadratures of scalar channels
+    one entry, or discrete, no noise integrals over level sets along lines
+    several continuous entries       a small regularising noise on normal scores, or nearest labels
+    one index and one token          quadrature, as for scalar channels
     ================================ ====================================================================
 
-    Errors of sampled averages contain what fewer latents, draws or longer cells show to be missing.
+    Errors of sampled averages include the bias, estimated from fewer latents, fewer draws or longer cells.
 
     Args:
         link: function from the fields of one sample, shape (P, L), to a number or an array, which JAX can trace; with
@@ -107,7 +107,7 @@ def link_channel(
         raise IncompatibleError(f"noise = {noise} and noise_law = {given.label} exclude each other: give one of them")
     labels = trial.labels
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(labels, axis=0)) <= _FEW_LABELS)
-    # A constant link is no discrete one with noise: it is refused elsewhere, by that name.
+    # A constant link is refused elsewhere, with a message of its own.
     if given is None and discrete and noise > 0 and np.ptp(labels, axis=0).max() > 0:
         raise IncompatibleError(
             f"noise = {noise} and discrete labels exclude each other: use noise = 0, or label_type = continuous for "
@@ -143,12 +143,12 @@ def link_channel(
 
 
 class _Trial(NamedTuple):
-    """What evaluating a link on random fields shows.
+    """Results of evaluating a link on random fields.
 
     Attributes:
-        link: made safe to evaluate on many samples.
+        link: the link, wrapped for evaluation on many samples.
         labels: of random fields, shape (n, entries).
-        error: what JAX raises when it traces the link; None if it can.
+        error: error that JAX raises when it traces the link; None if tracing succeeds.
     """
 
     link: Link
@@ -181,7 +181,7 @@ def _label_noise_channel(parts: tuple[Any, Any, Any, Any], link: Link, law: Conf
             "give noise instead"
         )
     symmetric = row_symmetries(flat, indices, tokens, True)
-    # A symmetry that relabels without noise need not do so with it.
+    # With label noise, a symmetry that relabels noiseless labels need not be a relabelling.
     symmetric = symmetric._replace(relabellings=symmetric.invariances)
     return MislabelledRowsChannel(*parts, symmetric, 1.0, points=points, alphabet=NoisyAlphabet.of(values, law))
 

@@ -25,7 +25,7 @@ from glassformer.numerics.small_matrices import row_flips
 
 # Work per data point where the noise is no small share of the label's variance. Chosen by trial.
 _EFFORT = Effort(points=64, starts=8, steps=10)
-# Share of the noise in the variance of labels from which on that work suffices (measured).
+# Share of the noise in the variance of labels above which this work suffices (measured).
 _THICK_SHELL = 0.05
 # Latents of a data point with less noise, and the number that all 2048 data points of a replica can afford.
 _MOST_LATENTS, _AFFORDED_LATENTS = 8192, 512
@@ -177,10 +177,13 @@ class LikelihoodRowsChannel(LinkRowsChannel):
 
 
 def shell_effort(share: float) -> tuple[Effort, int]:
-    """Return the work on a data point whose noise is this share of the label's variance, and a factor of fewer points.
+    """Return the work per data point, and the factor by which data points are fewer.
 
-    The bias of few latents on a thin shell is up to the inverse of their number times the root of the share, the same
-    for all data points: their spread does not show it, moments from parts of the latents do.
+    The bias of few latents on a thin shell is at most the root of the share over their number. It is the same for all
+    data points, so their spread does not show it; moments from parts of the latents do.
+
+    Args:
+        share: noise over the variance of the label.
     """
     if share >= _THICK_SHELL:
         return _EFFORT, 1

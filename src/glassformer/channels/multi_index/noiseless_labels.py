@@ -3,13 +3,14 @@ r"""Continuous labels of several entries without noise.
 Two methods give the averages over data, and the first is checked against the second.
 
 *A small noise.* Every entry of the label is mapped to scores that are nearly normal, so that neither units nor
-saturation matter. A noise of small variance on that scale stands in for none, and the posterior is a thin shell of
-fields that importance sampling follows as long as it lies around a few points. Four times the noise shows its effect.
+saturation matter. A small regularising noise on that scale turns the posterior into a thin shell of fields. Importance
+sampling covers the shell if it lies around a few points. Averages at four times the noise measure its effect.
 
-*Nearest labels.* Draw fields with the same mean and covariance. The draw with the nearest label is another draw of
-nearly the same posterior, whatever its shape: a sheet, a closed curve, waves. With whitened deviations ``x`` of a draw
-and ``x'`` of its neighbour, :math:`E[xx'^T]\to E[\langle x\rangle\langle x\rangle^T]` as the number of draws grows;
-fourths and sixteenths of the draws extrapolate it. Distances are between normal scores of the ranks of the entries.
+*Nearest labels.* Draw fields with the same mean and covariance. The draw with the nearest label is approximately a
+second draw of the same posterior, of any shape: a sheet, a closed curve, waves. With whitened deviations ``x`` of a
+draw and ``x'`` of its neighbour, :math:`E[xx'^T]\to E[\langle x\rangle\langle x\rangle^T]` as the number of draws
+grows; results from a fourth and a sixteenth of the draws extrapolate the limit. Distances are between normal scores of
+the ranks of the entries.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _LAST_KNOT, _KNOT_STEP = 3.0, 0.25
 _COMPARED, _COMPARED_POINTS, _ALLOWED = (0.3, 0.7), 256, 3.0
 # Fields drawn for each mean field, and numbers of parts of the draws, for extrapolation.
 _DRAWS, _PARTS = 1024, (1, 4, 16)
-# Factor of the noise at which its effect is measured, and share of the extrapolated change that counts as its error.
-_MORE_NOISE, _DOUBT = 4.0, 0.5
+# Factor of the regularising noise at which its effect is measured, and share of the extrapolated change that counts as
+# its error.
+_MORE_NOISE, _EXTRAPOLATION_ERROR = 4.0, 0.5
 # Random distance that breaks ties of equal labels, and fields whose labels are computed at once.
 _TIES, _FIELDS_AT_ONCE = 1e-6, 2**18
 
@@ -112,7 +114,7 @@ class NoiselessLinkRowsChannel(ShellChannel):
     """:math:`y = g(Z)` of several continuous entries.
 
     Args:
-        noise: variance, on the scale of the scores, that stands in for none.
+        noise: variance of the regularising noise, on the scale of the scores.
         scale: scores of the entries.
     """
 
@@ -144,9 +146,9 @@ class NoiselessLinkRowsChannel(ShellChannel):
         for share in _COMPARED:
             variance = share * self.self_overlap
             sampled = super(NoiselessLinkRowsChannel, channel).averages(variance[None])
-            replicas, doubt = channel._nearest(variance)
+            replicas, systematic = channel._nearest(variance)
             gap, error = mean_and_error(sampled.replicas[0] - replicas)
-            allowed = np.abs(doubt) + _ALLOWED * error
+            allowed = np.abs(systematic) + _ALLOWED * error
             if np.any(np.abs(gap) > allowed) or np.any(np.abs(sampled.missing[0]) > allowed):
                 return False
         return True
@@ -161,8 +163,8 @@ class NoiselessLinkRowsChannel(ShellChannel):
         sampled = super().averages(variance)
         if self.small_noise_suffices:
             return sampled
-        replicas, doubt = (np.stack(part) for part in zip(*map(self._nearest, np.asarray(variance)), strict=True))
-        return self._of_replicas(replicas, np.abs(doubt), sampled.log_partition)
+        replicas, systematic = (np.stack(part) for part in zip(*map(self._nearest, np.asarray(variance)), strict=True))
+        return self._of_replicas(replicas, np.abs(systematic), sampled.log_partition)
 
     def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
         if self.small_noise_suffices:
@@ -215,7 +217,7 @@ def _nearest_information(
     # Every replica is extrapolated by the same share of its own change, so that their spread shows its noise.
     change = levels[0] - levels[1]
     share = np.linalg.norm(missing) / max(np.linalg.norm(change.mean(axis=0)), np.finfo(float).tiny)
-    return levels[0] + share * change, _DOUBT * missing
+    return levels[0] + share * change, _EXTRAPOLATION_ERROR * missing
 
 
 def _nearest_growth(label: Callable[[Array], Array], omega: Array, root: Array) -> Array:

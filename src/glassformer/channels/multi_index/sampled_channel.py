@@ -31,7 +31,7 @@ from glassformer.numerics.sequences import remaining_change
 _UNSEEN = 3.0
 # The bias of sampled posteriors is estimated on a quarter of the data points, and on 64 a replica at least (chosen by
 # trial).
-_SHOWN, _FEWEST_SHOWN = 4, 64
+_BIAS_SHARE, _FEWEST_FOR_BIAS = 4, 64
 
 
 class SampledRowsChannel(Channel):
@@ -95,14 +95,14 @@ class SampledRowsChannel(Channel):
     def _averaged(self, found: Sequence[FieldPosterior], deviation: Array, variance: Array) -> Averages:
         """Return the averages over data points, from their posteriors and true deviations, shape (batch, n, ...)."""
         grid = (len(variance), REPLICAS, self.points)
-        shown = max(min(_FEWEST_SHOWN, self.points), self.points // _SHOWN)
+        for_bias = max(min(_FEWEST_FOR_BIAS, self.points), self.points // _BIAS_SHARE)
         levels = [[part.reshape(*grid, *part.shape[1:]) for part in own[:4]] for own in found]
         prior = [part.reshape(*grid, *part.shape[1:]) for part in found[0].prior_scores or ()]
         deviation = deviation.reshape(*grid, *deviation.shape[2:])
         pairs = []
         for k, v in enumerate(variance):
             scores = [[part[k] for part in level[:3]] for level in levels]
-            raw = information(scores, deviation[k], v, shown, [part[k] for part in prior], self.refinement_factor)
+            raw = information(scores, deviation[k], v, for_bias, [part[k] for part in prior], self.refinement_factor)
             # Projected on the symmetries, which averages satisfy exactly.
             pairs.append([self.row_symmetries.symmetrise(part, self.self_overlap - v) for part in raw])
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))

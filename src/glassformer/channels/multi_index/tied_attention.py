@@ -95,7 +95,7 @@ class TiedAttentionChannel(AttentionChannel):
         directions = self.of_network(_last_directions).evaluate(fields)
         rank, hidden = _rank(self.network), _hides_mean(self.network)
         if rank > 1:
-            # A choice that does not show which of all directions with this label were drawn.
+            # Directions that depend on the label only, not on the draw.
             mean = hidden * directions.mean(axis=2, keepdims=True)
             directions = np.swapaxes(np.linalg.svd(directions - mean)[0], 1, 2) @ directions
             directions[:, _visible_rank(rank, self.columns, hidden) :] = 0.0
