@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -170,7 +171,7 @@ class DescentPath(DisplayMixin):
     def _powers(self) -> Array:
         return np.moveaxis(np.diagonal(self.correlations, axis1=1, axis2=2), -1, 1)
 
-    @property
+    @cached_property
     def _matches(self) -> tuple[Array, Array]:
         """Cosines and errors of the teacher's rows, shapes (1 + sets, steps + 1, P*)."""
         shape = (*self.overlaps.shape[:2], self.overlaps.shape[-1])
@@ -355,20 +356,21 @@ def _on_new_samples(
     values, vectors = np.linalg.eigh(powers - overlaps @ np.swapaxes(overlaps, -1, -2))
     roots = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
-    def errors(run: int, number: int) -> dict[str, Array]:
+    found = []
+    for number in range(runs - 1):
         true, own, labels = (part[number] for part in (samples.true, samples.own, samples.labels))
+        # The run with all trajectories and that of the set, one after the other.
+        both = (part[[0, number + 1]].reshape(-1, *part.shape[2:]) for part in (overlaps, roots))
         with jax_settings():
-            arguments = map(jnp.asarray, (overlaps[run], roots[run], true, own, labels))
+            arguments = map(jnp.asarray, (*both, true, own, labels))
             losses, predictions = CachedJit(_loss_and_predictions, student=student)(*arguments)
         quality = label_quality(model, student, true, np.asarray(predictions))
-        return {"test_loss": np.asarray(losses), **quality}
-
-    together = [errors(0, number) for number in range(runs - 1)]
-    found = [{name: np.mean([one[name] for one in together], axis=0) for name in together[0]}]
-    found += [errors(number + 1, number) for number in range(runs - 1)]
-    columns = {name: np.full((runs, times), np.nan) for name in found[0]}
-    for name, column in columns.items():
-        column[:, : reached + 1] = [one[name] for one in found]
+        found.append({"test_loss": np.asarray(losses), **quality})
+    columns = {}
+    for name in found[0]:
+        whole, own = np.swapaxes([one[name].reshape(2, -1) for one in found], 0, 1)
+        columns[name] = np.full((runs, times), np.nan)
+        columns[name][:, : reached + 1] = [whole.mean(axis=0), *own]
     return columns
 
 
