@@ -4,9 +4,10 @@ import numpy as np
 import pandas
 import pytest
 
-from glassformer import BilinearSequenceRegression, NuclearNorm
+from glassformer import SGD, BilinearSequenceRegression, NuclearNorm, RegularisedRisk, SequenceMultiIndex
+from glassformer.papers import descent
 from glassformer.papers.catalogue import FIGURES
-from glassformer.papers.curves import Curve, CurvesPanel, Runs
+from glassformer.papers.curves import Curve, CurvesPanel, Overlay, Runs
 from glassformer.papers.drawing import draw_figure
 from glassformer.papers.recipe import Recipe, compute
 from glassformer.papers.row_risk import _nearest
@@ -15,6 +16,8 @@ from glassformer.papers.text.attention_classifier import ClassifierRun
 from glassformer.papers.text.questions import QuestionData, Questions
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.5)
+SIGNS = SequenceMultiIndex(descent._sign)
+DESCENT = SGD(0.5, 0.5, loss="logistic", trajectories=1024)
 
 
 def panel(runs=(), **settings):
@@ -64,6 +67,34 @@ def test_a_curve_of_two_panels_is_computed_and_written_once():
     content = compute(Recipe([left, right]))
     assert len(content.axes) == 2
     assert len(content.data) == 11
+
+
+def test_descent_is_drawn_with_the_error_of_its_equations_and_runs_at_some_steps():
+    case = descent._Case("full batch", 2.0, DESCENT, 4)
+    looks = {"training_loss": {"xscale": "log"}, "label_error": {"legend": None}}
+    panel = lambda context: descent._in_time(  # noqa: E731
+        context, SIGNS, [case], looks, (40, 2), "signs", True, lambda: {"label_error": descent._Level(0.2, "minimum")}
+    )
+    content = compute(Recipe([panel], names=["curve"]))
+    loss, errors = content.axes
+    line, marks, *_ = loss.series
+    assert list(line.x) == list(marks.x) == [1, 2, 3, 4]
+    assert "mean of 2 runs at $d = 40$" in loss.settings["title"] and errors.legend is None
+    assert [one.label for one in errors.series][-1] == "minimum"
+    assert "full batch: label error" in content.summary and "of the equations" in content.summary
+    assert list(content.data["curve"].unique()) == ["full batch"]
+
+
+def test_descent_after_several_steps_has_runs_at_some_sample_ratios():
+    def after(computed) -> Overlay:
+        return descent._after_steps(computed, lambda alpha: DESCENT, (1, 2, 3, 4), [1.0, 2.0], (40, 2), "label_error")
+
+    curves = [Curve("optimum", SIGNS), Curve("minimum", SIGNS, RegularisedRisk("logistic", strength=0.5))]
+    content = compute(Recipe([CurvesPanel(curves, np.array([1.0, 2.0]), "signs", "label_error", further=after)]))
+    lines = {one.label: one for one in content.axes[0].series if one.label}
+    assert len(lines["descent, 1 step"].x) == 2
+    assert [len(one.x) for one in content.axes[0].series if one.error is not None] == [1] * 4
+    assert "minimum of the risk: 1." in content.summary
 
 
 @pytest.mark.parametrize(("accuracy", "collapsed"), [(0.5, True), (0.9, False)])

@@ -119,6 +119,36 @@ FIGURES = {
         own=True,
         family="smi",
     ),
+    "descent-1": Figure(
+        "Descent on the same samples: what can be learned, what minimises the risk, what steps reach",
+        "descent:triptych",
+        own=True,
+        paper="celentano2021high",
+    ),
+    "descent-2": Figure(
+        "Descent on the same samples: layers of deep attention found one after another",
+        "descent:layers",
+        own=True,
+        paper="gerbelot2022rigorous",
+    ),
+    "descent-3": Figure(
+        "Descent on the same samples: early stopping against weight decay",
+        "descent:early_stopping",
+        own=True,
+        paper="celentano2021high",
+    ),
+    "descent-4": Figure(
+        "Descent on the same samples: batches and momentum at equal work",
+        "descent:equal_work",
+        own=True,
+        paper="mignacco2020dynamical",
+    ),
+    "descent-5": Figure(
+        "Descent on the same samples: a minimum that random starts do not find",
+        "descent:starts",
+        own=True,
+        paper="gerbelot2022rigorous",
+    ),
     "smi-3-right": Figure(
         "Attention layers trained on questions (needs --data)", "text.figure:layers_of_text", takes_data=True
     ),

@@ -1,0 +1,421 @@
+"""Figures of gradient descent on samples that it sees again: exact equations of every step, with runs beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from glassformer.core.estimate import Array
+from glassformer.core.results import Table
+from glassformer.experiments.trajectories import trajectory
+from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.learners.sgd import SGD
+from glassformer.models.deep_attention import DeepAttention
+from glassformer.models.smi import SequenceMultiIndex
+from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, plain_label
+from glassformer.papers.drawing import RUN_MARKS, Axis, Series, legend_entry
+from glassformer.papers.panels import COSINE
+from glassformer.papers.recipe import Context, Part, Recipe
+from glassformer.plotting.plots import runs_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_BLACK, _GREY = "0.1", "0.55"
+_SHADES = ("#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8", "#c28a1f")
+# More steps are darker.
+_TIMES = ("#f2b98a", "#e07b4f", "#b3402a", "#6b1d1d")
+# Relative error of the equations above which their values are not drawn over the sample ratio.
+_UNCERTAIN = 0.2
+# Sample ratios have runs at every fourth one.
+_EVERY = 4
+# Marks of runs on a line over steps.
+_MARKS = 12
+_LABEL_ERROR = "share of errors on new labels without noise"
+_DRAWN_RUNS = legend_entry("runs", "o", ms=4, mec="k", mew=0.6)
+
+
+def _sign(z: Any) -> Any:
+    return 2.0 * (z[0, 0] > 0) - 1
+
+
+def _value(z: Any) -> Any:
+    return z[0, 0]
+
+
+def _attention(z: Any) -> Any:
+    return jax.nn.softmax(z.T @ z, axis=-1)
+
+
+def _rate(alpha: float) -> float:
+    """Learning rate of logistic regression: its slopes are a quarter of those of square loss at most."""
+    return float(3 / (1 + np.sqrt(alpha)) ** 2)
+
+
+# --- over the sample ratio: descent-1 ---------------------------------------------------------------------------------
+
+
+def triptych(quick: bool) -> Recipe:
+    """What can be learned, what minimises the risk, and what descent reaches: signs, and attention of one layer."""
+    size, trajectories = ((200, 4), 2**14) if quick else ((1000, 6), 2**17)
+    signs = SequenceMultiIndex(_sign)
+    attention = SequenceMultiIndex(_attention, tokens=2, noise=0.05, points=256 if quick else 512)
+    logistic = RegularisedRisk("logistic", strength=0.1)
+    square = RegularisedRisk(strength=0.05, start="informed")
+    marks = f"\nmarks: {runs_label(size[1])} at $d = {size[0]}$"
+
+    def on_signs(alpha: float) -> SGD:
+        return SGD(_rate(alpha), logistic.strength, loss="logistic", trajectories=trajectories)
+
+    def on_attention(alpha: float) -> SGD:
+        return SGD(1 / alpha, square.strength, overlap=0.3, trajectories=2 * trajectories)
+
+    def curves(model: Any, risk: RegularisedRisk) -> list[Curve]:
+        optimum = Curve("Bayes-optimal", model, color=_BLACK, width=2.2)
+        return [optimum, Curve(f"{risk.start or ''} minimum of the risk".strip(), model, risk, color=_SHADES[0])]
+
+    after = partial(_after_steps, size=size, quantity="label_error")
+    panels = [
+        CurvesPanel(
+            curves(signs, logistic),
+            np.geomspace(0.5, 8, 25),
+            rf"labels $\mathrm{{sign}}(z)$, logistic loss, weight decay {logistic.strength:g}{marks}",
+            "label_error",
+            settings={"ylim": (0, 0.55), "ylabel": _LABEL_ERROR, "xlim": (0, 8.2)},
+            further=partial(
+                after, descent=on_signs, times=(1, 5, 20, 100), ratios=np.geomspace(0.5, 8, 9 if quick else 17)
+            ),
+        ),
+        CurvesPanel(
+            curves(attention, square),
+            np.linspace(2, 8, 7 if quick else 21),
+            rf"attention of one layer, two tokens, weight decay {square.strength:g}{marks}",
+            "prediction_error",
+            settings={"yscale": "log", "ylim": (5e-3, 1.5), "xlim": (1.8, 8.2), "ylabel": "prediction error"},
+            legend={"loc": "upper right", "ncols": 2, "title": "descent begins at cosine 0.3", "fontsize": 9},
+            further=partial(
+                after,
+                descent=on_attention,
+                times=(1, 5, 10, 60),
+                ratios=np.linspace(2, 8, 5 if quick else 13),
+                quantity="prediction_error",
+            ),
+        ),
+    ]
+    return Recipe(panels, names=["source", "panel", "curve"], size=(5.2, 4.4))
+
+
+def _after_steps(
+    computed: Sequence[ComputedCurve],
+    descent: Callable[[float], SGD],
+    times: Sequence[int],
+    ratios: Array,
+    size: tuple[int, int],
+    quantity: str,
+) -> Overlay:
+    """Errors of descent after several numbers of steps, with runs at every fourth sample ratio."""
+    (_, optimum, _), (_, least, _) = computed
+    model, (d, instances) = computed[0].curve.model, size
+    tables = [
+        trajectory(model, [alpha], times[-1], learner=descent(alpha), **({} if k % _EVERY else _runs(d, instances)))
+        for k, alpha in enumerate(ratios)
+    ]
+    alpha, x = (np.array([table["alpha"][0] for table in part]) for part in (tables[::_EVERY], tables))
+    series, lines, best = [], [], float(optimum[quantity][-1])
+    for time, color in zip(times, _TIMES, strict=True):
+        value, error = (np.array([table[name][time] for table in tables]) for name in _columns(quantity))
+        known = error < _UNCERTAIN * value
+        label = f"descent, {time} step{'s' if time > 1 else ''}"
+        series.append(Series(x, np.where(known, value, np.nan), color, "-", label))
+        mean, spread = (np.array([table[name][time] for table in tables[::_EVERY]]) for name in _measured(quantity))
+        series.append(Series(alpha, mean, color, "o", None, spread, RUN_MARKS))
+        gap = np.abs(mean - value[::_EVERY])
+        worst = int(np.nanargmax(np.where(known[::_EVERY], gap, np.nan)))
+        lines += [
+            f"{label}: {value[-1]:.4f} at alpha = {x[-1]:g}, {value[-1] / best:.2f} Bayes-optimal errors",
+            f"  largest distance of runs {gap[worst]:.4f}, at alpha = {alpha[worst]:.3g}; error of the runs "
+            f"{spread[worst]:.4f}, of the equations {error[::_EVERY][worst]:.4f}",
+        ]
+        if not known.all():
+            lines.append(
+                f"  not drawn, as the equations have errors above {_UNCERTAIN:.0%}: alpha <= {x[~known].max():.3g}"
+            )
+    lines.append(f"minimum of the risk: {least[quantity][-1] / best:.2f} Bayes-optimal errors")
+    frames = [table.to_pandas().assign(source="descent") for table in tables]
+    return Overlay([*series, _DRAWN_RUNS], lines, frames)
+
+
+def _runs(d: int, instances: int) -> dict[str, Any]:
+    return {"d": d, "instances": instances, "seed": 1}
+
+
+def _columns(quantity: str) -> tuple[str, str]:
+    """Names of a quantity and of its error in the equations."""
+    return quantity, f"{quantity if quantity.endswith('error') else quantity + '_error'}_estimate"
+
+
+def _measured(quantity: str) -> tuple[str, str]:
+    """Names of a quantity of runs and of its standard error."""
+    short = quantity.removesuffix("error").rstrip("_")
+    return f"measured_{quantity}", f"measured_{short}_standard_error".replace("__", "_")
+
+
+# --- step by step: descent-2 to descent-5 -----------------------------------------------------------------------------
+
+
+class _Case(NamedTuple):
+    """A descent.
+
+    Attributes:
+        label: entry of the legend.
+        alpha: sample ratio.
+        learner: with its settings.
+        steps: number of steps.
+        color: of one row; rows of deep attention have a colour each.
+        style: of the line.
+        marker: of the runs.
+    """
+
+    label: str
+    alpha: float
+    learner: SGD
+    steps: int
+    color: str = _BLACK
+    style: str = "-"
+    marker: str = "o"
+
+
+class _Level(NamedTuple):
+    """A horizontal line: its value and its entry in the legend."""
+
+    value: float
+    label: str
+
+
+def _in_time(
+    _: Context,
+    model: Any,
+    cases: Sequence[_Case],
+    quantities: Mapping[str, Mapping[str, Any]],
+    size: tuple[int, int],
+    title: str,
+    passes: bool = False,
+    levels: Callable[[], Mapping[str, _Level]] = dict,
+    further: Callable[[Sequence[Table], Mapping[str, _Level]], Sequence[str]] = lambda tables, levels: (),
+) -> Part:
+    """Quantities after every step, a plot for each: equations with their errors as bands, means of runs as marks.
+
+    Args:
+        model: of the data.
+        cases: of descent.
+        quantities: columns of a trajectory with settings of their plots, with ``legend`` as arguments of its legend.
+        size: token dimension of the runs, and their number in each case.
+        title: above the plots; size and number of runs are added.
+        passes: whether time is in passes over the data, of which a step is the share of a batch.
+        levels: returns a horizontal line for some of the quantities.
+        further: lines of the summary from the tables of the cases and the horizontal lines.
+    """
+    lines_across = levels()
+    (d, instances), unit = size, "passes over the data" if passes else "step"
+    tables = [trajectory(model, [case.alpha], case.steps, learner=case.learner, **_runs(*size)) for case in cases]
+    times = [
+        table["iteration"] * ((case.learner.batch or 1.0) if passes else 1.0)
+        for case, table in zip(cases, tables, strict=True)
+    ]
+    axes, lines = [], [f"{plain_label(title)}: largest distance of runs from the equations"]
+    for quantity, given in quantities.items():
+        log = given.get("xscale") == "log"
+        series, bands = [], []
+        for case, table, time in zip(cases, tables, times, strict=True):
+            value, error, mean, spread = (
+                table[name].reshape(case.steps + 1, -1) for name in (*_columns(quantity), *_measured(quantity))
+            )
+            rows = value.shape[1]
+            grid = np.geomspace(1, case.steps, _MARKS) if log else np.linspace(0, case.steps, _MARKS)
+            seen = np.unique(np.rint(grid).astype(int))
+            # Logarithmic axes begin after the first step.
+            shown = slice(int(log), None)
+            for row in range(rows):
+                color = case.color if rows == 1 else _SHADES[row]
+                series.append(
+                    Series(time[shown], value[shown, row], color, case.style, case.label if rows == 1 else None)
+                )
+                bands.append((time[shown], value[shown, row], error[shown, row], color))
+                marks = mean[seen, row], spread[seen, row]
+                series.append(Series(time[seen], marks[0], color, case.marker, None, marks[1], RUN_MARKS))
+            lines.append(
+                f"  {plain_label(case.label)}: {quantity.replace('_', ' ')} {_distance(value, error, mean, spread)}"
+            )
+        if rows == 1:
+            series.append(_DRAWN_RUNS)
+        else:
+            series += [Series([], [], _SHADES[row], "-", name) for row, name in enumerate(model.row_names)]
+            series += [legend_entry(case.label, case.style + case.marker, ms=4, mec="k", mew=0.6) for case in cases]
+        ends = [min(time[int(log)] for time in times), max(time[-1] for time in times)]
+        if quantity in lines_across:
+            level = lines_across[quantity]
+            series.append(Series(ends, [level.value] * 2, _GREY, "--", level.label, look={"lw": 1}))
+        own = {name: value for name, value in given.items() if name != "legend"}
+        settings = {"xlabel": unit, "title": f"{title}\nmarks: {runs_label(instances)} at $d = {d}$", **own}
+        axes.append(
+            Axis(series, 1, settings, legend=given.get("legend", {}), annotate=partial(_draw_bands, bands=bands))
+        )
+    frames = [
+        table.to_pandas().assign(curve=case.label, panel=title, source="descent", time=time)
+        for case, table, time in zip(cases, tables, times, strict=True)
+    ]
+    return Part(axes, frames, [*lines, *further(tables, lines_across)])
+
+
+def _distance(value: Array, error: Array, mean: Array, spread: Array) -> str:
+    """Describe the largest distance of runs from the equations, beside the errors of both there."""
+    gap = np.abs(mean - value)
+    step, row = np.unravel_index(int(np.nanargmax(gap)), gap.shape)
+    where = f"step {step}" + (f", row {row + 1}" if value.shape[1] > 1 else "")
+    at = (float(part[step, row]) for part in (gap, spread, error))
+    return "{:.4f} at {}; error of the runs {:.4f}, of the equations {:.4f}".format(next(at), where, *at)
+
+
+def _draw_bands(axes: Axes, bands: Sequence[tuple[Array, Array, Array, str]]) -> None:
+    for time, value, error, color in bands:
+        axes.fill_between(time, value - error, value + error, color=color, alpha=0.2, lw=0)
+
+
+def layers(quick: bool) -> Recipe:
+    """Layers of deep attention found one after another, by full-batch descent at several sample ratios."""
+    size, trajectories, ratios = ((200, 3), 2**13, (4.0, 16.0)) if quick else ((500, 6), 2**16, (4.0, 16.0))
+    panels = []
+    for depth, pace, steps in ((2, 0.15, 30 if quick else 60), (3, 0.1, 30 if quick else 60)):
+        cases = [
+            _Case(
+                rf"$\alpha = {alpha:g}$",
+                alpha,
+                SGD(pace / alpha, 0.01, momentum=0.8, overlap=0.3, trajectories=trajectories),
+                steps,
+                style=style,
+                marker=marker,
+            )
+            for alpha, style, marker in zip(ratios, ("--", "-"), ("s", "o"), strict=True)
+        ]
+        model = DeepAttention(depth=depth, tokens=2, skip=0.5, points=64)
+        look = {"cosine": {"ylabel": COSINE, "ylim": (-0.02, 1.03), "legend": {"loc": "lower right", "ncols": 2}}}
+        title = f"depth {depth}, $c = 1/2$, momentum 0.8, start at cosine 0.3"
+        panels.append(partial(_in_time, model=model, cases=cases, quantities=look, size=size, title=title))
+    return Recipe(panels, names=["panel", "curve"], size=(5.4, 4.4))
+
+
+def early_stopping(quick: bool) -> Recipe:
+    """Early stopping against weight decay: wrong labels with logistic loss, and noise with square loss."""
+    size, trajectories, steps = ((300, 10), 2**15, 60) if quick else ((1000, 10), 2**17, 150)
+    decays, alpha = (0.0, 0.1, 0.3, 1.0), 3.0
+    labels = SequenceMultiIndex(_sign, noise_law="flip:0.1")
+    numbers = SequenceMultiIndex(_value, noise=0.5)
+    panels = []
+    test_loss, error = {"ylabel": "loss on new samples"}, {"ylabel": "estimation error", "ylim": (0.15, 0.45)}
+    for model, loss, rate, quantity, look, title in (
+        (labels, "logistic", _rate(alpha), "test_loss", test_loss, "logistic loss, 10 % wrong labels"),
+        (numbers, "square", None, "error", error, r"square loss, noise $\Delta = 0.5$"),
+    ):
+        cases = [
+            _Case(
+                f"weight decay {decay:g}" if decay else "no weight decay",
+                alpha,
+                SGD(rate, decay, loss=loss, init="small", trajectories=trajectories, convention="sum"),
+                steps,
+                color,
+            )
+            for decay, color in zip(decays, _SHADES, strict=False)
+        ]
+        panels.append(
+            partial(
+                _in_time,
+                model=model,
+                cases=cases,
+                quantities={quantity: {"xscale": "log", **look}},
+                size=size,
+                title=rf"{title}, $\alpha = {alpha:g}$",
+                levels=partial(_least_risk, model, alpha, quantity, loss),
+                further=partial(_best_stop, quantity=quantity, cases=cases),
+            )
+        )
+    return Recipe(panels, names=["panel", "curve"], size=(5.2, 4.4))
+
+
+def _least_risk(model: Any, alpha: float, quantity: str, loss: str) -> dict[str, _Level]:
+    """Return the minimum of the risk at the best weight decay."""
+    best = RegularisedRisk(loss).limits(model, [alpha])
+    return {quantity: _Level(float(best[quantity][0]), f"minimum at the best decay, {best['strength'][0]:.2g}")}
+
+
+def _best_stop(
+    tables: Sequence[Table], levels: Mapping[str, _Level], quantity: str, cases: Sequence[_Case]
+) -> list[str]:
+    """Say at which step each decay is best, beside the minimum of the risk at the best decay."""
+    steps = [int(np.nanargmin(table[quantity])) for table in tables]
+    lines = [
+        f"  {plain_label(case.label)}: least {values[step]:.4f}, at step {step}; {values[-1]:.4f} at step {case.steps}"
+        for case, values, step in zip(cases, (table[quantity] for table in tables), steps, strict=True)
+    ]
+    level, stopped = levels[quantity], float(tables[0][quantity][steps[0]])
+    return [*lines, f"  best step without decay {stopped:.4f}, {level.label} {level.value:.4f}"]
+
+
+def equal_work(quick: bool) -> Recipe:
+    """Batch size and momentum against the number of passes over the data."""
+    size, trajectories, passes = ((300, 8), 2**15, 10) if quick else ((1000, 8), 2**17, 20)
+    alpha, model = 3.0, SequenceMultiIndex(_sign, noise_law="flip:0.1")
+    rate = 0.2
+    descent = partial(SGD, rate, 0.1, loss="logistic", trajectories=trajectories)
+    cases = [
+        _Case("full batch", alpha, descent(), passes, _SHADES[0]),
+        _Case("full batch, momentum 0.8", alpha, descent(momentum=0.8), passes, _SHADES[2]),
+        _Case("full batch, Nesterov 0.8", alpha, descent(momentum=0.8, nesterov=True), passes, _SHADES[3]),
+        _Case("batches of 0.3", alpha, descent(batch=0.3), round(passes / 0.3), _SHADES[4]),
+        _Case("batches of 0.1", alpha, descent(batch=0.1), 10 * passes, _SHADES[1]),
+    ]
+    quantities = {
+        "training_loss": {"ylabel": "training loss", "xscale": "log"},
+        "label_error": {"ylabel": _LABEL_ERROR, "xscale": "log"},
+    }
+    title = rf"logistic loss, 10 % wrong labels, $\alpha = {alpha:g}$, $\eta = {rate:g}$"
+    panel = partial(_in_time, model=model, cases=cases, quantities=quantities, size=size, title=title, passes=True)
+    return Recipe([panel], names=["panel", "curve"], size=(5.2, 4.4))
+
+
+def starts(quick: bool) -> Recipe:
+    """Attention from several overlaps, beside the minimum of its risk that a random start does not find."""
+    size, trajectories, steps = ((300, 8), 2**15, 40) if quick else ((1000, 8), 2**18, 80)
+    alpha, decay = 2.0, 0.05
+    model = SequenceMultiIndex(_attention, tokens=2, noise=0.05, points=512)
+    cases = [
+        _Case(
+            f"from cosine {overlap:g}", alpha, SGD(0.5, decay, overlap=overlap, trajectories=trajectories), steps, color
+        )
+        for overlap, color in zip((0.9, 0.5, 0.3, 0.1), _SHADES, strict=False)
+    ]
+    panel = partial(
+        _in_time,
+        model=model,
+        cases=cases,
+        quantities={
+            "cosine": {"ylabel": COSINE, "ylim": (-0.02, 1.03), "legend": None},
+            "training_loss": {"ylabel": "training loss"},
+        },
+        size=size,
+        title=rf"attention of one layer, $\alpha = {alpha:g}$, weight decay {decay:g}",
+        levels=partial(_informed_minimum, model, alpha, decay),
+    )
+    return Recipe([panel], names=["panel", "curve"], size=(5.2, 4.4))
+
+
+def _informed_minimum(model: Any, alpha: float, decay: float) -> dict[str, _Level]:
+    """Return cosine and training loss of the minimum of the risk near the truth."""
+    least = RegularisedRisk(strength=decay, start="informed").limits(model, [alpha])
+    return {
+        name: _Level(float(np.ravel(least[name])[0]), "informed minimum of the risk")
+        for name in ("cosine", "training_loss")
+    }
