@@ -95,7 +95,7 @@ def triptych(quick: bool) -> Recipe:
             np.linspace(2, 8, 7 if quick else 21),
             rf"attention of one layer, two tokens, weight decay {square.strength:g}{marks}",
             "prediction_error",
-            settings={"yscale": "log", "ylim": (5e-3, 1.5), "xlim": (1.8, 8.2), "ylabel": "prediction error"},
+            settings={"yscale": "log", "ylim": (5e-3, 2.5), "xlim": (1.8, 8.2), "ylabel": "prediction error"},
             legend={"loc": "upper right", "ncols": 2, "title": "descent begins at cosine 0.3", "fontsize": 9},
             further=partial(
                 after,
