@@ -289,6 +289,7 @@ def test_figures_are_listed(run):
     assert code == 0
     assert any(line.startswith("bsr-1 ") for line in out.splitlines())
     assert all(len(line.split()) > 1 for line in out.splitlines())
+    assert next(line for line in out.splitlines() if line.startswith("smi-clamped ")).endswith("2502.00901, figure 5]")
 
 
 @pytest.mark.slow

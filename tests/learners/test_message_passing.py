@@ -198,6 +198,18 @@ def test_labels_that_are_improbable_under_the_estimate_contradict_it():
     assert step.diagnose(right) is Status.CONVERGED
 
 
+def test_a_random_start_does_not_know_the_teacher_of_its_seed():
+    """Both were drawn from the same random numbers: the first start was a thousandth of the teacher."""
+    model = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=0.1)
+    for seed in (0, 7):
+        simulated, own = (np.random.default_rng(one) for one in ([seed, 0], seed))
+        design = DenseDesign(np.zeros((1, 10, 1, 400)))
+        start = GampStep(model, design, np.zeros(10), 0, MessagePassing(), seed).start(0).estimate.signal
+        for rng in (simulated, own):
+            teacher = model.prior.sample((1, 400), rng)
+            assert abs(np.corrcoef(start.ravel(), teacher.ravel())[0, 1]) < 0.2
+
+
 @pytest.mark.statistics
 def test_untrained_network_is_not_converged():
     """Row errors 0.92 and 1.49 where 1.0 and 0.05 were claimed, with a Nishimori ratio of exactly 1, were."""

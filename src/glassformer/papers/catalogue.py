@@ -36,6 +36,7 @@ class Figure:
         own: whether it is not in the papers, but follows from them.
         family: model whose paper that is, if the name does not begin with it.
         paper: key of the paper, if it is not the first one of a model or a learner.
+        number: of the figure in the paper, if the name does not have it.
     """
 
     title: str
@@ -44,6 +45,7 @@ class Figure:
     own: bool = False
     family: str = ""
     paper: str = ""
+    number: str = ""
 
     @property
     def compute(self) -> Callable[..., Recipe]:
@@ -110,7 +112,7 @@ FIGURES = {
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi:message_passing_in_time"),
     "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi:sgd_in_time"),
     "smi-3-left": Figure("Deep attention: overlaps of three layers", "smi:three_layers"),
-    "smi-clamped": Figure("Deep attention: one layer held, where the other goes", "smi:clamped_layer", own=True),
+    "smi-clamped": Figure("Deep attention: one layer held, where the other goes", "smi:clamped_layer", number="5"),
     "smi-depth-4": Figure("Deep attention: overlaps of four layers", "smi:four_layers", own=True),
     "smi-4": Figure("Deep attention: what sets the order of layers", "layer_order:order_of_layers", own=True),
     "sgd-1": Figure(
@@ -163,9 +165,11 @@ def source(name: str) -> str:
         'arXiv:2502.00901, figure 2 (left)'
     """
     family, number, *part = name.split("-")
-    own = FIGURES[name].paper
-    paper = f"arXiv:{eprint(own) if own else arxiv(FIGURES[name].family or family)}"
-    return f"after {paper}" if FIGURES[name].own else f"{paper}, figure {number}" + "".join(f" ({p})" for p in part)
+    figure = FIGURES[name]
+    paper = f"arXiv:{eprint(figure.paper) if figure.paper else arxiv(figure.family or family)}"
+    if figure.own:
+        return f"after {paper}"
+    return f"{paper}, figure {figure.number or number}" + "".join(f" ({p})" for p in part)
 
 
 def draw_all(out: Path, quick: bool = False, reference: Path | None = None, data: Path | None = None) -> bool:

@@ -141,6 +141,6 @@ def rows_in_time(
         series, lines = [*series, *further], [*lines, line]
     title = rf"{title}, $\alpha = {alpha:g}$" + f"\n{instances} runs at $d = {d}$"
     settings = {"xlabel": unit, "ylabel": COSINE, "ylim": (-0.03, 1.05), "title": title}
-    axis = Axis(series, len(model.row_names), settings, legend={"loc": "lower right"})
+    axis = Axis(series, len(model.row_names), settings, legend={"loc": "best"})
     data = pandas.DataFrame(columns).assign(alpha=runs["alpha"][0], status=str(runs.status[0]))
     return Part([axis], [data], lines)

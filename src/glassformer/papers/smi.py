@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 import pandas
 
-from glassformer.bayes_optimal.evolution_map import EvolutionMap
 from glassformer.bayes_optimal.solve import state_evolution
-from glassformer.bayes_optimal.trajectory import iterate_states
-from glassformer.core.estimate import Array, Estimate
+from glassformer.bayes_optimal.trajectory import gamp_trajectory
+from glassformer.core.estimate import Array
 from glassformer.experiments.instances import Simulation
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.papers import published
 from glassformer.papers.curves import OVERLAP, Curve, CurvesPanel, Runs, status_counts
-from glassformer.papers.drawing import Axis, Series, joined
+from glassformer.papers.drawing import Axis, Series, first_passage, joined
 from glassformer.papers.panels import phase_panel, rows_in_time
 from glassformer.papers.recipe import Context, Panel, Part, Recipe
 
 _TWO_LAYERS = "depth 2, $L = 2$, $c = 1$"
 _OVERLAPS: dict[str, Any] = {"ylabel": "overlap $Q_{ll}$", "ylim": (-0.03, 1.05), "xlim": None}
+# Trajectories of the equations of gradient descent, and the passes and steps to which they are solved: their cost grows
+# with the square of the steps, and the last layer is learned in the first pass.
+_TRAJECTORIES, _EQUATION_PASSES, _EQUATION_STEPS = 8192, 2, 150
 _LEGEND = {"loc": "lower right", "fontsize": 8}
 
 
@@ -107,13 +109,17 @@ def _several_layers(depth: int, points: int, alpha: Array) -> Recipe:
 
 
 def message_passing_in_time(quick: bool) -> Recipe:
-    """Cosine similarity of each layer with its truth after every step of message passing."""
+    """Cosine similarity of each layer with its truth after every step of message passing.
+
+    The start is random, of the size that its overlap 1/d with the truth has in a posterior mean: state evolution
+    begins at the same overlap.
+    """
     d, instances, steps = (200, 2, 40) if quick else (1000, 8, 60)
     panel = partial(
         rows_in_time,
         model=_two_layers(256),
         alpha=1.2,
-        learner=MessagePassing(),
+        learner=MessagePassing(random_start=d**-0.5),
         d=d,
         instances=instances,
         unit="step of message passing",
@@ -137,42 +143,44 @@ def sgd_in_time(quick: bool) -> Recipe:
         unit="passes over the data",
         title=_TWO_LAYERS,
         time="passes",
+        theory=_descent_in_time,
     )
     return Recipe([panel])
 
 
+def _dashed(time: Array, cosines: Array, label: str) -> list[Series]:
+    """Lines of theory, cosines of shape (times, layers)."""
+    return [Series(time, one, k, "--", label if k else None, look={"lw": 2}) for k, one in enumerate(cosines.T)]
+
+
 def _state_evolution_in_time(runs: Simulation, cosines: Array) -> tuple[list[Series], str]:
-    """State evolution from where the runs are after their first step, shape of cosines (runs, steps, layers).
-
-    In their first step runs reach a cosine of the last layer that does not depend on the size (0.7 to 0.8 at d = 100 to
-    800), and stay there for some steps. State evolution from a random start does not describe that step. It begins here
-    with the mean square cosine of the layers that are found then, and with that of a random direction, 1/d, for the
-    others.
-    """
-    model, d, steps = _two_layers(256), runs.parameters["d"], cosines.shape[1]
-    first = np.mean(cosines[:, 0] ** 2, axis=0)
-    start = np.where(first > 0.25, first, 1 / d)
-    update = EvolutionMap(model, runs["alpha_realised"], model.channel)
-
-    def advance(variance: Array, q_hat: Array) -> tuple[Array, Estimate]:
-        del q_hat
-        conjugate = update.conjugate(variance, np.arange(1))
-        return conjugate.value, update.covariance(conjugate, np.arange(1))
-
-    history = iterate_states(advance, np.diag(1 - start), 1, steps - 1)
+    """State evolution from the overlap of the start of the runs, shape of cosines (runs, steps, layers)."""
+    d, steps = runs.parameters["d"], cosines.shape[1]
+    table = gamp_trajectory(_two_layers(256), runs["alpha_realised"], steps, overlap=1 / d)
     # Of a posterior mean the power is the overlap with the truth, and the cosine its root.
-    known = np.sqrt(np.maximum(1 - np.diagonal(history.variance[:, 0], axis1=1, axis2=2), 0.0))
-    time, look = np.arange(1.0, steps + 1), {"lw": 2}
-    series = [
-        Series(time, known[:, k], k, "--", "state evolution, from the first step" if k == 1 else None, look=look)
-        for k in range(2)
-    ]
-    begin = ", ".join(f"{name} {value:.3f}" for name, value in zip(model.row_names, np.sqrt(start), strict=True))
+    known = np.sqrt(np.maximum(1 - table["row_error"], 0.0))
     line = (
-        f"state evolution begins after the first step of the runs, at cosines {begin}: the mean of the runs for a "
-        "layer above 1/2 there, else 1/sqrt(d)"
+        f"state evolution begins at the overlap 1/d = {1 / d:g} of the random start; a layer that is not learned has "
+        "a cosine of about 1/sqrt(d) in runs, and may have a smaller one in theory"
     )
-    return series, line
+    return _dashed(table["iteration"], known, "state evolution"), line
+
+
+def _descent_in_time(runs: Simulation, cosines: Array) -> tuple[list[Series], str]:
+    """Equations of the first passes of gradient descent, whose batches are drawn independently of each other."""
+    del cosines
+    d, alpha = runs.parameters["d"], float(runs["alpha_realised"][0])
+    learner = SGD(convention="published", overlap=d**-0.5, trajectories=_TRAJECTORIES)
+    per_pass = learner.descent(alpha, d=d).steps // learner.passes
+    steps = min(_EQUATION_PASSES * per_pass, _EQUATION_STEPS)
+    path = learner.path(_two_layers(64), alpha, steps, d)
+    time, cosine = np.arange(steps + 1) / per_pass, path.cosine
+    line = (
+        f"equations of the first {steps} steps ({time[-1]:.2g} passes), {path.status}, from a cosine of 1/sqrt(d) = "
+        f"{d**-0.5:.2g}, with batches drawn independently, while runs use every sample once in a pass: layer 2 passes "
+        f"1/2 at {first_passage(cosine.value[:, 1], time):.2g}, largest 95 % error {np.max(cosine.error):.2g}"
+    )
+    return _dashed(time, cosine.value, "equations, independent batches (runs: passes)"), line
 
 
 # --- one layer held fixed: smi-clamped --------------------------------------------------------------------------------
