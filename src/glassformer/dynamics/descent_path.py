@@ -49,8 +49,9 @@ if TYPE_CHECKING:
 
 # New samples in each set, on which losses and errors on labels are measured: at most, at least, and times the steps.
 _MOST_SAMPLES, _FEWEST_SAMPLES, _PREDICTIONS = 8192, 1024, 1 << 20
-# Histories of the size of the gradients: these, and three copies of the noise, a quarter as large (measured).
-_HISTORIES = 2.0
+# Histories of the size of the gradients: these, and the noise and odd parts of gradients, each a quarter as large, with
+# their copies (measured).
+_HISTORIES = 4.0
 # Changes of the weights still to come at which they have settled, as a share of their norm, times the root of the
 # number of trajectories: some hundredth of the sampling error.
 _SETTLED = 0.02
