@@ -112,7 +112,7 @@ FIGURES = {
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi:message_passing_in_time"),
     "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi:sgd_in_time"),
     "smi-3-left": Figure("Deep attention: overlaps of three layers", "smi:three_layers"),
-    "smi-clamped": Figure("Deep attention: one layer held, where the other goes", "smi:clamped_layer", number="5"),
+    "smi-clamped": Figure("Deep attention: one layer fixed, where the other goes", "smi:clamped_layer", number="5"),
     "smi-depth-4": Figure("Deep attention: overlaps of four layers", "smi:four_layers", own=True),
     "smi-4": Figure("Deep attention: what sets the order of layers", "layer_order:order_of_layers", own=True),
     "sgd-1": Figure(

@@ -188,7 +188,7 @@ def _descent_in_time(runs: Simulation, cosines: Array) -> tuple[list[Series], st
 
 def clamped_layer(quick: bool) -> Recipe:
     """The overlap that one layer reaches while the overlap of the other is held fixed."""
-    fixed = np.linspace(0.05, 0.95, 5) if quick else np.linspace(0.02, 0.99, 33)
+    fixed = np.array([0.05, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99]) if quick else np.linspace(0.02, 0.99, 33)
     return Recipe([partial(_clamped, model=_two_layers(128 if quick else 1024), alpha=1.2, fixed=fixed)])
 
 
@@ -199,7 +199,7 @@ def _clamped(_: Context, model: DeepAttention, alpha: float, fixed: Array) -> Pa
         found = state_evolution(model, np.full(len(fixed), alpha), clamped=(row, 1 - fixed))
         reached = 1 - found.value[:, 1 - row, 1 - row]
         x, y = (fixed, reached) if row == 1 else (reached, fixed)
-        series.append(Series(x, y, row, "-o", f"{name} held", look={"ms": 3}))
+        series.append(Series(x, y, row, "-o", f"{name} fixed", look={"ms": 3}))
         columns = {"held": fixed, "reached": reached, "error_estimate": found.error_estimate}
         frames.append(pandas.DataFrame(columns).assign(layer=name, status=list(map(str, found.status))))
     settings = {"xlabel": "overlap of layer 2", "ylabel": "overlap of layer 1"}
