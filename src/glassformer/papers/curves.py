@@ -338,7 +338,7 @@ def summary_lines(one: ComputedCurve) -> list[str]:
     """Describe the accuracy of theory, and compare each mean of runs with it."""
     lines = [f"{plain_label(one.curve.label)}: {theory_accuracy(one.theory)}"]
     for runs, table in zip(one.curve.runs, one.simulations, strict=True):
-        if "row_error" in table.columns and runs.column == "error":
+        if runs.column == "error" and "row_error" in table.columns and table["row_error"].shape[1] > 1:
             lines += _row_lines(runs, table)
             continue
         head = f"  {runs.label}, d = {runs.d}, {runs.instances} instances"
