@@ -149,8 +149,9 @@ def _minimise(expand: Any, start: Any) -> tuple[Any, Any, Any, Any]:
         x, value, slope, hessian, damping, done, count = carry
         step, pivot = _solve(hessian, slope, damping)
         small = jnp.max(jnp.abs(slope), axis=1) <= _GRADIENT * (1 + jnp.max(jnp.abs(x), axis=1))
-        # At a saddle the slope vanishes, and the Hessian is not positive: there the damping is not zero.
-        done = done | (small & (damping == 0) & (pivot > 0))
+        # At a saddle the slope vanishes, and the Hessian is not positive: there the damping is not zero. One step is
+        # always taken: from a minimum of almost the same energy it is what differences of averages need.
+        done = done | (small & (damping == 0) & (pivot > 0) & (count > 0))
         new = x - step
         new_value, new_slope, new_hessian = expand(new)
         promised = jnp.sum(step * slope, axis=1)
