@@ -48,6 +48,7 @@ def linear_descent(alpha, settings, overlap, power, noise):
     return np.array(rows).T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alpha", "settings"),
     [
@@ -66,6 +67,7 @@ def test_square_loss_of_a_linear_student_in_closed_form(alpha, settings):
     np.testing.assert_allclose(path.error.value, 1 - 2 * overlap + power, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_no_learning_rate_changes_nothing():
     path = descent_path(
         SIGN, 1.0, DescentSettings(5, 0.0, trajectories=1024), LOGISTIC, start=DescentStart.of_cosine(1, 1, 0.3)
@@ -95,6 +97,7 @@ def test_logistic_regression_full_batch():
     assert path.arrival(0.5).value == np.argmax(path.cosine.value > 0.5)
 
 
+@pytest.mark.slow
 def test_logistic_regression_on_batches():
     path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05, batch=0.3), LOGISTIC)
     assert close(path.power, 5, 1.323, 0.01)
@@ -106,6 +109,7 @@ def attention(fields):
     return jax.nn.softmax(fields.T @ fields, axis=-1)
 
 
+@pytest.mark.slow
 def test_attention():
     model = SequenceMultiIndex(attention, indices=1, tokens=2, noise=0.04)
     settings = DescentSettings(20, 0.3, weight_decay=0.02)
@@ -120,6 +124,7 @@ def test_attention():
         assert close(path.errors["training_loss"], step, loss, 0.001)
 
 
+@pytest.mark.slow
 def test_attention_with_several_steps_on_the_same_batch():
     model = SequenceMultiIndex(attention, indices=1, tokens=2, noise=0.01)
     settings = DescentSettings(24, 0.4, 0.25, 3, weight_decay=0.03, trajectories=2**16)
@@ -138,6 +143,7 @@ def test_a_convex_risk_is_minimised_in_the_end():
     np.testing.assert_allclose(path.power.value[-1], path.power.value[-2], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_many_batches_are_new_samples():
     """One sample per dimension and step: e' = e (1 - 2 eta + 2 eta^2) + eta^2 noise for the error e of a linear row."""
     eta, noise, alpha = 0.4, 0.3, 400.0

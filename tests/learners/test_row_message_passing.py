@@ -32,6 +32,7 @@ def drawn(model, d, alpha):
     return DataSet(design, model.channel.sample(design.forward(teacher, 0), rngs[2]), teacher=teacher)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "alpha", "risk", "strength"),
     [
@@ -55,6 +56,7 @@ def test_messages_end_at_the_minimiser(model, alpha, risk, strength):
     )
 
 
+@pytest.mark.slow
 def test_steps_have_the_errors_of_theory():
     learner = RegularisedRisk("logistic", strength=0.3, intercept=True)
     table = follow(SIGN, [2.0], steps=6, d=400, instances=4, algorithm=learner)
@@ -70,6 +72,7 @@ def test_steps_of_attention_have_the_errors_of_theory():
     np.testing.assert_allclose(table["measured_error"][1:], table["error"][1:], atol=0.05)
 
 
+@pytest.mark.slow
 def test_theory_ends_at_the_limit():
     risk = RowRisk("logistic", strength=0.3)
     model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), points=256)

@@ -76,6 +76,7 @@ def test_sampled_averages_of_one_row_agree_with_quadrature():
         np.testing.assert_allclose(sampled[name], exact[name], rtol=5e-3)
 
 
+@pytest.mark.slow
 def test_attention_has_the_order_parameters_of_the_prototype(attention_limits):
     table = attention_limits
     assert table.status == [Status.CONVERGED]
@@ -87,6 +88,7 @@ def test_attention_has_the_order_parameters_of_the_prototype(attention_limits):
     assert table["informed_error"][0] == pytest.approx(table["uninformed_error"][0], abs=table["error_estimate"][0])
 
 
+@pytest.mark.slow
 def test_two_rows_have_the_order_parameters_of_the_prototype():
     model = SequenceMultiIndex(two_tanh, indices=2, noise=0.09, points=512)
     table = RegularisedRisk(strength=0.1, start="informed").limits(model, [4.0])
@@ -96,6 +98,7 @@ def test_two_rows_have_the_order_parameters_of_the_prototype():
     assert 0.5 < table["stability"][0] < 1.1
 
 
+@pytest.mark.slow
 def test_positional_and_semantic_minima_of_attention():
     # In units of tokens of variance 1: lambda / s2, encodings of +-1 / s2 and s2 = 1/4.
     model = SequenceMultiIndex(mixed, tokens=2, points=256)
@@ -110,6 +113,7 @@ def test_positional_and_semantic_minima_of_attention():
     assert energies[0] > 0 > energies[1] or table.status[1] is not Status.BISTABLE
 
 
+@pytest.mark.slow
 def test_multinomial_regression_treats_classes_alike(multinomial_limits):
     table = multinomial_limits
     overlap, error = table["overlap"][0], table["overlap_error_estimate"][0]
@@ -121,6 +125,7 @@ def test_multinomial_regression_treats_classes_alike(multinomial_limits):
     assert table["stability"][0] < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model", "ratio", "table"),
     [
@@ -138,6 +143,7 @@ def test_no_risk_is_below_the_bayes_optimal_error(name, model, ratio, table, req
     assert bool(squares) == (name == "prediction") and best[f"{name}_standard_error"][0] > 0
 
 
+@pytest.mark.slow
 def test_the_linear_student_of_several_rows_is_ridge_regression():
     model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.1, points=256)
     table = RegularisedRisk(strength=0.2, student="linear").limits(model, [1.5])
@@ -146,6 +152,7 @@ def test_the_linear_student_of_several_rows_is_ridge_regression():
     assert within(table, "overlap", one["overlap"][0, 0, 0] * np.eye(2))
 
 
+@pytest.mark.slow
 def test_an_even_student_stays_at_zero_overlap(softmax):
     problem = RowRisk(strength=0.05).problem(softmax, 1.0, 0.05)
     blind = start_state(problem, 0.0)
@@ -180,6 +187,7 @@ def test_penalties_of_several_rows_solve_their_own_conditions(name):
     assert np.all(np.linalg.eigvalsh(order.power - order.overlap @ order.overlap.T) > -1e-12)
 
 
+@pytest.mark.slow
 def test_branches_follow_two_minima():
     model = SequenceMultiIndex(mixed, tokens=2, points=256)
     risk = RegularisedRisk(strength=0.04, student=attention, positions=[2.0, -2.0])
@@ -190,6 +198,7 @@ def test_branches_follow_two_minima():
     assert "free energies cross near" in " ".join(found.notes)
 
 
+@pytest.mark.slow
 def test_a_start_may_be_given(softmax, attention_limits):
     given = RegularisedRisk(strength=0.05, start=([[0.5]], [[1.0]])).limits(softmax, [2.0])
     assert within(given, "error", attention_limits["error"][0])
@@ -254,6 +263,7 @@ def test_usual_students():
     assert (linear.rows, linear.is_convex) == (1, True)
 
 
+@pytest.mark.slow
 def test_margins_of_classes_and_signs(classes, multinomial_limits):
     table, found = multinomial_limits, RegularisedRisk("cross-entropy", strength=0.1).margins(classes, 3.0)
     wrong = float(np.interp(0.0, found["test_margin"], found["level"]))
@@ -263,6 +273,7 @@ def test_margins_of_classes_and_signs(classes, multinomial_limits):
         RegularisedRisk(strength=0.1).margins(DeepAttention(depth=1, tokens=2, noise=0.05), 1.0)
 
 
+@pytest.mark.slow
 def test_the_student_may_be_the_link_of_another_network(softmax, attention_limits):
     other = DeepAttention(depth=1, tokens=2, activation="linear")
     table = RegularisedRisk(strength=0.05, student=other.traceable_label, start="informed").limits(softmax, [2.0])
