@@ -84,6 +84,7 @@ def close(estimate, step, known, error, widest=0.05):
     return abs(value - known) <= np.hypot(own, error)
 
 
+@pytest.mark.slow
 def test_logistic_regression_full_batch():
     path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05), LOGISTIC)
     for step, power, overlap, loss in ((1, 1.510, 0.797, 0.359), (5, 3.850, 1.606, 0.1965), (20, 6.763, 2.203, 0.1348)):
@@ -155,6 +156,7 @@ def test_many_batches_are_new_samples():
     assert np.all(np.abs(path.error.value - error) < path.error.error + 0.02 * np.array(error))
 
 
+@pytest.mark.slow
 def test_many_batches_are_online_descent():
     """Few new samples per dimension and step: the equations of online SGD in continuous time."""
     alpha, share, rate, steps = 100.0, 0.0025, 0.2, 12
@@ -204,6 +206,7 @@ def runs(case, d, instances, steps, rate, decay, spectrum):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "slope", "function", "spectrum"),
     [
@@ -223,6 +226,7 @@ def test_runs_with_features_of_two_variances_and_with_a_kink(link, slope, functi
         assert np.all(distance < 3.5 * error[:, number] + known.error[:, 0, 0] + 3 / 300)
 
 
+@pytest.mark.slow
 def test_trajectories_are_shared_out_over_devices(monkeypatch):
     """With the axis of devices that a machine of several has, here of one."""
     settings = DescentSettings(2, 1.0, batch=0.5, trajectories=1024)
@@ -233,6 +237,7 @@ def test_trajectories_are_shared_out_over_devices(monkeypatch):
     np.testing.assert_allclose(found.measures["training_loss"], known.measures["training_loss"], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_weights_that_settle_end_the_run():
     settings = DescentSettings(400, 0.6, weight_decay=1.0, trajectories=4096)
     path = descent_path(SIGN, 3.0, settings, LOGISTIC)

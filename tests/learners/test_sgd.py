@@ -74,6 +74,7 @@ def test_batches_of_passes_use_every_sample_once_and_random_ones_have_their_shar
     assert record_steps(DescentSettings(steps=8), epochs, 2).tolist() == [4, 8]
 
 
+@pytest.mark.slow
 def test_runs_lie_on_the_theory():
     """Logistic regression on labels +1 and -1, whole samples and batches; fluctuations are of order d^(-1/2)."""
     for learner in (LOGISTIC, SGD(learning_rate=0.8, batch=0.4, momentum=0.5, loss="logistic", trajectories=4096)):
@@ -101,6 +102,7 @@ def test_feature_spectra_descend_in_the_coordinates_of_the_features():
     np.testing.assert_allclose(learner.learn(size.model, data).estimates[0, 0], own * root, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_simulations_have_theory_at_their_number_of_steps():
     learner = SGD(learning_rate=0.5, loss="logistic", weight_decay=0.1, steps=6, trajectories=4096)
     result = simulate(SIGN, [2.0], d=300, instances=4, algorithm=learner)
@@ -135,6 +137,7 @@ def test_settings_that_do_not_go_together():
         trajectory(TANH, [2.0], 3, learner=SGD(loss="logistic"))
 
 
+@pytest.mark.slow
 def test_command_line(tmp_path, capsys):
     own = tmp_path / "own.py"
     own.write_text("def link(z):\n    return 2.0 * (z[0, 0] > 0) - 1\ndef rate(t):\n    return 1 / (1 + t)\n")
@@ -149,6 +152,7 @@ def test_command_line(tmp_path, capsys):
     assert "learning_rate" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
     learner = SGD(steps=16, trajectories=1024)
     model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=1.0, points=32)
