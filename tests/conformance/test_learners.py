@@ -32,7 +32,7 @@ FOR = {
     "risk": (LINEAR, AttentionIndexed(0.5, tokens=2, channel="softmax"), {"strength": 0.2}),
     "gd": (LINEAR, NETWORK, {"max_steps": 60}),
     "averaged-gd": (LINEAR, NETWORK, {"max_steps": 60, "starts": 2}),
-    "sgd": (NETWORK, LINEAR, {"passes": 2, "batch": 10}),
+    "sgd": (NETWORK, LINEAR, {"passes": 2, "batch": 0.5, "trajectories": 1024}),
     "online-sgd": (NETWORK, LINEAR, {"batch": 2, "looks": 3}),
 }
 BAD = {bool: "yes", int: 2.5, float: float("nan"), str: "nonsense"}
@@ -117,7 +117,7 @@ def test_limits_are_known_where_it_says_so(name):
 
 @pytest.mark.slow
 def test_it_has_a_theory_or_says_why_not(name, result):
-    found = learner(name).completed(FOR[name][0]).theory(FOR[name][0], np.array([0.6]))
+    found = learner(name, **FOR[name][2]).completed(FOR[name][0]).theory(FOR[name][0], np.array([0.6]))
     if isinstance(found, str):
         assert np.isnan(result["theory"]).all()
         assert any(found in note for note in result.notes)

@@ -142,6 +142,7 @@ def follow(
         >>> follow(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.8], steps=1)["error"].round(4).tolist()
         [1.0, 0.5237]
     """
+    require_arguments(follow, locals())
     return trajectory(model, alpha, steps, overlap, algorithm, d, instances, seed)
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
-from glassformer.core.checks import is_number, is_whole
+from glassformer.core.checks import is_number, is_whole, real_numbers
 from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
 from glassformer.core.options import parameter
-from glassformer.core.parsing import parse_batch, parse_number
+from glassformer.core.parsing import parse_batch, parse_number, parse_text
 from glassformer.core.resources import require_resources
 from glassformer.core.settings import boolean, decay_rate, positive, positive_integer, setting, unit_interval
 from glassformer.learners.base import Equations, FitResult, Learner, LearnerInfo
@@ -159,7 +159,11 @@ class SGD(RowDescent):
     overlap: float | None = setting(
         None, "cosine of the start with the truth, which simulations know", unit_interval, "start_overlap"
     )
-    start: Any = None
+    start: Any = parameter(
+        "overlap m and power C of the start, a pair of matrices, which the command line does not take",
+        None,
+        read=parse_text,
+    )
     trajectories: int = setting(
         32_768, "number of trajectories of the equations, 32 times a power of two", positive_integer
     )
@@ -178,13 +182,27 @@ class SGD(RowDescent):
         if self.batch is not None and not (is_whole(self.batch, 1) or (is_number(self.batch) and 0 < self.batch <= 1)):
             allowed = "an integer >= 1, samples in a batch, or a share of the samples in (0, 1]"
             raise ParameterError("batch", self.batch, allowed)
-        if is_number(self.learning_rate):
-            positive("learning_rate", self.learning_rate)
+        self._check_learning_rate()
+        if self.student is not None and self.student != "linear" and not callable(self.student):
+            allowed = "None, linear, or a function of the student's fields Z of shape (P, L)"
+            raise ParameterError("student", self.student, allowed)
+        if self.start is not None and not (isinstance(self.start, tuple | list) and len(self.start) == 2):
+            raise ParameterError("start", self.start, "None, or a pair of matrices: overlap m and power C")
         if self.start is not None and self.overlap is not None:
             raise IncompatibleError("start and overlap exclude each other: give one of them")
         if not self.is_published:
             # Raises where settings do not go together, at any sample ratio.
             _ = self.descent(alpha=1.0, steps=self.steps or self._rates_given, d=10**6)
+
+    def _check_learning_rate(self) -> None:
+        """Raise unless there is one length of a step, one for every step, or a function of the step."""
+        rate = self.learning_rate
+        if is_number(rate):
+            positive("learning_rate", rate)
+        elif rate is not None and not callable(rate):
+            numbers = real_numbers("learning_rate", rate)
+            if isinstance(rate, bool) or numbers.ndim != 1 or not numbers.size:
+                raise ParameterError("learning_rate", rate, "None, a number, one per step, or a function of the step")
 
     @property
     def is_published(self) -> bool:
