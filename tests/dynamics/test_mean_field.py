@@ -98,6 +98,7 @@ def test_logistic_regression_full_batch():
     assert path.arrival(0.5).value == np.argmax(path.cosine.value > 0.5)
 
 
+@pytest.mark.statistics
 @pytest.mark.slow
 def test_logistic_regression_on_batches():
     path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05, batch=0.3), LOGISTIC)
@@ -125,6 +126,7 @@ def test_attention():
         assert close(path.errors["training_loss"], step, loss, 0.001)
 
 
+@pytest.mark.statistics
 @pytest.mark.slow
 def test_attention_with_several_steps_on_the_same_batch():
     model = SequenceMultiIndex(attention, indices=1, tokens=2, noise=0.01)
@@ -144,6 +146,7 @@ def test_a_convex_risk_is_minimised_in_the_end():
     np.testing.assert_allclose(path.power.value[-1], path.power.value[-2], rtol=1e-3)
 
 
+@pytest.mark.statistics
 @pytest.mark.slow
 def test_many_batches_are_new_samples():
     """One sample per dimension and step: e' = e (1 - 2 eta + 2 eta^2) + eta^2 noise for the error e of a linear row."""
@@ -206,6 +209,7 @@ def runs(case, d, instances, steps, rate, decay, spectrum):
     return np.array(found)
 
 
+@pytest.mark.statistics
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "slope", "function", "spectrum"),
