@@ -60,7 +60,7 @@ def main() -> None:
     model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.3)
     settings = DescentSettings(steps, 0.3, weight_decay=0.1, trajectories=trajectories)
     start = DescentStart.of_cosine(1, 1, 0.2)
-    spent, path = timed(f"one row, {steps} steps", model, 1.5, settings, "square", None, None, start)
+    spent, path = timed(f"one row, {steps} steps", model, 1.5, settings, None, start)
     overlaps, wall = [], time.process_time()
     for seed in range(runs):
         overlaps.append(run(d, 1.5, settings, np.random.default_rng(seed)))
@@ -73,7 +73,7 @@ def main() -> None:
     model = SequenceMultiIndex(two_tokens, indices=2, tokens=2, noise=0.1, points=256)
     settings = DescentSettings(steps, 0.1, weight_decay=0.1, trajectories=trajectories)
     start = DescentStart.of_cosine(2, 2, 0.2)
-    timed(f"two rows, two tokens, {steps} steps", model, 3.0, settings, "square", None, None, start)
+    timed(f"two rows, two tokens, {steps} steps", model, 3.0, settings, None, start)
 
 
 if __name__ == "__main__":
