@@ -131,6 +131,7 @@ def test_settings_that_do_not_go_together():
         SGD(start=([[0.1]], [[1.0]]), overlap=0.3)
     with pytest.raises(IncompatibleError, match="give d, or convention = sum"):
         trajectory(TANH, [2.0], 3, learner=SGD(convention="published"))
+    assert SGD(learning_rate=np.full(4, 0.5)) == SGD(learning_rate=[0.5] * 4)
     with pytest.raises(ParameterError, match="learning_rate = 4 is not allowed: expected numbers for every step"):
         trajectory(TANH, [2.0], 3, learner=SGD(learning_rate=[0.1] * 4))
     with pytest.raises(IncompatibleError, match="logistic is for labels"):

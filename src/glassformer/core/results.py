@@ -297,6 +297,16 @@ def wide_error_bars(
     ]
 
 
+def error_column(name: str, kind: str = "error_estimate") -> str:
+    """Return the name of the column with the error estimate, or the standard error, of another one.
+
+    Example:
+        >>> error_column("error"), error_column("label_error"), error_column("cosine", "standard_error")
+        ('error_estimate', 'label_error_estimate', 'cosine_standard_error')
+    """
+    return f"{name.removesuffix('error').rstrip('_')}_{kind}".lstrip("_")
+
+
 def scalar_columns(name: str, column: Array) -> dict[str, Array]:
     """Return the entries of a column of vectors or matrices by name, with indices from 1."""
     column = np.asarray(column)

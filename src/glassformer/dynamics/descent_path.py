@@ -21,7 +21,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Steps, Table, scalar_columns
+from glassformer.core.results import Steps, Table, error_column, scalar_columns
 from glassformer.core.status import Status
 from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
 from glassformer.dynamics.mean_field import (
@@ -35,6 +35,7 @@ from glassformer.dynamics.mean_field import (
 )
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.cached_jit import CachedJit
+from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.numerics.sequences import diverges
@@ -184,16 +185,6 @@ class DescentPath(DisplayMixin):
         return cosines, errors
 
 
-def error_column(name: str) -> str:
-    """Return the name of the column with the error estimate of another one.
-
-    Example:
-        >>> error_column("error"), error_column("label_error"), error_column("cosine")
-        ('error_estimate', 'label_error_estimate', 'cosine_error_estimate')
-    """
-    return f"{name.removesuffix('error').rstrip('_')}_error_estimate".lstrip("_")
-
-
 def _estimate(runs: Array) -> Estimate:
     """Return the value of the first run, with all trajectories, with a 95 % error from those of the sets.
 
@@ -302,8 +293,7 @@ def _all_runs(
     classes: tuple[Array, Array],
 ) -> list[DescentMoments]:
     """Return the order parameters of the run with all trajectories, and of the run with every set."""
-    values, vectors = np.linalg.eigh(start.power - start.overlap @ start.overlap.T)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    root = square_root(start.power - start.overlap @ start.overlap.T)
     heads, rows, teachers = round(1 / float(model.prior.degrees)), *start.overlap.shape
     same = (np.arange(rows)[:, None] - np.arange(teachers)) % heads == 0
     batches, rates = settings.batches, settings.rates
@@ -354,8 +344,7 @@ def _on_new_samples(
     samples = LabelSampler(model, student, points, runs - 1).samples
     powers = np.moveaxis(np.diagonal(correlations, axis1=1, axis2=2), -1, 1)[:, : reached + 1]
     overlaps = overlaps[:, : reached + 1]
-    values, vectors = np.linalg.eigh(powers - overlaps @ np.swapaxes(overlaps, -1, -2))
-    roots = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    roots = square_root(powers - overlaps @ np.swapaxes(overlaps, -1, -2))
 
     found = []
     for number in range(runs - 1):

@@ -13,7 +13,7 @@ from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.core.results import Table
+from glassformer.core.results import Table, error_column
 from glassformer.core.settings import non_default_fields
 from glassformer.core.status import Status
 from glassformer.experiments.instances import Run, standard_error
@@ -193,8 +193,8 @@ def _measured(points: list[list[Run]], equations: Equations, name: str, steps: i
     """Return means of one quantity over the runs and their standard errors, one sample ratio after the other."""
     runs = np.array([[_padded(run, equations, name, steps) for run in point] for point in points])
     flat = np.swapaxes(runs, 1, 2).reshape(-1, runs.shape[1], *runs.shape[3:])
-    error = f"measured_{name.removesuffix('error').rstrip('_')}_standard_error".replace("__", "_")
-    return {f"measured_{name}": flat.mean(axis=1), error: standard_error(flat)}
+    error = error_column(name, "standard_error")
+    return {f"measured_{name}": flat.mean(axis=1), f"measured_{error}": standard_error(flat)}
 
 
 def _padded(run: Run, equations: Equations, name: str, steps: int) -> Array:

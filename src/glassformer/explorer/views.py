@@ -17,8 +17,7 @@ from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.parsing import parse_grid
-from glassformer.core.results import Table
-from glassformer.dynamics.descent_path import error_column
+from glassformer.core.results import Table, error_column
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import experiment_of, simulate
 from glassformer.experiments.trajectories import trajectory
@@ -155,10 +154,9 @@ def _steps_answer(question: Question, table: Table, one: Learner, kind: str) -> 
         allowed = [word for word, columns in _QUANTITIES.items() if {*columns} & {*table.columns}]
         raise ParameterError("quantity", settings.quantity, f"one of {', '.join(allowed)} for {one.name}")
     for name in names:
-        estimate = error_column(name)
-        parts = [table[name], table.columns.get(estimate, np.full_like(table[name], np.nan))]
+        parts = [table[name], table.columns.get(error_column(name), np.full_like(table[name], np.nan))]
         if f"measured_{name}" in table.columns:
-            standard_error = estimate.replace("error_estimate", "standard_error")
+            standard_error = error_column(name, "standard_error")
             parts += [table[f"measured_{name}"], table[f"measured_{standard_error}"]]
         rows = [part.reshape(len(count), -1).T for part in parts]
         for k, (y, bars, *measured) in enumerate(zip(*rows, strict=True)):

@@ -39,15 +39,20 @@ class RowDescent(Descent):
     trained_property: ClassVar[str] = "traceable_label"
 
     def incompatibility(self, model: Any) -> str | None:
-        reason = super().incompatibility(model)
-        if reason is None and model.prior.side > 0:
-            return f"learns from samples only and cannot use side_information = {model.side_information:g}"
+        reason = super().incompatibility(model) or refused_side_information(model)
         if reason is None and model.prior.whitens:
             return "needs unwhitened features, and those of a model with feature_spectrum are drawn whitened"
         return reason
 
     def equations(self, model: Any) -> Equations:
         return Equations(self, model, instead="simulate")
+
+
+def refused_side_information(model: Any) -> str | None:
+    """Return why descent cannot learn from a model with side information; None for models without."""
+    if model.prior.side > 0:
+        return f"learns from samples only and cannot use side_information = {model.side_information:g}"
+    return None
 
 
 def squared_errors(weights: Any, inputs: Any, labels: Any, link: Callable[[Any], Any]) -> Any:

@@ -14,7 +14,7 @@ from glassformer.core.checks import is_number, require_arguments, require_intege
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.results import NamedEntries, to_json_types
+from glassformer.core.results import NamedEntries, error_column, to_json_types
 from glassformer.core.status import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.crossings import Crossing, CurveValues, crossings, invalid_statuses, valid_rows
@@ -240,9 +240,8 @@ class _Limits:
                 f"quantity = {self.quantity} is not among the limits of learner {self.learner.name} for this model "
                 f"({self.model.name}, channel {self.model.channel.label}): use {' or '.join(available)}"
             )
-        names = (self.quantity.replace("error", "standard_error"), f"{self.quantity}_standard_error")
-        standard_error = next((table[name] for name in names if name in table.columns), np.zeros_like(alpha))
-        own = f"{self.quantity.removesuffix('error').rstrip('_')}_error_estimate".lstrip("_")
+        standard_error = table.columns.get(error_column(self.quantity, "standard_error"), np.zeros_like(alpha))
+        own = error_column(self.quantity)
         by_name = {}
         for name, (value, error) in self.learner.equations(self.model).curves(table, self.quantity).items():
             # Quantities without an error estimate of their own are as accurate, relatively, as the error.

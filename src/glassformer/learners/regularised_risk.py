@@ -57,6 +57,14 @@ def parse_function(name: str, text: str) -> Any:
     return function_from(text, blamed=name)
 
 
+def student_choice(name: str, value: Any, optional: bool = True) -> None:
+    """Raise unless a value names a student, or is one."""
+    del optional
+    if value is not None and value != "linear" and not callable(value):
+        allowed = "linear, FILE.py:FUNCTION, or a function of the student's fields Z of shape (P, L)"
+        raise ParameterError(name, value, allowed)
+
+
 @dataclass(frozen=True)
 class RegularisedRisk(Learner):
     r"""The minimiser of :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,p(S)`, with its exact theory.
@@ -147,6 +155,7 @@ class RegularisedRisk(Learner):
         "(default the usual one of the labels). Its file is run",
         None,
         read=parse_function,
+        check=student_choice,
         metavar="FILE.py:FUNCTION",
     )
     student_rows: int | None = setting(None, "of models of rows: rows P of the student", positive_integer)
@@ -175,9 +184,6 @@ class RegularisedRisk(Learner):
 
     def _check_row_settings(self) -> None:
         """Raise if a setting of models of rows has no meaning for any model."""
-        if self.student is not None and self.student != "linear" and not callable(self.student):
-            allowed = "linear, FILE.py:FUNCTION, or a function of the student's fields Z of shape (P, L)"
-            raise ParameterError("student", self.student, allowed)
         if self.positions is not None:
             components = real_numbers("positions", self.positions)
             if isinstance(self.positions, bool) or components.ndim not in (1, 2) or not components.size:

@@ -2,9 +2,9 @@ r"""Gradient descent on the rows of a student, on data that it sees again and ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -120,11 +120,16 @@ class DescentData:
     targets: Array
     spectrum: Array
 
+    @cached_property
+    def _on_device(self) -> tuple[Any, Any]:
+        """Inputs and targets as arrays of JAX, which the loss of every record and all steps share."""
+        return jnp.asarray(self.inputs, dtype=float), jnp.asarray(self.targets, dtype=float)
+
     def training_loss(self, weights: Array) -> float:
         """Return the mean loss of all samples."""
         with jax_settings():
-            arguments = (jnp.asarray(part, dtype=float) for part in (weights, self.inputs, self.targets))
-            return float(CachedJit(_loss, student=self.student)(*arguments)) / len(self.targets)
+            loss = CachedJit(_loss, student=self.student)(jnp.asarray(weights, dtype=float), *self._on_device)
+            return float(loss) / len(self.targets)
 
     def descend(
         self,
@@ -155,16 +160,14 @@ class DescentData:
         elif len(at) and at[0] == 0:
             records.append(watch(0, now))
         with jax_settings():
-            inputs, targets, spectrum = (
-                jnp.asarray(part, dtype=float) for part in (self.inputs, self.targets, self.spectrum)
-            )
+            data = (*self._on_device, jnp.asarray(self.spectrum, dtype=float))
             ends = np.unique([done, mark, *at])
             for first, last in pairwise(ends[ends >= done]):
                 chosen = batches.of_steps(first, last) if not batches.full else (None, None)
                 rates = settings.rates[first:last]
                 decay = np.array([settings.momentum, settings.weight_decay])
                 arguments = jax.tree.map(jnp.asarray, (now, velocity, rates, *chosen, decay))
-                found = _take_steps(self.student, settings.nesterov, *arguments, inputs, targets, spectrum)
+                found = _take_steps(self.student, settings.nesterov, *arguments, *data)
                 after, velocity = (np.asarray(part) for part in found)
                 power = np.mean(after**2) if np.all(np.isfinite(after)) else np.inf
                 if power > DIVERGED:
@@ -190,16 +193,15 @@ def record_steps(settings: DescentSettings, batches: Batches, looks: int | None)
     Example:
         >>> record_steps(DescentSettings(steps=8), Batches(100, 0.25, 1, True, 0), 2).tolist()
         [2, 4, 6, 8]
+        >>> record_steps(DescentSettings(steps=7), Batches(100, 0.25, 1, True, 0), 1).tolist()
+        [4, 7]
     """
     if looks is None:
         return np.arange(settings.steps + 1)
     each = -(-batches.per_pass // batches.repeats // looks) * batches.repeats
-    return np.array([step for step in _looks(settings.steps, batches.per_pass, each) if step <= settings.steps])
-
-
-def _looks(steps: int, per_pass: int, each: int) -> Iterator[int]:
-    for begin in range(0, steps, per_pass):
-        yield from (min(begin + step, begin + per_pass) for step in range(each, per_pass + each, each))
+    in_pass = np.minimum(np.arange(each, batches.per_pass + each, each), batches.per_pass)
+    at = (np.arange(0, settings.steps, batches.per_pass)[:, None] + in_pass).ravel()
+    return np.append(at[at < settings.steps], settings.steps)
 
 
 def _loss(weights: Any, inputs: Any, targets: Any, student: Student, counted: Any = None) -> Any:

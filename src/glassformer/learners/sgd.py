@@ -13,12 +13,20 @@ from glassformer.core.errors import GlassformerError, IncompatibleError, Paramet
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_batch, parse_number, parse_text
 from glassformer.core.resources import require_resources
-from glassformer.core.settings import boolean, decay_rate, positive, positive_integer, setting, unit_interval
+from glassformer.core.settings import (
+    boolean,
+    decay_rate,
+    non_default_fields,
+    positive,
+    positive_integer,
+    setting,
+    unit_interval,
+)
 from glassformer.learners.base import Equations, FitResult, Learner, LearnerInfo
-from glassformer.learners.descent import RowDescent, initialisation, small_size
+from glassformer.learners.descent import RowDescent, initialisation, refused_side_information, small_size
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.registry import require_compatible
-from glassformer.learners.regularised_risk import parse_function
+from glassformer.learners.regularised_risk import parse_function, student_choice
 
 if TYPE_CHECKING:
     from glassformer.core.estimate import Array
@@ -94,8 +102,9 @@ class SGD(RowDescent):
             power.
         looks: entries of the history per pass; None for 8, or every step where their number is given.
         trajectories: of the equations, 32 times a power of two: errors fall like the inverse square root.
-        convention: ``"sum"`` or ``"published"``; None for the latter if every setting given has a published value, and
-            the former otherwise, and in trajectories.
+        convention: ``"sum"`` or ``"published"``; None for ``"sum"`` in limits and trajectories. On data None stands for
+            ``"published"`` unless a setting is given that the published experiments do not have: another loss, a
+            student, momentum, a number of steps, a start, or a batch that is a share.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -149,6 +158,7 @@ class SGD(RowDescent):
         "what is trained, FILE.py:FUNCTION of the student's fields Z of shape (P, L), or linear",
         None,
         read=parse_function,
+        check=student_choice,
         metavar="FILE.py:FUNCTION",
     )
     student_rows: int | None = setting(None, "rows P of the student", positive_integer)
@@ -183,16 +193,13 @@ class SGD(RowDescent):
             allowed = "an integer >= 1, samples in a batch, or a share of the samples in (0, 1]"
             raise ParameterError("batch", self.batch, allowed)
         self._check_learning_rate()
-        if self.student is not None and self.student != "linear" and not callable(self.student):
-            allowed = "None, linear, or a function of the student's fields Z of shape (P, L)"
-            raise ParameterError("student", self.student, allowed)
         if self.start is not None and not (isinstance(self.start, tuple | list) and len(self.start) == 2):
             raise ParameterError("start", self.start, "None, or a pair of matrices: overlap m and power C")
         if self.start is not None and self.overlap is not None:
             raise IncompatibleError("start and overlap exclude each other: give one of them")
         if not self.is_published:
             # Raises where settings do not go together, at any sample ratio.
-            _ = self.descent(alpha=1.0, steps=self.steps or self._rates_given, d=10**6)
+            _ = self.descent(alpha=1.0, steps=self.steps or np.size(self.learning_rate), d=10**6)
 
     def _check_learning_rate(self) -> None:
         """Raise unless there is one length of a step, one for every step, or a function of the step."""
@@ -203,6 +210,8 @@ class SGD(RowDescent):
             numbers = real_numbers("learning_rate", rate)
             if isinstance(rate, bool) or numbers.ndim != 1 or not numbers.size:
                 raise ParameterError("learning_rate", rate, "None, a number, one per step, or a function of the step")
+            # Settings are compared with each other, which arrays cannot.
+            object.__setattr__(self, "learning_rate", tuple(numbers.tolist()))
 
     @property
     def is_published(self) -> bool:
@@ -215,11 +224,6 @@ class SGD(RowDescent):
         return number and not share and self.loss == "square" and not self.momentum and further == (None,) * 6
 
     @property
-    def _rates_given(self) -> int:
-        """Number of learning rates, one if they are not a list."""
-        return len(self.learning_rate) if isinstance(self.learning_rate, Sequence) else 1
-
-    @property
     def rates(self) -> tuple[float, float]:
         """Learning rate and weight decay of the published convention, with the published values as defaults."""
         rate = _LEARNING_RATE if self.learning_rate is None else self.learning_rate
@@ -230,13 +234,11 @@ class SGD(RowDescent):
             return super().incompatibility(model)
         if not model.overlap_shape and model.channel.rows != 1:
             return f"descends on rows, and model {model.name} has none"
-        if model.prior.side > 0:
-            return f"learns from samples only and cannot use side_information = {model.side_information:g}"
         try:
             self.student_on(model)
         except GlassformerError as error:
             return f"is incompatible with this model: {error}"
-        return None
+        return refused_side_information(model)
 
     def completed(self, model: Any) -> Self:
         if not self.is_published:
@@ -277,34 +279,38 @@ class SGD(RowDescent):
         """
         from glassformer.dynamics.descent_settings import DescentSettings
 
-        published = self.is_published
-        batch = self.batch or (_BATCH if published else 1.0)
-        if d is None and (published or is_whole(batch, 1)):
-            name = "convention = published" if published else f"batch = {batch}"
-            raise IncompatibleError(
-                f"{name} refers to a token dimension: give d, or convention = sum with a batch that is a share"
-            )
+        share, published, count = self._share(alpha, d), self.is_published, self.steps if steps is None else steps
         rate, decay = self.rates if published else (self.learning_rate, self.weight_decay or 0.0)
-        repeats = self.repeats or (_REPEATS if published else 1)
-        share = float(batch)
-        if d is not None and is_whole(batch, 1):
-            samples = max(1, round(alpha * d))
-            share = min(batch, samples) / samples
         if published:
             rate, decay = 2 * rate / cast(int, d), decay / 2
         elif rate is None:
             rate = 1 / (1 + np.sqrt(alpha)) ** 2
-        count = self.steps if steps is None else steps
         return DescentSettings(
-            steps=self.passes * int(1 / share + 1e-9) * repeats if count is None else count,
+            steps=self.passes * int(1 / share + 1e-9) * self._repeats if count is None else count,
             learning_rate=rate,
             batch=share,
-            repeats=repeats,
+            repeats=self._repeats,
             momentum=self.momentum,
             nesterov=self.nesterov,
             weight_decay=decay,
             trajectories=self.trajectories,
         )
+
+    @property
+    def _repeats(self) -> int:
+        """Number of gradient steps on every batch."""
+        return self.repeats or (_REPEATS if self.is_published else 1)
+
+    def _share(self, alpha: float, d: int | None) -> float:
+        """Return the share of the samples in a batch."""
+        batch = self.batch or (_BATCH if self.is_published else 1.0)
+        if d is None and (self.is_published or is_whole(batch, 1)):
+            name = "convention = published" if self.is_published else f"batch = {batch}"
+            raise IncompatibleError(
+                f"{name} refers to a token dimension: give d, or convention = sum with a batch that is a share"
+            )
+        samples = max(1, round(alpha * d)) if d is not None and is_whole(batch, 1) else 1
+        return float(min(batch, samples) / samples)
 
     def path(self, model: Any, alpha: float, steps: int | None = None, d: int | None = None) -> DescentPath:
         """Return overlaps, correlations and errors after every step, in the limit of large sizes.
@@ -324,27 +330,24 @@ class SGD(RowDescent):
         student = self.student_on(model)
         return descent_path(model, alpha, self.descent(alpha, steps, d), student, self.first_state(model, student))
 
-    def first_state(self, model: Any, student: Student, d: int | None = None) -> DescentStart:
+    def first_state(self, model: Any, student: Student) -> DescentStart:
         """Return overlap and power of the start; rows without a given overlap have none, for even labels a small one.
 
         Args:
             model: of the teacher.
             student: of these rows.
-            d: token dimension of the runs whose random start has this overlap; None for theory alone.
         """
         from glassformer.dynamics.descent_settings import DescentStart
 
         rows, teachers = student.rows, int(model.channel.rows)
         if self.start is not None:
             return DescentStart(*self.start).checked(rows, teachers)
-        cosine = self.overlap
-        if cosine is None:
-            cosine = model.channel.even * (_RANDOM_COSINE if d is None else d**-0.5)
+        cosine = model.channel.even * _RANDOM_COSINE if self.overlap is None else self.overlap
         return DescentStart.of_cosine(rows, teachers, cosine, self.initial_size)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         if self.is_published or is_whole(self.batch, 1):
-            return "equations refer to a dimension in this convention: use trajectory --d, or convention sum"
+            return "with a batch in samples the equations depend on d: use trajectory --d, or convention sum"
         if model.channel.even and self.overlap is None and self.start is None:
             return "for even labels the time to leave a random start grows with d: use trajectory --d"
         try:
@@ -399,12 +402,11 @@ class SGD(RowDescent):
                 return {**done, **loss}
             return {**done, **loss, **row_measures(model, student, weights, data.teacher, data.seed)}
 
-        before = on_data.training_loss(weights)
         run = on_data.descend(weights, settings, batches, at, watch, data.checkpoint)
         found: dict[str, Any] = {"status": run.status, "iterations": run.steps, "residual": run.moved}
         if self.is_published and not every_step:
             # Rows that do not change before anything is learned have a vanishing gradient or too small a step.
-            learned = on_data.training_loss(run.weights) <= _LEARNED * before
+            learned = on_data.training_loss(run.weights) <= _LEARNED * on_data.training_loss(weights)
             if run.status is Status.CONVERGED and not (run.moved <= _STILL and learned):
                 found["status"] = Status.ITERATION_LIMIT
             return FitResult(run.weights[None], **found, history=run.records)
@@ -427,9 +429,8 @@ class SGD(RowDescent):
         from glassformer.learners.row_descent import Batches
 
         d, samples = int(data.design.row_shape[-1]), data.design.samples
-        settings = self.descent(samples / d, 1 if self.steps is None else self.steps, d)
         epochs = self.sampling == "epochs" or (self.sampling is None and self.is_published)
-        batches = Batches(samples, settings.batch, settings.repeats, epochs, int(rng.integers(2**63)))
+        batches = Batches(samples, self._share(samples / d, d), self._repeats, epochs, int(rng.integers(2**63)))
         name = "passes" if self.steps is None else "steps"
         steps, given = self.steps or self.passes * batches.per_pass, getattr(self, name)
         batch = data.design.inputs[0].size * batches.size / samples
@@ -467,7 +468,15 @@ class DescentEquations(Equations):
         found = descent_limits([sgd.path(self.model, float(ratio)) for ratio in validated_alpha(alpha)])
         if throw:
             found.raise_unless_converged()
-        given = {name: value for name, value in vars(self._sgd).items() if value is not None}
+        return self._labelled(found, sgd)
+
+    def _labelled(self, found: Table, sgd: SGD) -> Table:
+        """Return a result with the learner and its settings among its parameters."""
+        settings = non_default_fields(sgd.completed(self.model))
+        if sgd.start is not None:
+            settings["start"] = [np.asarray(part).tolist() for part in sgd.start]
+        named = {name: getattr(value, "__name__", value) for name, value in settings.items()}
+        given = {"learning_rate": "1/(1 + sqrt(alpha))^2", **named}
         return replace(found, parameters={**found.parameters, "learner": self.learner.name, **given})
 
     def display_columns(self, table: Table) -> list[str]:
@@ -489,23 +498,24 @@ class DescentEquations(Equations):
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         from glassformer.dynamics.descent_path import descent_table
 
-        # The start and the dimension of runs, or a cosine of theory alone.
+        # The dimension of runs, whose start is that of the settings, or a cosine of theory alone.
         sgd, d = (self._begun_at(overlap), None) if overlap is None or is_number(overlap) else (self._sgd, overlap[0])
-        return descent_table([sgd.path(self.model, float(ratio), steps, d) for ratio in alpha])
+        paths = [sgd.path(self.model, float(ratio), steps, d) for ratio in alpha]
+        return self._labelled(descent_table(paths), sgd)
 
     def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
         """Return the descent with ``steps`` steps from this cosine with the truth, in the convention of the theory."""
         return replace(self._begun_at(overlap, d), steps=steps)
 
     def _begun_at(self, overlap: float | None, d: int | None = None) -> SGD:
-        """Return the descent from an overlap, in the convention of the theory."""
+        """Return the descent from an overlap, by default that of random starts of runs, in the theory's convention."""
         sgd = self._sgd
-        if overlap is not None and (sgd.overlap is not None or sgd.start is not None):
+        given = sgd.overlap is not None or sgd.start is not None
+        if overlap is not None and given:
             raise IncompatibleError(f"overlap = {overlap:g} and the start of the settings exclude each other")
-        sgd = replace(sgd, convention=sgd.convention or "sum", overlap=sgd.overlap if overlap is None else overlap)
-        if d is None or sgd.overlap is not None or sgd.start is not None:
-            return sgd
-        return replace(sgd, start=sgd.first_state(self.model, sgd.student_on(self.model), d))
+        if overlap is None and not given and d is not None:
+            overlap = self.model.channel.even * d**-0.5
+        return replace(sgd, convention=sgd.convention or "sum", overlap=sgd.overlap if overlap is None else overlap)
 
     def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
         """Return the dimension of the runs, whose start is that of the settings."""

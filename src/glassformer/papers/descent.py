@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.core.results import Table
+from glassformer.core.results import Table, error_column
 from glassformer.experiments.trajectories import trajectory
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.sgd import SGD
@@ -155,13 +155,12 @@ def _runs(d: int, instances: int) -> dict[str, Any]:
 
 def _columns(quantity: str) -> tuple[str, str]:
     """Names of a quantity and of its error in the equations."""
-    return quantity, f"{quantity if quantity.endswith('error') else quantity + '_error'}_estimate"
+    return quantity, error_column(quantity)
 
 
 def _measured(quantity: str) -> tuple[str, str]:
     """Names of a quantity of runs and of its standard error."""
-    short = quantity.removesuffix("error").rstrip("_")
-    return f"measured_{quantity}", f"measured_{short}_standard_error".replace("__", "_")
+    return f"measured_{quantity}", f"measured_{error_column(quantity, 'standard_error')}"
 
 
 # --- step by step: descent-2 to descent-5 -----------------------------------------------------------------------------

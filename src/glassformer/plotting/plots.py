@@ -14,7 +14,7 @@ from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
 from glassformer.bayes_optimal.threshold_results import Thresholds
 from glassformer.core.display import DisplayMixin, readable_name
 from glassformer.core.estimate import Array
-from glassformer.core.results import Table
+from glassformer.core.results import Table, error_column
 from glassformer.core.solution import Solution
 from glassformer.core.status import Status
 from glassformer.data_analysis.diagnosis import Diagnosis
@@ -144,7 +144,7 @@ def draw_trajectory(axes: Any, table: Table) -> None:
     shades = iter(colors(len(ratios) * int(np.prod(table[name].shape[1:]))))
     for alpha in ratios:
         at = table["alpha"] == alpha
-        measured = [f"measured_{name}", f"measured_{name.replace('error', 'standard_error')}"]
+        measured = [f"measured_{name}", f"measured_{error_column(name, 'standard_error')}"]
         runs = [list(rows_of(table[one][at])) for one in measured if one in table.columns]
         for k, (row, values) in enumerate(rows_of(table[name][at])):
             color, label = next(shades), ", ".join(filter(None, [row, rf"$\alpha = {alpha:.4g}$"]))
