@@ -46,7 +46,7 @@ MUTATIONS = (
     ),
     ("channels/scalar/absolute.py", "+ a * erf(a", "- a * erf(a", "channels conformance"),
     (
-        "channels/attention/hardmax.py",
+        "channels/attention/hardmax_pair.py",
         "np.sqrt(3 * variance)",
         "np.sqrt(2 * variance)",
         "models/test_attention_indexed.py",

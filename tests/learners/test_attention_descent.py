@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, GradientDescent, IncompatibleError, simulate
-from glassformer.channels.attention.hardmax import HardmaxPairChannel
+from glassformer.channels.attention.hardmax_pair import HardmaxPairChannel
 from glassformer.channels.attention.linear import LinearAttentionChannel
 from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
 from glassformer.designs.quadratic import QuadraticDesign

@@ -26,7 +26,7 @@ from glassformer import (
     thresholds,
 )
 from glassformer.bayes_optimal.free_entropy import free_entropy
-from glassformer.channels.attention.hardmax import HardmaxPairChannel
+from glassformer.channels.attention.hardmax_pair import HardmaxPairChannel
 from glassformer.channels.attention.hardmax_sampled import HardmaxChannel
 from glassformer.channels.attention.hardmax_triple import HardmaxTripleChannel
 from glassformer.channels.attention.linear import LinearAttentionChannel

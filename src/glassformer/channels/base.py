@@ -1,4 +1,6 @@
-r"""The interface of a channel, which state evolution, message passing, thresholds and tests use.
+r"""The interface of a channel; own channels of one field are subclasses of ``ScalarChannel``.
+
+State evolution, message passing, thresholds and tests use it.
 
 A data point has fields :math:`z_{kl}`, ``k`` over the ``P`` rows whose overlaps are learned and ``l`` over the ``K``
 columns that share them: :math:`z = \omega + V^{1/2}u` with :math:`\omega` of covariance ``Q`` over the rows. Scores are

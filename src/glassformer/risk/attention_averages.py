@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from glassformer.channels.attention.hardmax import CORRELATION, orthant
+from glassformer.channels.attention.hardmax_pair import CORRELATION, orthant
 from glassformer.channels.attention.prediction import row_disagreement
 from glassformer.channels.attention.softmax import all_ones
 from glassformer.core.estimate import Array

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.channels.attention.hardmax import HardmaxPairChannel
+from glassformer.channels.attention.hardmax_pair import HardmaxPairChannel
 from glassformer.channels.attention.linear import CorrelatedLinearChannel, LinearAttentionChannel, LinearUntiedChannel
 from glassformer.channels.attention.projected import Root
 from glassformer.channels.attention.softmax import (
