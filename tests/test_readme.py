@@ -16,7 +16,7 @@ README = Path(__file__).parents[1] / "README.md"
 # The skeletons of the page on new parts are run by test_contributing.py.
 PAGES = [README, *sorted(page for page in (README.parent / "docs").glob("*.md") if page.stem != "extending")]
 # A sampled model of a page, and the data points that it has here: a page prints more digits than its code needs to run.
-SAMPLED, FEW_POINTS = re.compile(r"^(\w+ = SequenceMultiIndex\([^\n]*)\)$", flags=re.MULTILINE), r"\1, points=64)"
+SAMPLED, FEW_POINTS = re.compile(r"^(\w+ = SequenceMultiIndex\([^\n]*)\)$", flags=re.MULTILINE), r"\1, points=32)"
 
 
 @pytest.mark.slow

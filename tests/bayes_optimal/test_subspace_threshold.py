@@ -13,7 +13,7 @@ SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("noise", [0.0, pytest.param(0.5, marks=pytest.mark.statistics)])
 def test_weak_recovery_of_one_index_agrees_with_its_threshold(noise):
     """Slopes of a link of one index are sampled at labels with their noise; its threshold follows from quadratures."""
     model = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=noise)

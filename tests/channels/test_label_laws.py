@@ -129,7 +129,7 @@ def test_two_indices_and_the_prediction():
 @pytest.mark.slow
 def test_rare_labels_have_posteriors_within_reach():
     """Far from the mode slopes of such likelihoods are as large as the counts, and led steps out of all that counts."""
-    channel = SequenceMultiIndex(lambda z: 2 * z[0, 0] * z[1, 0], 2, 1, noise_law="poisson", points=512).channel
+    channel = SequenceMultiIndex(lambda z: 2 * z[0, 0] * z[1, 0], 2, 1, noise_law="poisson", points=128).channel
     found = channel.response(np.eye(2), wider=np.eye(2))
     # Second moments of fields that are drawn to some seven standard deviations.
     assert np.abs(found.first).max() < 100

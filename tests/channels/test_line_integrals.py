@@ -106,6 +106,10 @@ def largest(z):
     return jnp.max(z)
 
 
+def sign_and_field(z):
+    return jnp.sign(z[0, 0]) + z[1, 0]
+
+
 def _beside(z, omega, row):
     """Density of one field, and mean and deviation of the other given it."""
     v, c = CORRELATED[row, row], CORRELATED[0, 1]
@@ -119,7 +123,7 @@ def _density_of_largest(y, omega):
 
 
 def _density_of_jump(y, omega):
-    parts = [(sign, *_beside(y - sign, omega, 0)) for sign in (-1, 1)]
+    parts = [(sign, *_beside(y - sign, omega, 1)) for sign in (-1, 1)]
     return sum(density * norm.cdf(sign * mean / deviation) for sign, density, mean, deviation in parts)
 
 
@@ -127,8 +131,9 @@ def _density_of_jump(y, omega):
 @pytest.mark.parametrize(
     ("link", "density"),
     [
-        (largest, _density_of_largest),
-        pytest.param(lambda z: z[0, 0] + jnp.sign(z[1, 0]), _density_of_jump, marks=pytest.mark.statistics),
+        # Kinks are in the suite with one label: test_points_next_to_kinks_of_level_links_are_found.
+        pytest.param(largest, _density_of_largest, marks=pytest.mark.statistics),
+        (sign_and_field, _density_of_jump),
     ],
 )
 def test_points_at_kinks_and_jumps_are_found_for_correlated_fields(link, density):
@@ -180,7 +185,7 @@ def test_jumps_are_found_with_the_shortest_cells():
 @pytest.mark.slow
 def test_information_on_one_row_if_the_other_is_known_almost_perfectly():
     """Places next to a jump have nearly the right label, but are no points of the level set."""
-    channel, found = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]) + z[1, 0], 2, points=64).channel, []
+    channel, found = SequenceMultiIndex(sign_and_field, 2, points=64).channel, []
     for known in (1e-6, 1e-12):
         scale = np.sqrt([0.27, known])
         variance = np.outer(scale, scale) * np.array([[1.0, 0.02], [0.02, 1.0]])

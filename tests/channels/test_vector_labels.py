@@ -29,9 +29,9 @@ def information(link, variance, tokens=1, noise=0.0, points=256):
 @pytest.mark.parametrize(
     "link",
     [
-        pytest.param(lambda z: jnp.stack([1000 * z[0, 0], z[1, 0]]), marks=pytest.mark.statistics),
+        lambda z: jnp.stack([1000 * z[0, 0], z[1, 0]]),
         pytest.param(lambda z: jnp.stack([jnp.exp(3 * z[0, 0]), z[1, 0]]), marks=pytest.mark.statistics),
-        lambda z: jax.nn.softmax(6 * jnp.append(z[:, 0], 0.0)),
+        pytest.param(lambda z: jax.nn.softmax(6 * jnp.append(z[:, 0], 0.0)), marks=pytest.mark.statistics),
     ],
     ids=["of two sizes", "of two sizes that vary", "that saturate"],
 )

@@ -29,9 +29,9 @@ def one_in_the_suite(chosen):
 VARIANCE = np.array([[0.6, 0.1], [0.1, 0.4]])
 
 
-def sampled_channel(model, points):
-    """The model's channel with its work per data point set."""
-    return replace(model.channel, effort=Effort(points, 8, 10))
+def sampled_channel(model):
+    """The model's channel with its work per data point set, the same for all checks: it is compiled once."""
+    return replace(model.channel, effort=Effort(256, 8, 10))
 
 
 def covariance_of(model):
@@ -49,7 +49,7 @@ def drawn(model, channel, count, seed):
 
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_scores_are_derivatives_of_the_log_partition(name):
-    channel = sampled_channel(MODELS[name], 256)
+    channel = sampled_channel(MODELS[name])
     y, omega, spread = drawn(MODELS[name], channel, 3, 4)
     score, step = channel.posterior(y, omega, spread).score, 0.12
     for a in range(2):
@@ -64,7 +64,7 @@ def test_scores_are_derivatives_of_the_log_partition(name):
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_squares_of_scores_equal_their_slopes_on_average(name):
     # Whole chunks of data points: the program of the last few would be compiled too.
-    channel, count = sampled_channel(MODELS[name], 64), 2048
+    channel, count = sampled_channel(MODELS[name]), 1024
     found = channel.posterior(*drawn(MODELS[name], channel, count, 5))
     gap = np.einsum("nak,nbk->nab", found.first, found.second) - found.curvature
     error = gap.std(axis=0) / np.sqrt(count)
@@ -74,7 +74,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(name):
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_information_is_twice_the_slope_of_the_expected_log_partition(name):
     model, step = MODELS[name], 0.05
-    channel, v = model.channel.with_points(128), covariance_of(model)
+    channel, v = sampled_channel(model).with_points(128), covariance_of(model)
     for row in range(2):
         direction = np.zeros((2, 2))
         direction[row, row] = step

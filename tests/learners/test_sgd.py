@@ -155,7 +155,7 @@ def test_command_line(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
-    learner = SGD(steps=16, trajectories=1024)
+    learner = SGD(steps=15, trajectories=1024)
     model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=1.0, points=32)
     table = learner.limits(model, [1.0, 3.0])
     path = learner.path(model, 3.0)
@@ -167,7 +167,7 @@ def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
     curves = equations.curves(table, "test_loss")
     assert list(curves) == ["sgd", "sgd_early_stopped"]
     np.testing.assert_array_equal(curves["sgd_early_stopped"][0], table["early_stopped_test_loss"])
-    assert equations.remark(1.0) == (f"after 16 steps, least loss on new samples at step {table['early_stop'][0]:g}")
-    diverged = SGD(learning_rate=3.0, steps=20, trajectories=1024).limits(model, [2.0], throw=False)
+    assert equations.remark(1.0) == (f"after 15 steps, least loss on new samples at step {table['early_stop'][0]:g}")
+    diverged = SGD(learning_rate=3.0, steps=15, trajectories=1024).limits(model, [2.0], throw=False)
     assert diverged.status == [Status.DIVERGING]
     assert "diverges" in diverged.notes[0]

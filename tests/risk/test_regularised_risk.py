@@ -386,7 +386,7 @@ def test_the_best_strengths_of_many_ratios_cost_a_few_times_a_fixed_one(monkeypa
         return learned(self, strength, fields)
 
     monkeypatch.setattr(RiskProblem, "order_parameters", counted)
-    model, alpha, spent = bsr(channel="sign"), np.linspace(0.05, 2, 100), []
+    model, alpha, spent = bsr(channel="sign"), np.linspace(0.05, 2, 40), []
     for strength in (0.1, None):
         evaluations[0] = 0
         assert risk(model, alpha, "hinge", strength=strength).converged

@@ -129,7 +129,7 @@ def test_multinomial_regression_treats_classes_alike(multinomial_limits):
 @pytest.mark.parametrize(
     ("name", "model", "ratio", "table"),
     [
-        ("label", "classes", 3.0, "multinomial_limits"),
+        pytest.param("label", "classes", 3.0, "multinomial_limits", marks=pytest.mark.statistics),
         ("prediction", "softmax", 2.0, "attention_limits"),
     ],
 )

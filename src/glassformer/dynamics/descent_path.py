@@ -31,6 +31,7 @@ from glassformer.dynamics.mean_field import (
     Trajectories,
     descent_moments,
     draw_trajectories,
+    padded_steps,
     shared_moments,
 )
 from glassformer.models.base import Model, require_theory
@@ -297,12 +298,15 @@ def _all_runs(
     heads, rows, teachers = round(1 / float(model.prior.degrees)), *start.overlap.shape
     same = (np.arange(rows)[:, None] - np.arange(teachers)) % heads == 0
     batches, rates = settings.batches, settings.rates
+    times = settings.steps + 1
+    padding = (0, padded_steps(settings.steps) - settings.steps)
     # Weights do not settle while batches or rates change.
     settles = settings.batch == 1 and np.all(rates == rates[0])
     steps = StepSettings(
+        steps=settings.steps,
         alpha=alpha * heads,
-        rates=rates,
-        batches=batches,
+        rates=np.pad(rates, padding),
+        batches=np.pad(batches, padding),
         momentum=settings.momentum,
         nesterov=float(settings.nesterov),
         decay=settings.weight_decay,
@@ -327,8 +331,10 @@ def _all_runs(
         if devices > 1:
             function = CachedJit(shared_moments, student=student, devices=devices)
         for data in track([together, *sets], "sets of trajectories"):
-            arguments = jax.tree.map(jnp.asarray, (start.overlap, root, steps, data))
-            found.append(DescentMoments(*(np.array(part) for part in function(*arguments))))
+            # Arrays of NumPy have one type for any number, so that no executable is compiled twice.
+            arguments = jax.tree.map(np.asarray, (start.overlap, root, steps, data))
+            overlap, correlation, loss, *ending = (np.array(part) for part in function(*arguments))
+            found.append(DescentMoments(overlap[:times], correlation[:times, :times], loss[:times], *ending))
     return found
 
 
@@ -400,7 +406,7 @@ def descent_table(paths: Sequence[DescentPath]) -> Steps:
     Example:
         >>> from glassformer import SequenceMultiIndex
         >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
-        >>> path = descent_path(model, 2.0, DescentSettings(steps=3, learning_rate=0.1, trajectories=4096))
+        >>> path = descent_path(model, 2.0, DescentSettings(steps=3, learning_rate=0.1, trajectories=1024))
         >>> descent_table([path])["iteration"].tolist()
         [0.0, 1.0, 2.0, 3.0]
     """
@@ -441,7 +447,7 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
     Example:
         >>> from glassformer import SequenceMultiIndex
         >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
-        >>> path = descent_path(model, 2.0, DescentSettings(steps=3, learning_rate=0.1, trajectories=4096))
+        >>> path = descent_path(model, 2.0, DescentSettings(steps=3, learning_rate=0.1, trajectories=1024))
         >>> descent_limits([path])["steps"].tolist()
         [3.0]
     """

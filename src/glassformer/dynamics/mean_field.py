@@ -81,8 +81,8 @@ class Trajectories(NamedTuple):
     Attributes:
         true: fields of the teacher, shape (P*, L, base).
         labels: as the loss takes them, for both signs of the true fields, shape (entries, 2, base).
-        noise: standard normal numbers, one for every direction of the weights, shape (steps + 1, P, L, base).
-        masks: one for samples in a batch, zero for others, shape (batches, 2, base).
+        noise: standard normal numbers, one for every direction of the weights, shape (padded, P, L, base).
+        masks: one for samples in a batch, zero for others, shape (a whole number of blocks, 2, base).
     """
 
     true: Array
@@ -95,9 +95,10 @@ class StepSettings(NamedTuple):
     """Numbers that the equations depend on.
 
     Attributes:
+        steps: number of steps.
         alpha: samples over coordinates that a row sees.
-        rates: learning rate of every step, shape (steps,).
-        batches: number of the batch of every step, shape (steps,).
+        rates: learning rate of every step, shape (padded,).
+        batches: number of the batch of every step, shape (padded,).
         momentum: in [0, 1).
         nesterov: 1 for Nesterov's momentum, 0 for heavy ball.
         decay: weight decay.
@@ -108,6 +109,7 @@ class StepSettings(NamedTuple):
         settled: change of the weights still to come, as a share of their norm, at which they have settled.
     """
 
+    steps: Any
     alpha: Any
     rates: Any
     batches: Any
@@ -125,9 +127,9 @@ class DescentMoments(NamedTuple):
     r"""Order parameters before the first step and after every step; after the last step that was computed constant.
 
     Attributes:
-        overlap: :math:`m^t`, shape (steps + 1, P, P*).
-        correlation: :math:`C(t,s)`, shape (steps + 1, steps + 1, P, P).
-        training_loss: mean over samples, shape (steps + 1,).
+        overlap: :math:`m^t`, shape (times, P, P*).
+        correlation: :math:`C(t,s)`, shape (times, times, P, P).
+        training_loss: mean over samples, shape (times,).
         reached: number of the last step that was computed.
         finite: False after divergence.
     """
@@ -137,6 +139,11 @@ class DescentMoments(NamedTuple):
     training_loss: Array
     reached: Array
     finite: Array
+
+
+def padded_steps(steps: int) -> int:
+    """Return the length of histories, a whole number of blocks, so that numbers of steps share an executable."""
+    return -(-(steps + 1) // _BLOCK) * _BLOCK
 
 
 def draw_trajectories(
@@ -166,12 +173,15 @@ def draw_trajectories(
     noise = _whiten(rng.standard_normal((base, (steps + 1) * rows * tokens)))
     # A batch holds the same share of every set, and opposite points are in it at opposite times.
     ranks = (rng.permuted(np.tile(np.arange(base), (batches, 1)), axis=1) + rng.random((batches, 1))) / base
-    ranks = np.stack([ranks, 1 - ranks], axis=1)
+    masks = np.zeros((padded_steps(batches - 1), 2, base))
+    masks[:batches] = np.stack([ranks, 1 - ranks], axis=1) < share
+    directions = np.zeros((padded_steps(steps), rows, tokens, base))
+    directions[: steps + 1] = noise.T.reshape(-1, rows, tokens, base)
     return Trajectories(
         np.moveaxis(true, 0, -1),
         np.moveaxis(student.targets(drawn).reshape(2, base, -1), -1, 0),
-        np.ascontiguousarray(noise.T).reshape(steps + 1, rows, tokens, base),
-        np.asarray(ranks < share, dtype=float),
+        directions,
+        masks,
     )
 
 
@@ -198,12 +208,10 @@ def descent_moments(
         axis: name of the axis of devices that share the trajectories; None for one device.
     """
     rows, teachers = overlap.shape
-    classes, steps = len(settings.eigenvalues), len(settings.rates)
+    classes, padded, steps = len(settings.eigenvalues), len(settings.rates), settings.steps
     tokens, base = data.true.shape[1:]
     points = min(base, 1 << (max(_CHUNK // (4 * tokens), 1).bit_length() - 1))
     chunks, count = base // points, 4 * points
-    # Histories hold a whole number of blocks of steps.
-    padded = -(-(steps + 1) // _BLOCK) * _BLOCK
     width = padded * rows
     # Coordinates of weights: along the teacher, along the start, along the noise N of every step.
     begin, end = teachers + rows, teachers + rows + width
@@ -211,8 +219,7 @@ def descent_moments(
     shape = (rows, tokens, count)
     # First axes run over chunks of trajectories.
     data = jax.tree.map(lambda part: jnp.moveaxis(part.reshape(*part.shape[:-1], chunks, points), -2, 0), data)
-    noise = jnp.pad(data.noise, ((0, 0), (0, padded - steps - 1), (0, 0), (0, 0), (0, 0)))
-    noise = noise.reshape(chunks, padded, rows, -1)
+    noise = data.noise.reshape(chunks, padded, rows, -1)
     loss_and_gradient = jax.vmap(
         scalarize(lambda y, z: jax.value_and_grad(student.cost, argnums=1)(y, z)), in_axes=-1, out_axes=-1
     )
@@ -414,13 +421,13 @@ def descent_moments(
         "odd": jnp.zeros_like(noise),
         "with_noise": jnp.zeros((width, width)),
         "overlap_of_noise": jnp.ones(width),
-        "loss": jnp.full(steps + 1, jnp.nan),
+        "loss": jnp.full(padded, jnp.nan),
     }
     carry = jax.lax.while_loop(running, advance, carry)
     reached = carry["step"] - 1
-    step = jnp.minimum(jnp.arange(steps + 1), reached)
+    step = jnp.minimum(jnp.arange(padded), reached)
     weights = carry["weights"][step]
-    flat = jnp.swapaxes(weights, 1, 2).reshape(steps + 1, rows, -1)
+    flat = jnp.swapaxes(weights, 1, 2).reshape(padded, rows, -1)
     overlaps = jnp.einsum("tcpk,ckq->tpq", weights[..., :teachers], teacher[:, :, :teachers])
     correlations = jnp.einsum("tpk,sqk->tspq", flat, flat)
     moments = (overlaps, correlations, carry["loss"][step], reached, carry["finite"])
