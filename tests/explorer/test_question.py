@@ -17,7 +17,7 @@ pytest.importorskip("panel")
 
 from glassformer.explorer import views
 from glassformer.explorer.limits_view import best_error, learner_errors, refusals
-from glassformer.explorer.views import diagram, free_entropy, runs, samples, spectrum, steps
+from glassformer.explorer.views import diagram, free_entropy, runs, samples, steps
 
 
 def asked(name, **texts):
@@ -106,8 +106,8 @@ def test_code_and_command_give_the_numbers_of_the_page(tmp_path, capsys):
         (free_entropy, {}),
         (steps, {"steps": "5"}),
         (samples, {"learner": "ridge", "noise": "0.1", "target": "0.6"}),
-        (diagram, {"horizontal": "noise", "grid": "2"}),
-        (runs, {"d": "12", "places": "2", "learner": "ridge", "noise": "0.1", "alpha": "0:1:7"}),
+        (diagram, {"horizontal": "noise", "rho": "inf"}),
+        (runs, {"d": "12", "learner": "ridge", "noise": "0.1", "alpha": "0,0.3,0.6"}),
     ],
 )
 def test_every_view_has_code_and_a_command_that_work(view, texts, tmp_path, capsys):
@@ -148,14 +148,6 @@ def test_steps_of_descent_have_a_preview_and_the_code_has_their_settings(monkeyp
     np.testing.assert_allclose(written["error"], answer.frame["error"], rtol=1e-14)
     with pytest.raises(ParameterError, match="expected one of error for gamp"):
         steps(asked("bsr", quantity="cosine"), ignore)
-
-
-@pytest.mark.slow
-def test_spectra_of_a_teacher_and_a_trained_matrix_are_drawn_beside_their_laws():
-    first = []
-    answer = spectrum(asked("bsr", trained="ridge", d="12", noise="0.1"), first.append)
-    assert [len(one.picture.series) for one in (*first, answer)] == [2, 4]
-    exec(answer.code, {})
 
 
 def test_learners_that_do_not_fit_are_named_with_the_reason():

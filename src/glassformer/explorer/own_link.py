@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -45,24 +46,20 @@ class LinkSource:
 
 
 def families() -> list[str]:
-    """Return the models that take a link.
-
-    Example:
-        >>> families()
-        ['bsr', 'aim', 'smi']
-    """
+    """Return the models that take a link."""
     return [name for name in MODELS if any(option.field == "link" for option in options_of(name))]
 
 
-def from_code(code: str, name: str) -> Callable[..., Any]:
-    """Run code as the file that it would be on the command line, and return its function of this name.
+def from_code(code: str) -> tuple[Callable[..., Any], str]:
+    """Run code as the file ``link.py`` of the command line; return its last function and ``link.py:FUNCTION``.
 
     Raises:
-        ParameterError: the code does not run, or defines no such function.
+        ParameterError: the code does not run, or defines no function.
     """
+    name = (re.findall(r"^(?:def|class) (\w+)", code, re.MULTILINE) or ["link"])[-1]
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "link.py").write_text(code)
-        return function_from(f"link.py:{name}", Path(folder))
+        return function_from(f"link.py:{name}", Path(folder)), f"link.py:{name}"
 
 
 def shape_of(function: Callable[..., Any], family: str, texts: Mapping[str, str]) -> dict[str, str]:

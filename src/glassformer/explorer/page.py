@@ -1,10 +1,10 @@
-"""The page of one person: questions as tabs, controls at the side, one plot, and a sentence that says what is seen."""
+"""The page of one person: questions as tabs, a form at the side, one plot, and a sentence that says what is seen."""
 
 from __future__ import annotations
 
 import html
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,22 +15,22 @@ import panel as pn
 
 from glassformer.core.errors import GlassformerError
 from glassformer.explorer import own_link
-from glassformer.explorer.controls import Control
+from glassformer.explorer.fields import Field, blame, choice, model_fields, note, title, view_fields
 from glassformer.explorer.limits_view import Show, best_error, learners_with_theory, refusals
 from glassformer.explorer.own_link import LINK, LinkSource
 from glassformer.explorer.picture import Answer, Picture, Plot, legend_html
 from glassformer.explorer.question import Question, beginning
-from glassformer.explorer.session import Session, in_order
-from glassformer.explorer.side import WIDE, Side, pane, title
-from glassformer.explorer.views import QUESTIONS
-from glassformer.explorer.work import PATIENCE, Work
+from glassformer.explorer.session import Form, in_order
+from glassformer.explorer.views import QUESTIONS, View
+from glassformer.explorer.work import Work
+from glassformer.learners.registry import names
 from glassformer.models.registry import MODELS, options_of
 
 # Seconds until the address follows, and rows of the table on the page.
 _LOCATE, _ROWS = 0.3, 200
 _NO_LINK = (
-    "Start with <code>glassformer explore --link FILE.py:FUNCTION</code> to look at a function of your own, or with "
-    "<code>--allow-code</code> to write one into this page: without it the page runs no code."
+    "Start with glassformer explore --link FILE.py:FUNCTION to look at a function of your own, or with --allow-code to "
+    "write one into this page: without it the page runs no code."
 )
 _pages: WeakSet[Page] = WeakSet()
 
@@ -53,13 +53,13 @@ class Page:
         given: what the command line said of links.
         query: of the address.
         later: calls a function in the thread of the page, at once or after some seconds.
+
+    Attributes:
+        model, tab, view, family: what is open, each one a field of the page; ``family`` is that of an own link.
     """
 
-    def __init__(
-        self, first: str, given: LinkSource, query: str = "", later: Callable[..., None] | None = None
-    ) -> None:
-        self.later = later or Session(self.end).later
-        self._given, self._link, self._tried = given, (given.function, given.name), dict[str, Any]()
+    def __init__(self, first: str, given: LinkSource, query: str, later: Callable[..., None]) -> None:
+        self.later, self.work = later, Work(later)
         asked = dict(parse_qsl(query.removeprefix("?"), keep_blank_values=True))
         # The tab of an older address is its model.
         known = LINK if first and first not in model_names() else first
@@ -67,30 +67,28 @@ class Page:
         self.tab = _among(QUESTIONS, asked.pop("tab", None), LINK if self.model == LINK else None)
         self.view = _among(QUESTIONS[self.tab][1], asked.pop("view", None))
         self.family = _among(own_link.families()[::-1], asked.pop("family", None), given.family)
+        self._given, self._link, self._tried, self._described = given, (given.function, given.name), "", ""
+        self._code = own_link.EXAMPLE
         self._texts, self._asked = dict[str, dict[str, str]](), asked
-        self.work = Work(self.later)
-        self.side = Side(self.change)
+        self.refused: Mapping[str, str] = {}
+        self.error: Exception | None = None
         self.picture: Picture | None = None
         self.answer: Answer | None = None
-        self._awaited, self._locating = False, False
+        self._locating = False
         self._make_parts()
         self._show_empty("Computing…")
         self._arrange()
         _pages.add(self)
 
-    # --- parts --------------------------------------------------------------------------------------------------------
-
     def _make_parts(self) -> None:
-        titles = {name: f"{name}: {MODELS[name].title}" if name in MODELS else "my own link" for name in model_names()}
-        questions = {name: title for name, (title, _) in QUESTIONS.items()}
-        self.tabs = self._chooser("tab", "Questions", questions, kind="tabs", css_classes=["questions"])
-        self.views = self._chooser("view", "Views", {}, kind="tabs", css_classes=["views"])
-        self.models = self._chooser("model", "Model", titles, css_classes=["whole"])
-        self.legend, self.progress, self.status, self.sentence, self.drawer = (pane("") for _ in range(5))
+        self.tabs, self.parameters, self.settings = (Form(self.change) for _ in range(3))
+        self.views = Form(self.change, css_classes=["views"])
+        self.legend, self.progress, self.status, self.sentence, self.drawer = (_pane("") for _ in range(5))
+        self.drawer.css_classes = ["drawer"]
+        self.empty = _pane("", css_classes=["empty"])
         self.run, self.cancel = _button("Compute", lambda: self.ask(True), "primary"), _button("Cancel", self._cancel)
-        toggles = [pn.widgets.Toggle(name=name, margin=0) for name in ("Code", "Table")]
-        self.code, self.table = toggles
-        for toggle in toggles:
+        self.code, self.table = (pn.widgets.Toggle(name=name, margin=0) for name in ("Code", "Table"))
+        for toggle in (self.code, self.table):
             toggle.param.watch(lambda _: in_order(self._fill_drawer)(), "value")
         download = {"auto": True, "embed": False, "margin": 0}
         self.csv = pn.widgets.FileDownload(callback=self._csv, filename="glassformer.csv", label="CSV", **download)
@@ -99,56 +97,53 @@ class Page:
         self.png.js_on_click(args={"tool": self.plot.save}, code="tool.do.emit('save')")
         # Not the whole address, which holds a secret.
         copy.js_on_click(code="navigator.clipboard.writeText(window.location.search)")
-        self.place = pn.Column(css_classes=["plot"], sizing_mode="stretch_both", margin=0)
-        self.column = pn.Column(css_classes=["side"], margin=0)
+        figure = pn.pane.Bokeh(self.plot.figure, sizing_mode="stretch_both", margin=0)
+        self.place = pn.Column(figure, self.empty, sizing_mode="stretch_both", margin=0)
+        self.busy = pn.Row(self.progress, self.cancel, css_classes=["busy"], margin=0)
         name = "<h1>glassformer <small>exact limits of learning from sequences</small></h1>"
-        head = pane(name, css_classes=["head"])
-        bar, actions = [self.views, self.run, self.cancel], [*toggles, self.csv, self.png, copy]
-        rows = [pn.Row(*parts, css_classes=["row"], **WIDE) for parts in (bar, actions)]
-        below = [self.progress, self.status, self.sentence, rows[1], self.drawer]
-        main = pn.Column(rows[0], self.legend, self.place, *below, css_classes=["main"], margin=0)
-        self.root = pn.Column(head, self.tabs, self.column, main, css_classes=["page"], margin=0)
-
-    def _chooser(self, what: str, label: str, choices: dict[str, str], kind: str = "choice", **given: Any) -> Control:
-        """Return a control of the model, the tab, the view or the family."""
-        choose = in_order(partial(self.choose, what))
-        return Control(choose, kind=kind, label=label, text=getattr(self, what), choices=choices, **given)
+        actions = pn.Row(self.code, self.table, self.csv, self.png, copy, css_classes=["actions"], margin=0)
+        bar = pn.Row(self.views, self.run, self.busy, css_classes=["bar"], margin=0)
+        side = pn.Column(self.parameters, self.settings, css_classes=["side"], margin=0)
+        main = [bar, self.legend, self.place, self.status, self.sentence, self.drawer]
+        parts = [pn.Row(self.tabs, css_classes=["questions"], margin=0), side]
+        parts += [pn.Column(*main, css_classes=["main"], margin=0), actions]
+        self.root = pn.Column(_pane(name, css_classes=["head"]), *parts, css_classes=["page"], margin=0)
 
     def _arrange(self) -> None:
-        """Put the controls of this tab at the side."""
+        """Show the fields of what is open, with their texts, and the error beside the one that is to blame."""
+        questions = {name: title for name, (title, _) in QUESTIONS.items()}
         views = QUESTIONS[self.tab][1]
-        self.views.param.update(choices={name: view.title for name, view in views.items()}, text=self.view)
-        self.models.text, self.tabs.text, self.views.visible = self.model, self.tab, len(views) > 1
-        parts: list[Any] = [title("Model"), self.models, *(self._link_parts() if self.model == LINK else [])]
+        self.tabs.show([choice("tab", "Questions", questions, self.tab, kind="tabs")])
+        self.views.show([choice("view", "Views", {k: v.title for k, v in views.items()}, self.view, kind="tabs")])
+        self.views.visible = len(views) > 1
+        models = {name: f"{name}: {MODELS[name].title}" if name in MODELS else "my own link" for name in model_names()}
+        parameters: list[Field] = [title("Model"), choice("model", "Model", models, self.model, look="whole")]
+        parameters += self._link_fields() if self.model == LINK else []
+        settings: list[Field] = []
         if self.model != LINK or self._link[0]:
-            parts += self.side.arrange(self.question(), views[self.view], self.texts)
-        self.column.objects = parts
+            question, view = self.question(), views[self.view]
+            parameters += model_fields(question, view.settings)
+            settings = view_fields(question, view.title, view.settings, self.refused)
+        parameters, blamed = blame(parameters, self.error)
+        settings, also_blamed = (settings, False) if blamed else blame(settings, self.error)
+        self.parameters.show(parameters)
+        self.settings.show(settings)
+        self.status.object = "" if blamed or also_blamed or self.error is None else _alert(self.error)
 
-    def _link_parts(self) -> list[Any]:
+    def _link_fields(self) -> list[Field]:
         known = {name: f"{name}: {MODELS[name].title}" for name in own_link.families()}
-        parts: list[Any] = [self._chooser("family", "Family of the model", known, css_classes=["whole"])]
-        if self._given.code and not hasattr(self, "_code_parts"):
-            source = pn.widgets.TextAreaInput(name="Python code", value=own_link.EXAMPLE, rows=9, **WIDE)
-            function = pn.widgets.TextInput(name="Name of the function", value="link", **WIDE)
-            upload = pn.widgets.FileInput(accept=".py", margin=0)
-            upload.param.watch(lambda event: setattr(source, "value", event.new.decode(errors="replace")), "value")
-            use = _button("Run this code", lambda: self._run_code(source.value, function.value), "primary")
-            self._code_parts = [source, upload, function, use]
-        parts += self._code_parts if self._given.code else []
-        said = f"Labels are <code>{html.escape(self._link[1])}</code>." if self._link[0] else _NO_LINK
-        self.found = pane(f'<p class="note">{said}</p>')
-        return [*parts, self.found]
+        parts = [choice("family", "Family of the model", known, self.family, look="whole")]
+        if self._given.code:
+            parts.append({"name": "link", "kind": "code", "label": "Python code", "text": self._code})
+        elif not self._link[0]:
+            self._described = _NO_LINK
+        return [*parts, note("found", self._described or self._link[1])]
 
     # --- what a person does -------------------------------------------------------------------------------------------
 
     @property
-    def controls(self) -> dict[str, Control]:
-        """The controls at the side, by name."""
-        return self.side.controls
-
-    @property
     def texts(self) -> dict[str, str]:
-        """The texts of the controls of this model, by name."""
+        """The texts of the fields of this model, by name."""
         name = self.family if self.model == LINK else self.model
         key = f"{self.model} {name}"
         if key not in self._texts:
@@ -163,36 +158,42 @@ class Page:
 
     def change(self, name: str, text: str) -> None:
         """Another text was written or chosen."""
-        if self.texts.get(name) != text:
+        kind, _, learner = name.partition(".")
+        if name in ("model", "tab", "view", "family"):
+            self._open(name, text)
+        elif name == "link":
+            self._code = text
+            try:
+                self._link, self._tried = own_link.from_code(text) if self._given.code else self._link, ""
+            except GlassformerError as error:
+                self._fail(error)
+                return
+        elif kind == "learners":
+            chosen = [one for one in self.texts["learners"].split(",") if one != learner] + [learner] * bool(text)
+            self.texts["learners"] = ",".join(one for one in learners_with_theory() if one in chosen)
+        else:
             self.texts[name] = text
-            in_order(self.ask)()
+        self.ask()
 
-    def choose(self, what: str, text: str) -> None:
-        """Another model, tab, view or family was chosen."""
-        if getattr(self, what) == text:
-            return
-        setattr(self, what, text)
-        if what == "model":
+    def _open(self, name: str, text: str) -> None:
+        """Open another model, tab, view or family."""
+        setattr(self, name, text)
+        if name == "model":
             self.tab = LINK if text == LINK else "learn" if self.tab == LINK else self.tab
         elif text == LINK:
             self.model = LINK
-        self.view, self.side.refused = _among(QUESTIONS[self.tab][1], self.view), {}
+        self.tab = _among(QUESTIONS, self.tab)
+        self.view, self.refused, self._tried = _among(QUESTIONS[self.tab][1], self.view), {}, ""
         self._show_empty("Computing…")
-        self._arrange()
-        self.ask()
-
-    def _run_code(self, code: str, name: str) -> None:
-        try:
-            self._link, self._tried = (own_link.from_code(code, name), f"link.py:{name}"), {}
-        except GlassformerError as error:
-            self.found.object = _alert(error)
-        else:
-            self._arrange()
-            self.ask()
 
     def _click(self, x: float) -> None:
-        if "at" in self.controls and self.picture is not None and self.picture.at is not None:
-            self.controls["at"].text = f"{max(x, 0.0):.4g}"
+        if self.picture is not None and self.picture.at is not None:
+            self.change("at", f"{max(x, 0.0):.4g}")
+
+    def _cancel(self) -> None:
+        self.work.drop()
+        self._over()
+        self.place.css_classes = ["plot", "stale"]
 
     # --- questions and answers ----------------------------------------------------------------------------------------
 
@@ -200,31 +201,29 @@ class Page:
         """Compute the answer, or before a button is pressed what comes before it."""
         self._locate()
         self.work.drop()
+        self.error = None
+        self.run.visible = False
         if self.model == LINK and not self._link[0]:
             self._show_empty("There is no function yet.")
+            self._arrange()
             return
-        try:
-            question = self._checked()
-        except GlassformerError as error:
-            self._stale()
-            self._show_empty("Nothing to draw: correct the value that is refused.", keep=True)
-            self._refuse(error)
-            return
-        self._refuse(None)
         view = QUESTIONS[self.tab][1][self.view]
+        try:
+            question = self._checked(view)
+        except GlassformerError as error:
+            self._fail(error)
+            return
+        self._arrange()
         self.run.visible = view.waits(question)
         waits = self.run.visible and not pressed
-        if not self._awaited:
-            self.later(self._wait, PATIENCE)
-        self._awaited = True
-        if pressed:
-            self._wait()
+        # The style sheet shows that it waits only after a while: most answers come before.
+        self.place.css_classes = ["plot", "waiting"]
+        self._report("computing")
 
         def compute(show: Show) -> Answer:
             if question.function is not None:
-                text = f'<p class="note">{html.escape(own_link.description(question))}</p>'
-                self.later(partial(setattr, self.found, "object", text))
-            self.later(partial(self.side.offer, refusals(question.model)))
+                self.later(partial(self._describe, own_link.description(question)))
+            self.later(partial(self._offer, refusals(question.model)))
             if not waits:
                 return view.compute(question, show)
             answer = best_error(question, show)
@@ -232,83 +231,68 @@ class Page:
 
         self.work.start(compute, self._show, self._fail, self._report, self._over)
 
-    def _checked(self) -> Question:
+    def _checked(self, view: View) -> Question:
         """Return the question, or raise what is wrong with it; the shape of a new link is tried first."""
-        if self.model == LINK and (function := self._link[0]) is not None and self.family not in self._tried:
-            self._tried[self.family] = own_link.shape_of(function, self.family, self.texts)
-            for name, text in self._tried[self.family].items():
-                self.texts[name] = self.controls[name].text = text
+        if self.model == LINK and (function := self._link[0]) is not None and self._tried != self.family:
+            self._tried, self._described = self.family, ""
+            self.texts.update(own_link.shape_of(function, self.family, self.texts))
         question = self.question()
-        _ = question.model, question.settings
-        if "at" in self.controls:
-            top = max(question.alpha)
-            self.controls["at"].param.update(end=top, step=top / 100)
-        for name in question.settings.learners.split(",") if "learners" in self.controls else ():
-            _ = question.learner(name) if name in learners_with_theory() and name not in self.side.refused else None
+        _ = question.model, question.alpha
+        chosen = question.settings.learners.split(",") if "learners" in view.settings else []
+        for name in (one for one in learners_with_theory() if one in chosen and one not in self.refused):
+            _ = question.learner(name)
         return question
 
-    def _wait(self) -> None:
-        """Fade the picture of the last answer, if the next one takes longer than a moment."""
-        if self._awaited:
-            self._stale()
-            self._report("Computing")
+    def _describe(self, text: str) -> None:
+        self._described = text
+        self._arrange()
+
+    def _offer(self, refused: Mapping[str, str]) -> None:
+        """Offer only learners that can learn from the model."""
+        if refused != self.refused:
+            self.refused = refused
+            if self.texts["learner"] in refused:
+                self.change("learner", next(name for name in names() if name not in refused))
+            self._arrange()
 
     def _report(self, text: str) -> None:
-        self.cancel.visible = True
+        self.busy.visible = True
         text = html.escape(f"{text[:1].upper()}{text[1:]}…")
         self.progress.object = f'<p class="progress" role="status">{text}</p>'
 
-    def _stale(self) -> None:
-        self.progress.object, self.cancel.visible = "", False
-        if self.picture is not None:
-            self._draw(self.picture.faded())
+    def _over(self) -> None:
+        self.busy.visible = False
 
     def _show(self, answer: Answer) -> None:
-        self._awaited, self.answer, picture = False, answer, answer.picture
+        self.answer, picture = answer, answer.picture
         if self.picture is not None and any(one.kind == "preview" for one in picture.series if answer.preview):
             earlier = [one for one in self.picture.faded().series if one.kind != "preview"]
             picture = replace(picture, series=(*earlier, *picture.series))
-        if self.picture is None:
-            self.place.objects = [pn.pane.Bokeh(self.plot.figure, sizing_mode="stretch_both", margin=0)]
-        self._draw(picture)
+        self.picture, self.place.css_classes, self.empty.object = picture, ["plot"], ""
+        self.plot.draw(picture)
+        self.legend.object = legend_html(picture)
         notes = "".join(f'<p class="note">{html.escape(note)}</p>' for note in answer.notes)
         self.sentence.object = f'<p class="sentence">{html.escape(answer.sentence)}</p>{notes}'
         self.csv.disabled = self.png.disabled = answer.preview
         self._fill_drawer()
 
-    def _draw(self, picture: Picture) -> None:
-        if picture is not self.picture:
-            self.picture = picture
-            self.plot.draw(picture)
-            self.legend.object = legend_html(picture)
-
-    def _show_empty(self, text: str, keep: bool = False) -> None:
-        """Say in the place of the plot why there is none; ``keep`` a plot that is there."""
-        if self.picture is None or not keep:
-            self.picture = self.answer = None
-            self.legend.object = self.sentence.object = self.drawer.object = self.progress.object = ""
-            self.csv.disabled = self.png.disabled = True
-            self.run.visible = self.cancel.visible = False
-            self.place.objects = [pane(f'<p class="empty">{html.escape(text)}</p>', sizing_mode="stretch_both")]
+    def _show_empty(self, text: str) -> None:
+        """Say in the place of the plot why there is none."""
+        self.picture = self.answer = None
+        self.legend.object = self.sentence.object = self.drawer.object = ""
+        self.csv.disabled = self.png.disabled = True
+        self.busy.visible = False
+        self.empty.object, self.place.css_classes = f"<p>{html.escape(text)}</p>", ["plot", "blank"]
 
     def _fail(self, error: Exception) -> None:
-        self._awaited = False
-        self._stale()
-        self._show_empty("There is no answer.", keep=True)
-        self._refuse(error)
-
-    def _refuse(self, error: Exception | None) -> None:
-        """Say what is wrong beside the control that is to blame, or below the plot; None for nothing."""
-        self.status.object = "" if self.side.blame(error) or error is None else _alert(error)
-
-    def _cancel(self) -> None:
-        self.work.drop()
-        self._awaited = False
-        self._stale()
-        self.progress.object = '<p class="note" role="status">Cancelled.</p>'
-
-    def _over(self) -> None:
-        self.progress.object, self.cancel.visible = "", False
+        """Say what is wrong beside the field that is to blame, or below the plot; the last picture fades."""
+        self.error = error
+        self._over()
+        if self.picture is None:
+            self._show_empty("Nothing to draw: see what is refused.")
+        else:
+            self.place.css_classes = ["plot", "stale"]
+        self._arrange()
 
     # --- taken along --------------------------------------------------------------------------------------------------
 
@@ -338,7 +322,7 @@ class Page:
             table = answer.frame.head(_ROWS).to_html(index=False, border=0, float_format=lambda x: f"{x:.6g}")
             more = f'<p class="note">The first {_ROWS} of {len(answer.frame)} rows.</p>'
             parts.append(f'<div class="numbers" tabindex="0">{table}</div>{more * (len(answer.frame) > _ROWS)}')
-        self.drawer.object = "".join(parts)
+        self.drawer.object, self.drawer.visible = "".join(parts), bool(parts)
 
     def _csv(self) -> io.BytesIO:
         return io.BytesIO(b"" if self.answer is None else self.answer.frame.to_csv(index=False).encode())
@@ -350,6 +334,10 @@ class Page:
 
 def _among(allowed: Any, *texts: str | None) -> str:
     return next((text for text in texts if text is not None and text in allowed), next(iter(allowed)))
+
+
+def _pane(text: str, **given: Any) -> Any:
+    return pn.pane.HTML(text, sizing_mode="stretch_width", margin=0, **given)
 
 
 def _button(name: str, pressed: Callable[[], None], kind: str = "default") -> Any:
@@ -366,11 +354,3 @@ def end() -> None:
     """End all pages."""
     for one in list(_pages):
         one.end()
-
-
-def page(first: str, given: LinkSource) -> Any:
-    """Return the page as Panel shows it."""
-    made = Page(first, given, pn.state.location.search if pn.state.location else "")
-    # Before that the page has no connection to the browser.
-    pn.state.onload(made.ask)
-    return made.root

@@ -38,7 +38,7 @@ class Series:
         name: in the legend.
         x: positions, shape (points,).
         y: heights, shape (points,).
-        kind: ``line``; ``steps``, whose heights hold up to each position; ``points``; or ``preview``, open points.
+        kind: ``line``, ``points``, or ``preview``, open points.
         color: of the curve.
         dash: of the curve.
         bars: half-lengths of error bars, shape (points,).
@@ -168,14 +168,13 @@ class Plot:
         bars = ColumnDataSource({name: [] for name in ("x", "low", "high")})
         whiskers = self.figure.segment("x", "low", "x", "high", source=bars, line_width=1.5)
         line = self.figure.line("x", "y", source=data, line_width=3, line_join="round")
-        steps = self.figure.step("x", "y", source=data, mode="before", line_width=2.5)
         points = self.figure.scatter("x", "y", source=data, size=5, line_width=1.5)
         tooltips = [("", "@name"), ("x", "@x{0.0000}"), ("y", "@y{0.000000}"), ("", "@hint")]
         self.figure.add_tools(HoverTool(renderers=[points], tooltips=tooltips, visible=False))
-        return data, bars, whiskers, line, steps, points
+        return data, bars, whiskers, line, points
 
     def _fill(self, slot: tuple[Any, ...], one: Series) -> None:
-        data, bars, whiskers, line, steps, points = slot
+        data, bars, whiskers, line, points = slot
         x, y = np.asarray(one.x, dtype=float), np.asarray(one.y, dtype=float)
         _update(data, {"x": x, "y": y, "hint": one.hints or [""] * len(x), "name": [one.name] * len(x)})
         half = np.full(len(x), np.nan) if one.bars is None else np.asarray(one.bars, dtype=float)
@@ -183,9 +182,8 @@ class Plot:
         _update(bars, {"x": x[known], "low": np.maximum(y - half, 0)[known], "high": (y + half)[known]})
         look = {"line_color": one.color, "line_alpha": _FADED if one.faded else 1.0}
         whiskers.glyph.update(**look)
-        for drawn, kind in ((line, "line"), (steps, "steps")):
-            drawn.visible = one.kind == kind
-            drawn.glyph.update(**look, line_dash=one.dash)
+        line.visible = one.kind == "line"
+        line.glyph.update(**look, line_dash=one.dash)
         size = 10 if one.kind in ("points", "preview") else 5 if len(x) < _DENSE else 1
         fill = "#ffffff" if one.kind == "preview" else one.color
         points.glyph.update(**look, size=size, fill_color=fill, fill_alpha=look["line_alpha"])

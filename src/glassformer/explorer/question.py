@@ -41,14 +41,11 @@ class Settings:
     d: int = parameter("token dimension of runs on data", 60, usual=(10, 210))
     instances: int = parameter("independent runs at each sample ratio", 2)
     seed: int = parameter("of the random numbers", 0)
-    places: int = parameter("number of sample ratios that are simulated", 6)
     steps: int = parameter("number of steps of the learner", 30, usual=(1, 101))
     quantity: str = parameter("what is drawn", "error", among=("error", "cosine", "error on labels", "loss"))
     runs: bool = parameter("of size d beside theory", False)
     target: float = parameter("error to be reached", 0.2, usual=(0.01, 1.01))
-    trained: str = parameter("learner whose estimate is drawn", "none", among=("none", *names()))
     horizontal: str = parameter("parameter on the horizontal axis", "", among=("",))
-    grid: int = parameter("number of values on the horizontal axis", 12)
 
 
 SETTINGS = {option.field: option for option in options_in(Settings)}

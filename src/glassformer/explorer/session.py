@@ -1,12 +1,15 @@
-"""The connection of a page to its browser: calls in the thread of the page, and changes that arrive in order."""
+"""The connection of a page to its browser: calls in its thread, changes that arrive in order, and forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import panel as pn
+import param
+from panel.custom import JSComponent
 from panel.io.resources import LOCAL_DIST
 from tornado.ioloop import IOLoop
 
@@ -14,15 +17,17 @@ from tornado.ioloop import IOLoop
 class Session:
     """The document of one person, created in the thread of the page.
 
-    Args:
+    Attributes:
         left: called when the person has left.
     """
 
-    def __init__(self, left: Callable[[], None]) -> None:
-        self._document, self._loop, self._left = pn.state.curdoc, IOLoop.current(), left
+    left: Callable[[], None] = staticmethod(lambda: None)
+
+    def __init__(self) -> None:
+        self._document, self._loop = pn.state.curdoc, IOLoop.current()
         # Style sheets come from this server, those of parts that are made later too.
         self._document.template_variables["dist_url"] = LOCAL_DIST
-        pn.state.on_session_destroyed(lambda _: left())
+        pn.state.on_session_destroyed(lambda _: self.left())
 
     def later(self, function: Callable[[], None], seconds: float = 0.0) -> None:
         """Call a function in the thread of the page; with a delay only from that thread."""
@@ -36,7 +41,7 @@ class Session:
         context = self._document.session_context
         if context is None or (context.session is not None and context.session.connection_count == 0):
             # Nobody looks at the page any more, some time before its session is destroyed.
-            self._left()
+            self.left()
         elif seconds:
             self._document.add_timeout_callback(partial(_in_one_update, function), round(1000 * seconds))
         else:
@@ -59,8 +64,8 @@ def in_order(function: Callable[..., None]) -> Callable[..., None]:
 def _in_one_update(change: Callable[[], None]) -> None:
     """Make a change of the page, and send all of it at its end.
 
-    Panel sends its changes at once and Bokeh those of its models at the end: a new figure would be filled before the
-    browser has it. Panel also delays changes that it cannot send at once, and may forget them.
+    Panel sends its changes at once and Bokeh those of its models at the end. Panel also delays changes that it cannot
+    send at once, and may forget them.
     """
     document = pn.state.curdoc
     document.hold("collect")
@@ -68,3 +73,29 @@ def _in_one_update(change: Callable[[], None]) -> None:
         change()
     finally:
         document.unhold()
+
+
+class Form(JSComponent):
+    """Labelled inputs of the browser, which screen readers and keyboards know: the sliders of Panel have no name.
+
+    A browser knows only classes that are defined before its page is served.
+
+    Args:
+        changed: called with the name of a field and its new text.
+    """
+
+    fields = param.List(default=[])
+    _esm = Path(__file__).with_name("form.js").read_text()
+
+    def __init__(self, changed: Callable[[str, str], None], **given: Any) -> None:
+        super().__init__(sizing_mode="stretch_width", margin=0, **given)
+        self._changed = changed
+
+    def _handle_msg(self, data: Any) -> None:
+        if str(data["name"]) in {field["name"] for field in self.fields}:
+            in_order(self._changed)(str(data["name"]), str(data["text"]))
+
+    def show(self, fields: Iterable[dict[str, Any]]) -> None:
+        """Show other fields, or the same with other texts."""
+        if (found := list(fields)) != self.fields:
+            self.fields = found

@@ -11,15 +11,14 @@ import numpy as np
 import pandas
 
 from glassformer.bayes_optimal.free_entropy import landscape
-from glassformer.bayes_optimal.limits import limits
 from glassformer.bayes_optimal.phase_diagram import phase_diagram
 from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import ParameterError
 from glassformer.core.parsing import parse_grid
 from glassformer.core.results import Table, error_column
 from glassformer.experiments.instances import Simulation
-from glassformer.experiments.simulation import experiment_of, simulate
+from glassformer.experiments.simulation import simulate
 from glassformer.experiments.trajectories import trajectory
 from glassformer.explorer.limits_view import Show, best_error, learner_errors, optimum_series
 from glassformer.explorer.own_link import LINK
@@ -27,24 +26,15 @@ from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series
 from glassformer.explorer.question import Question, learner_code
 from glassformer.learners.base import Learner
 from glassformer.learners.plan import plan
-from glassformer.learners.registry import compatible_learner, learner_type
+from glassformer.learners.registry import learner_type
 
-# Overlaps of a free entropy, values of a density, bars of a histogram, and the variance of noise that stands for none.
-_OVERLAPS, _VALUES, _BARS, _QUIET = 200, 400, 16, 1e-3
-# Most steps, simulated sample ratios and values of a parameter.
-_MOST = {"steps": 1000, "places": 50, "grid": 60}
+# Overlaps of a free entropy, sample ratios with runs on data at most, and values of the parameter of a diagram.
+_OVERLAPS, _PLACES, _VALUES = 200, 6, 12
 # Trajectories and steps of a preview.
 _FEW, _SOON = 2048, 16
 # Columns that are drawn for a quantity, those that there are.
 _LABELS, _LOSSES = ("label_error", "prediction_error", "plugin_error"), ("training_loss", "test_loss")
 _QUANTITIES = {"error": ("error",), "cosine": ("cosine",), "error on labels": _LABELS, "loss": _LOSSES}
-
-
-def _checked(question: Question, name: str, least: int = 1) -> int:
-    count: int = getattr(question.settings, name)
-    if not least <= count <= _MOST[name]:
-        raise ParameterError(name, count, f"an integer from {least} to {_MOST[name]}")
-    return count
 
 
 def _sizes(question: Question) -> dict[str, Any]:
@@ -71,63 +61,11 @@ def free_entropy(question: Question, show: Show) -> Answer:
     return Answer(picture, found.to_pandas(), sentence, code, command)
 
 
-def spectrum(question: Question, show: Show) -> Answer:
-    """Return the spectral laws of the signal and of what message passing sees of it; on request those of matrices."""
-    model, alpha, settings = question.model, question.at, question.settings
-    if model.overlap_shape:
-        raise IncompatibleError(f"the weights of model {model.name} are a few rows, not a matrix with a spectrum")
-    q_hat = memoize(lambda: limits(model, [alpha], throw=False), "limits", model, [alpha])["q_hat"][0]
-    noise = float(1 / max(q_hat, _QUIET))
-    laws = {"signal": _density(model, _QUIET), "signal in the noise of message passing": _density(model, noise)}
-    series = [Series(f"{name}, theory", *law, color=COLORS[k]) for k, (name, law) in enumerate(laws.items())]
-    frames = [pandas.DataFrame({"of": name, "value": law[0], "density": law[1]}) for name, law in laws.items()]
-    low, high = series[1].x[[0, -1]]
-    sentence = f"{question.samples} message passing sees the signal in noise of variance 1/q_hat = {noise:.3g}: "
-    sentence += f"values from {low:.3g} to {high:.3g}."
-    call = f"limits(model, [{alpha!r}], throw=False)\n"
-    call += 'law = model.prior.noisy_law(1 / result["q_hat"])  # law.support, law.density(values)'
-    # Narrow matrices have many zeros, and their law without noise a peak there: both would hide the rest.
-    tops = [np.max(series[1].y)]
-    axes = "singular value, or eigenvalue", "density"
-    picture = Picture(*axes, tuple(series), y_range=(0.0, 1.25 * float(tops[0])))
-    if settings.trained == "none":
-        return Answer(picture, pandas.concat(frames), sentence, question.code(call))
-    show(Answer(picture, pandas.concat(frames), sentence, question.code(call)))
-    one = compatible_learner(settings.trained, model)
-    teacher, learned = experiment_of(model, [alpha], settings.d, 1, settings.seed, one).learned()
-    matrices = {"teacher": teacher, f"estimate of {one.info.title}": learned.estimates[0]}
-    values = {name: _values(matrix, model.prior.symmetric) for name, matrix in matrices.items()}
-    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), _BARS)
-    for k, (name, own) in enumerate(values.items(), 2):
-        density = np.histogram(own, edges, density=True)[0]
-        tops.append(np.sort(density)[-2])
-        frames.append(pandas.DataFrame({"of": name, "value": own}))
-        series.append(Series(f"{name}, one matrix", [*edges, edges[-1]], [0.0, *density, 0.0], "steps", COLORS[k]))
-        sentence += f" The {name} has values up to {np.max(own):.3g}."
-    sizes = f"{settings.d}, 1, {settings.seed}, {learner_code(one)}"
-    call += f"\nteacher, learned = experiment_of(model, [{alpha!r}], {sizes}).learned()"
-    picture = Picture(*axes, tuple(series), y_range=(0.0, 1.25 * float(max(tops))))
-    code = question.code(call, experiment_of="glassformer.experiments.simulation")
-    return Answer(picture, pandas.concat(frames), sentence, code)
-
-
-def _density(model: Any, noise: float) -> tuple[Any, Any]:
-    law = model.prior.noisy_law(np.array([max(noise, _QUIET)]))
-    low, high = np.nanmin(law.support), np.nanmax(law.support)
-    # The middles of equal cells: at the edges of the support some densities have no value.
-    value = low + (high - low) * (np.arange(_VALUES) + 0.5) / _VALUES
-    return value, law.density(value)
-
-
-def _values(matrix: Any, symmetric: bool) -> Any:
-    """Return eigenvalues or singular values in the unit of the laws."""
-    return np.linalg.eigvalsh(matrix) if symmetric else np.linalg.svd(matrix, compute_uv=False) / matrix.size**0.25
-
-
 def steps(question: Question, show: Show) -> Answer:
     """Return quantities after every step of a learner, in theory and, if asked, of runs on data."""
-    model, alpha, settings, count = question.model, question.at, question.settings, _checked(question, "steps")
-    one, sizes = question.learner(settings.learner), _sizes(question) if settings.runs else {}
+    model, alpha, settings = question.model, question.at, question.settings
+    count, one = settings.steps, question.learner(settings.learner)
+    sizes = _sizes(question) if settings.runs else {}
 
     def table(one: Learner, count: int, **sizes: Any) -> Table:
         compute = partial(trajectory, model, [alpha], count, learner=one, **sizes)
@@ -178,8 +116,8 @@ def runs(question: Question, show: Show) -> Answer:
     """Return errors of runs on simulated data, point by point, beside theory."""
     model, one, parts = question.model, question.learner(question.settings.learner), list[Simulation]()
     positive = [alpha for alpha in question.alpha if alpha > 0]
-    count = _checked(question, "places")
-    for k in np.unique(np.linspace(0, len(positive) - 1, count + 2).round().astype(int)[1:-1]):
+    inner = np.linspace(0, len(positive) - 1, _PLACES + 2)[1:-1] if len(positive) > _PLACES else range(len(positive))
+    for k in np.round(inner).astype(int):
         alpha = float(f"{positive[k]:.6g}")
         parts.append(simulate(model, [alpha], **_sizes(question), algorithm=one))
         show(_runs_answer(question, parts, one))
@@ -244,9 +182,9 @@ def samples(question: Question, show: Show) -> Answer:
 def diagram(question: Question, show: Show) -> Answer:
     """Return the thresholds against a parameter."""
     del show
-    name, count = question.settings.horizontal, _checked(question, "grid", 2)
+    name = question.settings.horizontal
     start, stop = next(one.usual for one in question.options if one.field == name and one.usual)
-    values = parse_grid(name, f"{start}:{stop}:{count}")
+    values = parse_grid(name, f"{start}:{stop}:{_VALUES}")
     found = memoize(lambda: phase_diagram(question.model, name, values), "diagram", question.model, name, values)
     series, parts = [], []
     for k, threshold in enumerate(found.names):
@@ -256,7 +194,7 @@ def diagram(question: Question, show: Show) -> Answer:
             parts.append(f"{label} lies between {np.nanmin(alpha):.3g} and {np.nanmax(alpha):.3g}")
     sentence = f"For {name} from {start:g} to {stop:g}, {'; '.join(parts) or 'no threshold is finite'}."
     code = question.code(f"phase_diagram(model, {name!r}, {values})")
-    command = question.changed(**{name: ""}).command("phase-diagram", along=f"{name}={start}:{stop}:{count}")
+    command = question.changed(**{name: ""}).command("phase-diagram", along=f"{name}={start}:{stop}:{_VALUES}")
     return Answer(Picture(name, question.axis, tuple(series)), found.to_pandas(), sentence, code, command)
 
 
@@ -282,8 +220,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, View]]] = {
         {
             "error": _ERROR,
             "entropy": View("Free entropy", free_entropy, ("at",)),
-            "spectrum": View("Spectrum", spectrum, ("at", "trained", "d", "seed")),
-            "diagram": View("Phase diagram", diagram, ("horizontal", "grid"), on_request=True),
+            "diagram": View("Phase diagram", diagram, ("horizontal",), on_request=True),
         },
     ),
     "training": (
@@ -293,8 +230,8 @@ QUESTIONS: dict[str, tuple[str, dict[str, View]]] = {
             "samples": View("Samples for a target", samples, ("learner", "target", "d"), on_request=True),
         },
     ),
-    "time": ("In time", {"steps": View("Steps", steps, ("at", "steps", "quantity", "runs", *_RUNS))}),
-    "data": ("On data", {"runs": View("Runs", runs, (*_RUNS, "places"), on_request=True)}),
+    "time": ("In time", {"steps": View("Steps", steps, ("at", "learner", "steps", "quantity", "runs", *_RUNS[1:]))}),
+    "data": ("On data", {"runs": View("Runs", runs, _RUNS, on_request=True)}),
     LINK: ("My own link", {"error": _ERROR}),
 }
 """Tabs by the question that they answer: their titles and views."""

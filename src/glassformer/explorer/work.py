@@ -14,8 +14,8 @@ from glassformer.core.progress import watch_progress
 from glassformer.numerics.memory import MemoryBound
 
 _LOG = logging.getLogger(__name__)
-# Seconds until a computation counts as long, and between two reports of its progress.
-PATIENCE, _INTERVAL = 0.6, 0.2
+# Seconds between two reports of progress.
+_INTERVAL = 0.2
 # Of the server, which runs for days: megabytes, and growth between two checks.
 _BOUND = MemoryBound(limit=550.0, growth=80.0)
 
@@ -25,7 +25,7 @@ class DroppedError(Exception):
 
 
 class Work:
-    """One thread of a page.
+    """One thread beside a page: the latest computation asked for; earlier ones are dropped.
 
     Args:
         later: calls a function in the thread of the page.
@@ -63,7 +63,7 @@ class Work:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, dropped: Event, compute: Any, show: Any, fail: Any, report: Any, over: Any) -> None:
-        last_report = time.monotonic() + PATIENCE - _INTERVAL
+        last_report = time.monotonic()
 
         def later(function: Callable[..., None], *values: Any) -> None:
             self._later(lambda: None if dropped.is_set() else function(*values))
