@@ -146,7 +146,7 @@ def test_tabs_views_and_learners_are_reached_by_keys(visit):
 
 def test_tabs_that_are_left_while_they_compute_leave_nothing_behind(visit):
     page = visit("?alpha=0:1:5")
-    for name in ("In time", "On data", "What can be learned?", "Spectrum", "Free entropy", "In time", "What can"):
+    for name in ("In time", "On data", "What can be learned?", "Phase", "Free entropy", "In time", "What can"):
         page.get_by_role("tab", name=name).click()
         page.wait_for_timeout(300)
     page.get_by_role("slider", name="noise slider").press("ArrowRight")

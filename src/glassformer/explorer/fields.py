@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -48,7 +48,7 @@ def option_field(option: Option, texts: Mapping[str, str], prefix: str = "", **g
     return {**field, **given}
 
 
-def model_fields(question: Question, settings: Iterable[str]) -> list[Field]:
+def model_fields(question: Question, settings: Sequence[str]) -> list[Field]:
     """Return the parameters of the model, the unusual ones in a group, and the sample ratios."""
     parts: list[Field] = []
     # An own link has the shape that was found by trying.
@@ -68,18 +68,20 @@ def model_fields(question: Question, settings: Iterable[str]) -> list[Field]:
     return parts
 
 
-def view_fields(question: Question, name: str, settings: Iterable[str], refused: Mapping[str, str]) -> list[Field]:
+def view_fields(question: Question, name: str, settings: Sequence[str], refused: Mapping[str, str]) -> list[Field]:
     """Return the settings of a view, and those of the learners that are chosen."""
     texts, parts = question.texts, list[Field]()
+    # Runs beside theory are a choice: without them their sizes say nothing.
+    hidden = ["at"] + ["d", "instances", "seed"] * ("runs" in settings and not texts["runs"])
     for setting in settings:
         if setting in ("learner", "learners"):
             parts += _learner_fields(texts, setting, refused)
         elif setting == "horizontal":
             choices = {one.field: one.name.replace("_", " ") for one in question.options if one.usual}
             parts.append(option_field(SETTINGS[setting], texts, kind="choice", choices=choices))
-        elif setting != "at":
+        elif setting not in hidden:
             parts.append(option_field(SETTINGS[setting], texts))
-    return [title(name), *parts] if parts else []
+    return [title("Learners" if "learners" in settings else name), *parts] if parts else []
 
 
 def _learner_fields(texts: Mapping[str, str], setting: str, refused: Mapping[str, str]) -> list[Field]:

@@ -21,7 +21,7 @@ EXAMPLE = '''import jax.numpy as jnp
 
 
 def link(z):
-    """From the fields z of one sequence, shape (directions, tokens), to its label."""
+    """z: fields, shape (indices, tokens)"""
     return jnp.tanh(z[0, 0])
 '''
 # Parameters that are the shape of the fields, and the largest that are tried.

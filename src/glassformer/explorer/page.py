@@ -84,7 +84,7 @@ class Page:
         self.tabs, self.parameters, self.settings = (Form(self.change) for _ in range(3))
         self.views = Form(self.change, css_classes=["views"])
         self.legend, self.progress, self.status, self.sentence, self.drawer = (_pane("") for _ in range(5))
-        self.drawer.css_classes = ["drawer"]
+        self.drawer.css_classes, self.legend.css_classes = ["drawer"], ["legend"]
         self.empty = _pane("", css_classes=["empty"])
         self.run, self.cancel = _button("Compute", lambda: self.ask(True), "primary"), _button("Cancel", self._cancel)
         self.code, self.table = (pn.widgets.Toggle(name=name, margin=0) for name in ("Code", "Table"))
@@ -102,9 +102,9 @@ class Page:
         self.busy = pn.Row(self.progress, self.cancel, css_classes=["busy"], margin=0)
         name = "<h1>glassformer <small>exact limits of learning from sequences</small></h1>"
         actions = pn.Row(self.code, self.table, self.csv, self.png, copy, css_classes=["actions"], margin=0)
-        bar = pn.Row(self.views, self.run, self.busy, css_classes=["bar"], margin=0)
+        bar = pn.Row(self.views, self.legend, self.run, self.busy, css_classes=["bar"], margin=0)
         side = pn.Column(self.parameters, self.settings, css_classes=["side"], margin=0)
-        main = [bar, self.legend, self.place, self.status, self.sentence, self.drawer]
+        main = [bar, self.place, self.status, self.sentence, self.drawer]
         parts = [pn.Row(self.tabs, css_classes=["questions"], margin=0), side]
         parts += [pn.Column(*main, css_classes=["main"], margin=0), actions]
         self.root = pn.Column(_pane(name, css_classes=["head"]), *parts, css_classes=["page"], margin=0)
@@ -279,7 +279,8 @@ class Page:
     def _show_empty(self, text: str) -> None:
         """Say in the place of the plot why there is none."""
         self.picture = self.answer = None
-        self.legend.object = self.sentence.object = self.drawer.object = ""
+        self.legend.object = self.sentence.object = ""
+        self._fill_drawer()
         self.csv.disabled = self.png.disabled = True
         self.busy.visible = False
         self.empty.object, self.place.css_classes = f"<p>{html.escape(text)}</p>", ["plot", "blank"]

@@ -24,8 +24,8 @@ _AXIS = {
     "major_label_text_color": _GREY,
 }
 # Opacity of an earlier answer, height between two names of thresholds in pixels, share of the height kept free above,
-# share of the width beyond which names stand at the left, and number of points from which on they are not drawn.
-_FADED, _LINE, _HEADROOM, _LEFT, _DENSE = 0.25, 18, 1.06, 0.55, 80
+# share of the width of a narrow plot that a letter takes, and number of points from which on they are not drawn.
+_FADED, _LINE, _HEADROOM, _LETTER, _DENSE = 0.25, 18, 1.06, 0.024, 80
 # Error estimates up to here are those of rounding and of solved equations, not of sampling.
 _EXACT = 1e-6
 
@@ -136,6 +136,7 @@ class Plot:
             **{"text_color": _INK, "background_fill_color": "#ffffff", "background_fill_alpha": 0.9},
         )
         self._at = Span(dimension="height", line_color=_INK, line_dash="dotted", line_width=1.5, visible=False)
+        self._at.level = "underlay"
         self.figure.add_layout(self._at)
         self._slots: list[tuple[Any, ...]] = []
         self.figure.on_event(Tap, lambda event: clicked(event.x))
@@ -154,10 +155,10 @@ class Plot:
                 axis.update(start=low, end=high, reset_start=low, reset_end=high)
         self.figure.xaxis.axis_label, self.figure.yaxis.axis_label = picture.x, picture.y
         self._at.update(location=picture.at or 0.0, visible=picture.at is not None)
-        # Names of thresholds stand below each other, on the side that has room.
+        # Names of thresholds stand below each other, on the right of their line if there is room.
         (start, end), (_, top) = ranges
         marks = sorted(picture.marks)
-        left = [x > start + _LEFT * (end - start) for x, _ in marks]
+        left = [(x - start) / (end - start) + _LETTER * len(name) > 1 for x, name in marks]
         data = {"x": [x for x, _ in marks], "name": [name for _, name in marks], "top": [top] * len(marks)}
         offsets = {"dx": [-5 if one else 5 for one in left], "dy": [4 + _LINE * k for k in range(len(marks))]}
         _update(self._marks, {**data, **offsets, "align": ["right" if one else "left" for one in left]})
@@ -184,9 +185,9 @@ class Plot:
         whiskers.glyph.update(**look)
         line.visible = one.kind == "line"
         line.glyph.update(**look, line_dash=one.dash)
-        size = 10 if one.kind in ("points", "preview") else 5 if len(x) < _DENSE else 1
-        fill = "#ffffff" if one.kind == "preview" else one.color
-        points.glyph.update(**look, size=size, fill_color=fill, fill_alpha=look["line_alpha"])
+        size = {"points": 8, "preview": 13}.get(one.kind, 5 if len(x) < _DENSE else 1)
+        fill = 0.0 if one.kind == "preview" else look["line_alpha"]
+        points.glyph.update(**look, size=size, fill_color=one.color, fill_alpha=fill)
 
 
 def _update(source: ColumnDataSource, columns: dict[str, Any]) -> None:
@@ -202,12 +203,12 @@ def legend_html(picture: Picture) -> str:
     for one in picture.series:
         shape = f'<path d="M1 7H29" stroke-width="3" stroke-dasharray="{DASHES[one.dash]}"/>'
         if one.kind in ("points", "preview"):
-            fill = one.color if one.kind == "points" else "#fff"
+            fill = one.color if one.kind == "points" else "none"
             shape = f'<circle cx="15" cy="7" r="5" fill="{fill}" stroke-width="1.5"/>'
         style = f'stroke="{one.color}" opacity="{_FADED if one.faded else 1}"'
         drawing = f'<svg width="30" height="14" {style} aria-hidden="true">{shape}</svg>'
         items += [f"<span>{drawing}{html.escape(one.name)}</span>"] * (len(one.x) > 0)
-    return f'<div class="legend">{"".join(items)}</div>'
+    return f'<div class="curves">{"".join(items)}</div>'
 
 
 def hints(status: Sequence[Any], estimate: Any) -> list[str]:

@@ -172,7 +172,7 @@ class Question:
     @property
     def axis(self) -> str:
         """Name of the axis of sample ratios."""
-        return f"sample ratio α = {self.model.parameters['alpha']}"
+        return f"sample ratio α = {self.model.parameters['alpha'].replace('^2', '²')}"
 
     def learner(self, name: str) -> Learner:
         """Return a learner with the settings on the page, and others that are compatible with the model."""

@@ -16,6 +16,7 @@ from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
 from glassformer.core.errors import ParameterError
 from glassformer.core.parsing import parse_grid
+from glassformer.core.progress import note
 from glassformer.core.results import Table, error_column
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
@@ -30,8 +31,8 @@ from glassformer.learners.registry import learner_type
 
 # Overlaps of a free entropy, sample ratios with runs on data at most, and values of the parameter of a diagram.
 _OVERLAPS, _PLACES, _VALUES = 200, 6, 12
-# Trajectories and steps of a preview.
-_FEW, _SOON = 2048, 16
+# Trajectories of a preview: as many as one of the eight sets of the default has, whose equations are compiled anyway.
+_FEW = 4096
 # Columns that are drawn for a quantity, those that there are.
 _LABELS, _LOSSES = ("label_error", "prediction_error", "plugin_error"), ("training_loss", "test_loss")
 _QUANTITIES = {"error": ("error",), "cosine": ("cosine",), "error on labels": _LABELS, "loss": _LOSSES}
@@ -72,7 +73,8 @@ def steps(question: Question, show: Show) -> Answer:
         return cached_table(compute, "trajectory", model, alpha, count, one, sizes)
 
     if previewed(question):
-        few = table(replace(one, trajectories=_FEW), min(count, _SOON))  # type: ignore[type-var]
+        note(f"computing {count} steps; a new number of steps is compiled first, for some seconds")
+        few = table(replace(one, trajectories=_FEW), count)  # type: ignore[type-var]
         show(replace(_steps_answer(question, few, one, "preview"), preview=True))
     answer = _steps_answer(question, table(one, count, **sizes), one, "line")
     arguments = "".join(f", {name}={value}" for name, value in {"steps": count, **sizes}.items())
@@ -149,7 +151,7 @@ def _runs_answer(question: Question, parts: list[Simulation], one: Learner) -> A
         sentence,
         question.code(f"simulate(model, {alpha}, {arguments})"),
         question.command("simulate", one, alpha=",".join(f"{a:.6g}" for a in alpha), **sizes),
-        list(dict.fromkeys(note for part in parts for note in part.notes)),
+        list(dict.fromkeys(text for part in parts for text in part.notes)),
     )
 
 

@@ -63,7 +63,7 @@ class Work:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, dropped: Event, compute: Any, show: Any, fail: Any, report: Any, over: Any) -> None:
-        last_report = time.monotonic()
+        last_report = -_INTERVAL
 
         def later(function: Callable[..., None], *values: Any) -> None:
             self._later(lambda: None if dropped.is_set() else function(*values))
@@ -73,7 +73,7 @@ class Work:
             if dropped.is_set():
                 raise DroppedError
             if time.monotonic() - last_report > _INTERVAL:
-                last_report = time.monotonic()
+                last_report = -_INTERVAL
                 later(report, text if total is None else f"{text}: {done} of {total}")
 
         def partial_result(result: Any) -> None:
