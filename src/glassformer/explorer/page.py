@@ -94,7 +94,9 @@ class Page:
         self.csv = pn.widgets.FileDownload(callback=self._csv, filename="glassformer.csv", label="CSV", **download)
         self.png, copy = (pn.widgets.Button(name=name, margin=0) for name in ("PNG", "Copy link"))
         self.plot = Plot(in_order(self._click))
-        self.png.js_on_click(args={"tool": self.plot.save}, code="tool.do.emit('save')")
+        saved = {"tool": self.plot.save, "legend": self.plot.legend}
+        code = "legend.visible = true; setTimeout(() => {tool.do.emit('save'); legend.visible = false}, 300)"
+        self.png.js_on_click(args=saved, code=code)
         # Not the whole address, which holds a secret.
         copy.js_on_click(code="navigator.clipboard.writeText(window.location.search)")
         figure = pn.pane.Bokeh(self.plot.figure, sizing_mode="stretch_both", margin=0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from bokeh.events import Tap
-from bokeh.models import ColumnDataSource, HoverTool, Range1d, SaveTool, Span
+from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem, Range1d, SaveTool, Span
 from bokeh.plotting import figure
 
 # Colours that colour-blind people distinguish (Okabe and Ito), without the yellow, which is too pale on white.
@@ -138,6 +138,9 @@ class Plot:
         self._at = Span(dimension="height", line_color=_INK, line_dash="dotted", line_width=1.5, visible=False)
         self._at.level = "underlay"
         self.figure.add_layout(self._at)
+        # Beside the plot in a saved file alone: on the page the legend stands above it, and takes several lines.
+        self.legend = Legend(visible=False, border_line_color=None, label_text_font=_FONT)
+        self.figure.add_layout(self.legend, "right")
         self._slots: list[tuple[Any, ...]] = []
         self.figure.on_event(Tap, lambda event: clicked(event.x))
 
@@ -147,6 +150,12 @@ class Plot:
             self._slots.append(self._slot())
         for k, slot in enumerate(self._slots):
             self._fill(slot, picture.series[k] if k < len(picture.series) else Series("", (), ()))
+        names = [one.name if len(one.x) else "" for one in picture.series]
+        if names != [item.label.value for item in self.legend.items]:
+            drawn = [
+                LegendItem(label=name, renderers=[*slot[3:]]) for name, slot in zip(names, self._slots, strict=False)
+            ]
+            self.legend.items = [one for one, name in zip(drawn, names, strict=True) if name]
         ranges = picture.ranges()
         if ranges != self._ranges:
             # A person may have zoomed: nothing moves unless the picture needs another range.
