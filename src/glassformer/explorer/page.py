@@ -6,7 +6,7 @@ import html
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from urllib.parse import parse_qsl
 from weakref import WeakSet
@@ -35,6 +35,7 @@ _NO_LINK = (
 _pages: WeakSet[Page] = WeakSet()
 
 
+@cache
 def model_names() -> list[str]:
     """Return the models that need no link, and the word for those that have one.
 
