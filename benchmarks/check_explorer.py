@@ -51,21 +51,21 @@ ANSWERS = """async (input, value) => {
 
 # Seconds from a key until the last curve is pale, a preview has one point and all of them, and the curve is there.
 STEP = """async (input) => {
-  const points = () => [...Bokeh.documents[0]._all_models.values()].filter(
-    (one) => one.type === "GlyphRenderer" && one.glyph.type === "Scatter" && one.data_source.data["hint"]?.length > 0);
-  const preview = () => points().find((one) => one.data_source.data["name"][0].startsWith("preview"));
-  const curve = () => points().find((one) => one.data_source.data["name"][0].startsWith("best possible"));
-  const before = curve().data_source.data, count = before["x"].length, seen = [null, null, null, null];
+  const models = () => [...Bokeh.documents[0]._all_models.values()];
+  const points = () => models().find((one) => one.type === "ColumnDataSource" && one.data.hint).data;
+  const count = (start) => points().name.filter((name) => name.startsWith(start)).length;
+  const alpha = () => points().alpha[points().name.findIndex((name) => name.startsWith("best possible"))];
+  const before = points(), all = count("best possible"), seen = [null, null, null, null];
   const start = performance.now(), since = () => (performance.now() - start) / 1000;
   input.stepUp();
   input.dispatchEvent(new Event("input"));
   while (seen[3] === null && since() < 120) {
     await new Promise(requestAnimationFrame);
-    const found = preview()?.data_source.data["x"].length ?? 0, now = curve();
-    if (seen[0] === null && now?.glyph.line_alpha?.value < 1) seen[0] = since();
+    const found = count("preview");
+    if (seen[0] === null && alpha() < 1) seen[0] = since();
     if (seen[1] === null && found > 0) seen[1] = since();
-    if (seen[2] === null && found === count) seen[2] = since();
-    if (now && now.glyph.line_alpha?.value === 1 && now.data_source.data !== before) seen[3] = since();
+    if (seen[2] === null && found === all) seen[2] = since();
+    if (found === 0 && alpha() === 1 && points() !== before) seen[3] = since();
   }
   return seen;
 }"""

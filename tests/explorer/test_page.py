@@ -128,8 +128,9 @@ def test_the_legend_names_what_is_drawn_and_names_of_thresholds_do_not_overlap()
     plot = Plot(lambda x: None)
     plot.draw(picture)
     assert len(set(plot._marks.data["dy"])) == 2
-    plot.draw(Picture("x", "y", (Series("another", [0], [3]),)))
-    assert not plot._marks.data["x"] and len(plot._slots) == 2
+    assert [item.label.value for item in plot.legend.items] == ["drawn"]
+    plot.draw(Picture("x", "y", (Series("another", [0], [3], "points", bars=[0.5]),)))
+    assert not plot._marks.data["x"] and not plot._lines.data["x"] and plot._bars.data["low"] == [2.5]
 
 
 @pytest.mark.slow

@@ -26,6 +26,13 @@ _AXIS = {
 # Opacity of an earlier answer, height between two names of thresholds in pixels, share of the height kept free above,
 # share of the width of a narrow plot that a letter takes, and number of points from which on they are not drawn.
 _FADED, _LINE, _HEADROOM, _LETTER, _DENSE = 0.25, 18, 1.06, 0.024, 80
+# Columns of thresholds, curves, error bars and points.
+_COLUMNS = (
+    "x top name dx dy align",
+    "x y color alpha dash",
+    "x low high color alpha",
+    "x y color alpha fill size name hint",
+)
 # Error estimates up to here are those of rounding and of solved equations, not of sampling.
 _EXACT = 1e-6
 
@@ -127,8 +134,10 @@ class Plot:
         self.figure.grid.grid_line_color = "#e8ecf0"
         for axis in self.figure.axis:
             axis.update(**_AXIS)
-        self._ranges: Any = None
-        self._marks = ColumnDataSource({name: [] for name in ("x", "top", "name", "dx", "dy", "align")})
+        self._ranges, self._items = list[Any](), list[Any]()
+        self._marks, self._lines, self._bars, self._points = (
+            ColumnDataSource({name: [] for name in columns.split()}) for columns in _COLUMNS
+        )
         self.figure.vspan(x="x", source=self._marks, line_color=_GREY, line_dash="dashed", line_width=1.2)
         self.figure.text(
             **{"x": "x", "y": "top", "text": "name", "x_offset": "dx", "y_offset": "dy", "text_align": "align"},
@@ -141,21 +150,39 @@ class Plot:
         # Beside the plot in a saved file alone: on the page the legend stands above it, and takes several lines.
         self.legend = Legend(visible=False, border_line_color=None, label_text_font=_FONT)
         self.figure.add_layout(self.legend, "right")
-        self._slots: list[tuple[Any, ...]] = []
+        look = {"line_color": "color", "line_alpha": "alpha"}
+        self.figure.segment("x", "low", "x", "high", source=self._bars, line_width=1.5, **look)
+        dashes = {"line_dash": "dash", "line_width": 3, "line_join": "round"}
+        lines = self.figure.multi_line("x", "y", source=self._lines, **dashes, **look)
+        fills = {"fill_color": "color", "fill_alpha": "fill", "line_width": 1.5}
+        points = self.figure.scatter("x", "y", source=self._points, size="size", **fills, **look)
+        tooltips = [("", "@name"), ("x", "@x{0.0000}"), ("y", "@y{0.000000}"), ("", "@hint")]
+        self.figure.add_tools(HoverTool(renderers=[points], tooltips=tooltips, visible=False))
+        self._renderers = {"line": lines, "points": points, "preview": points}
         self.figure.on_event(Tap, lambda event: clicked(event.x))
 
     def draw(self, picture: Picture) -> None:
         """Draw a picture in the place of the one before."""
-        while len(self._slots) < len(picture.series):
-            self._slots.append(self._slot())
-        for k, slot in enumerate(self._slots):
-            self._fill(slot, picture.series[k] if k < len(picture.series) else Series("", (), ()))
-        names = [one.name if len(one.x) else "" for one in picture.series]
-        if names != [item.label.value for item in self.legend.items]:
-            drawn = [
-                LegendItem(label=name, renderers=[*slot[3:]]) for name, slot in zip(names, self._slots, strict=False)
-            ]
-            self.legend.items = [one for one, name in zip(drawn, names, strict=True) if name]
+        lines, bars, points, items = list[Any](), list[Any](), list[Any](), list[tuple[str, str, int]]()
+        for one in (one for one in picture.series if len(one.x)):
+            x, y = np.asarray(one.x, dtype=float), np.asarray(one.y, dtype=float)
+            half = np.full(len(x), np.nan) if one.bars is None else np.asarray(one.bars, dtype=float)
+            look = {"color": one.color, "alpha": _FADED if one.faded else 1.0}
+            size = {"points": 8, "preview": 13}.get(one.kind, 5 if len(x) < _DENSE else 1)
+            dots = {**look, "name": one.name, "size": size, "fill": 0.0 if one.kind == "preview" else look["alpha"]}
+            items.append((one.name, one.kind, len(lines) if one.kind == "line" else len(points)))
+            if one.kind == "line":
+                lines.append({**look, "x": list(x), "y": list(y), "dash": DASHES[one.dash] or "solid"})
+            for at, value, error, hint in zip(x, y, half, one.hints or [""] * len(x), strict=True):
+                points.append({**dots, "x": at, "y": value, "hint": hint})
+                if np.isfinite(error):
+                    bars.append({**look, "x": at, "low": max(value - error, 0.0), "high": value + error})
+        _update(self._lines, lines)
+        _update(self._bars, bars)
+        _update(self._points, points)
+        if items != self._items:
+            self._items = items
+            self.legend.items = [LegendItem(label=n, renderers=[self._renderers[k]], index=i) for n, k, i in items]
         ranges = picture.ranges()
         if ranges != self._ranges:
             # A person may have zoomed: nothing moves unless the picture needs another range.
@@ -166,41 +193,16 @@ class Plot:
         self._at.update(location=picture.at or 0.0, visible=picture.at is not None)
         # Names of thresholds stand below each other, on the right of their line if there is room.
         (start, end), (_, top) = ranges
-        marks = sorted(picture.marks)
-        left = [(x - start) / (end - start) + _LETTER * len(name) > 1 for x, name in marks]
-        data = {"x": [x for x, _ in marks], "name": [name for _, name in marks], "top": [top] * len(marks)}
-        offsets = {"dx": [-5 if one else 5 for one in left], "dy": [4 + _LINE * k for k in range(len(marks))]}
-        _update(self._marks, {**data, **offsets, "align": ["right" if one else "left" for one in left]})
-
-    def _slot(self) -> tuple[Any, ...]:
-        """Return the place of one series: its data, its bars, and their renderers."""
-        data = ColumnDataSource({name: [] for name in ("x", "y", "hint", "name")})
-        bars = ColumnDataSource({name: [] for name in ("x", "low", "high")})
-        whiskers = self.figure.segment("x", "low", "x", "high", source=bars, line_width=1.5)
-        line = self.figure.line("x", "y", source=data, line_width=3, line_join="round")
-        points = self.figure.scatter("x", "y", source=data, size=5, line_width=1.5)
-        tooltips = [("", "@name"), ("x", "@x{0.0000}"), ("y", "@y{0.000000}"), ("", "@hint")]
-        self.figure.add_tools(HoverTool(renderers=[points], tooltips=tooltips, visible=False))
-        return data, bars, whiskers, line, points
-
-    def _fill(self, slot: tuple[Any, ...], one: Series) -> None:
-        data, bars, whiskers, line, points = slot
-        x, y = np.asarray(one.x, dtype=float), np.asarray(one.y, dtype=float)
-        _update(data, {"x": x, "y": y, "hint": one.hints or [""] * len(x), "name": [one.name] * len(x)})
-        half = np.full(len(x), np.nan) if one.bars is None else np.asarray(one.bars, dtype=float)
-        known = np.isfinite(half)
-        _update(bars, {"x": x[known], "low": np.maximum(y - half, 0)[known], "high": (y + half)[known]})
-        look = {"line_color": one.color, "line_alpha": _FADED if one.faded else 1.0}
-        whiskers.glyph.update(**look)
-        line.visible = one.kind == "line"
-        line.glyph.update(**look, line_dash=one.dash)
-        size = {"points": 8, "preview": 13}.get(one.kind, 5 if len(x) < _DENSE else 1)
-        fill = 0.0 if one.kind == "preview" else look["line_alpha"]
-        points.glyph.update(**look, size=size, fill_color=one.color, fill_alpha=fill)
+        marks = []
+        for k, (place, name) in enumerate(sorted(picture.marks)):
+            left = (place - start) / (end - start) + _LETTER * len(name) > 1
+            side = {"dx": -5 if left else 5, "dy": 4 + _LINE * k, "align": "right" if left else "left"}
+            marks.append({"x": place, "top": top, "name": name, **side})
+        _update(self._marks, marks)
 
 
-def _update(source: ColumnDataSource, columns: dict[str, Any]) -> None:
-    data = {name: list(values) for name, values in columns.items()}
+def _update(source: ColumnDataSource, rows: list[dict[str, Any]]) -> None:
+    data = {name: [row[name] for row in rows] for name in source.data}
     # Data that are there already are not sent again.
     if data != source.data:
         source.data = data
