@@ -30,7 +30,7 @@ def both(z):
 @pytest.mark.slow
 def test_a_sum_of_two_tokens_is_one_field_of_more_power():
     """y = z1 + z2 with noise: variance 2 (1 + c) of the field instead of 2."""
-    model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5, points=512)
+    model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5, points=128)
     one = SequenceMultiIndex(lambda z: z[0, 0], 1, 1, noise=0.4 / 3)
     found, exact = limits(model, [0.7, 1.5], throw=False), limits(one, [0.7, 1.5])
     assert np.all(np.abs(found["error"] - exact["error"]) < 4 * found["error_estimate"] + 2e-3)

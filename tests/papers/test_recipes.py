@@ -17,7 +17,7 @@ from glassformer.papers.text.questions import QuestionData, Questions
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.5)
 SIGNS = SequenceMultiIndex(descent._sign)
-DESCENT = SGD(0.5, 0.5, loss="logistic", trajectories=1024)
+DESCENT = SGD(0.5, 0.5, loss="logistic", trajectories=4096)
 
 
 def panel(runs=(), **settings):
