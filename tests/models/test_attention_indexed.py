@@ -399,8 +399,8 @@ def _points_in_a_circle(y):
     return False
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("v", [pytest.param(0.95, marks=pytest.mark.statistics), 0.6])
+@pytest.mark.statistics
+@pytest.mark.parametrize("v", [0.95, 0.6])
 def test_few_fields_of_five_tokens_are_in_the_error(v):
     few = HardmaxChannel(5, fields=64).averages_at(v, 256)
     many = HardmaxChannel(5, fields=256).averages_at(v, 256)

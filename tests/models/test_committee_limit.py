@@ -72,8 +72,8 @@ def _last_layer_by_quadrature(skip):
     return 0.4**2 * np.sum(density), 0.4**2 * np.sum(density * np.sum(second**2, axis=(1, 2)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("limit", ["linear-committee", pytest.param("large-skip", marks=pytest.mark.statistics)])
+@pytest.mark.statistics
+@pytest.mark.parametrize("limit", ["linear-committee", "large-skip"])
 def test_first_threshold_agrees_with_quadrature(limit):
     """Labels of both limits show the same vectors."""
     mass, growth = _last_layer_by_quadrature(1.0)

@@ -336,7 +336,8 @@ def test_labels_of_weighted_heads_are_understood(tied):
     np.testing.assert_allclose(signs * shown, known, atol=1e-8)
 
 
-@pytest.mark.slow
+# What a link hides is in the suite as a symmetry: tests/bayes_optimal/test_textbook_models.py.
+@pytest.mark.statistics
 def test_rows_seen_in_one_combination_only():
     """Their sum is known exactly, and of their difference nothing: sampling says so, or says that it cannot tell."""
     found = state_evolution(SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, points=32), [3.0])
