@@ -5,12 +5,15 @@ import pandas
 import pytest
 
 from glassformer import SGD, BilinearSequenceRegression, NuclearNorm, RegularisedRisk, SequenceMultiIndex
-from glassformer.papers import descent
+from glassformer.bayes_optimal.thresholds import thresholds
+from glassformer.core.results import Table
+from glassformer.core.status import Status
+from glassformer.papers import descent, layer_order, positional, universality
 from glassformer.papers.catalogue import FIGURES
-from glassformer.papers.curves import Curve, CurvesPanel, Overlay, Runs
+from glassformer.papers.curves import PERFECT, WEAK, Curve, CurvesPanel, Overlay, Runs
 from glassformer.papers.drawing import draw_figure
+from glassformer.papers.positional import _nearest
 from glassformer.papers.recipe import Recipe, compute
-from glassformer.papers.row_risk import _nearest
 from glassformer.papers.text import figure as text_figure
 from glassformer.papers.text.attention_classifier import ClassifierRun
 from glassformer.papers.text.questions import QuestionData, Questions
@@ -24,7 +27,7 @@ def panel(runs=(), **settings):
     return CurvesPanel([Curve("optimum", MODEL, runs=runs)], np.linspace(0, 1, 11), "no noise", **settings)
 
 
-@pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if not one.takes_data and name != "risk-1"])
+@pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if not one.needs_data and name != "risk-1"])
 def test_every_figure_has_a_recipe_of_either_size(name):
     for quick in (True, False):
         assert FIGURES[name].compute(quick).panels
@@ -48,6 +51,84 @@ def test_marks_and_their_bars_are_inside_the_frame_and_titles_name_size_and_numb
     assert content.caption.startswith("quick") and content.summary.startswith("quick")
     draw_figure(tmp_path / "a.png", content)
     assert (tmp_path / "a.png").stat().st_size > 3000
+
+
+def test_weak_recovery_is_among_the_ratios_of_a_curve():
+    limit = Curve("limit", BilinearSequenceRegression(beta=1, rho=0, noise=0.1))
+    content = compute(Recipe([CurvesPanel([limit], np.linspace(0, 2, 5), "small width", marks=[WEAK, PERFECT])]))
+    onset = thresholds(limit.model)["weak_recovery"].alpha
+    assert onset in content.axes[0].series[0].x
+    assert [place for place, _, _ in content.axes[0].verticals] == [onset]
+
+
+def test_regions_and_crossing_of_two_minima():
+    alpha = np.array([0.5, 1.0, 1.5, 2.0, 2.5])
+    columns = {
+        "alpha": alpha,
+        "means_up": np.array([0.4, 0.4, 0.4, 0.4, 0.0])[:, None, None],
+        "free_energy_up": np.array([1.0, 1.0, 1.0, 1.0, 0.5]),
+        "free_energy_down": np.array([1.0, 1.5, 0.5, 0.5, 0.5]),
+        "two_branches": np.array([0.0, 1.0, 1.0, 1.0, 0.0]),
+    }
+    status = [Status.CONVERGED] * 3 + [Status.ITERATION_LIMIT, Status.CONVERGED]
+    table = Table("smi", {}, columns, status)
+    assert positional._region(table).tolist() == [0, 1, 2, -1, 3]
+    assert positional._crossing(table) == pytest.approx(1.25)
+
+
+def test_whitened_words_have_unit_covariance():
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(2, 40, (300, 6)).astype(np.int32)
+    questions = Questions(tokens, np.zeros(300, np.int32))
+    words = universality._Words(QuestionData(questions, questions, ("A",), 40))
+    seen = words(rng, (300, 6, 3)).reshape(-1, 3)
+    np.testing.assert_allclose(np.cov(words.embeddings[3][tokens].reshape(-1, 3).T), np.eye(3), atol=1e-8)
+    assert seen.shape == (1800, 3) and "ten most frequent" in words.described(3)
+
+
+def test_laws_of_tokens_that_fail_are_named():
+    model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
+    family = universality._Family(
+        "bilinear", model, (0.5,), 12, "ridge", RegularisedRisk(penalty="ridge", strength=0.1)
+    )
+    laws = {
+        "Gaussian": lambda rng, shape: rng.standard_normal(shape),
+        "small": lambda rng, shape: 1e-3 * rng.standard_normal(shape),
+    }
+    part = universality._panel(None, family, laws, 3)
+    assert "ridge on small at alpha = 0.5" in part.lines[-2]
+    assert part.axes[0].settings["xticklabels"] == ["Gaussian", "small"]
+    (frame,) = part.frames
+    assert not frame["fails"][frame["curve"] == "Gaussian"].any()
+
+
+def test_the_layer_with_the_lower_bound_is_named():
+    rows = [
+        layer_order._row(kind, "sequence", skip, layer, value, 0.01)
+        for kind, skip, values in (
+            ("bound", 0.5, (0.3, 0.9)),
+            ("bound", 1.0, (0.4, 0.6)),
+            ("bound over both skips", (1.0, 0.25), (0.6, 0.3)),
+            ("bound over both skips", (1.0, 1.0), (0.5, 0.52)),
+        )
+        for layer, value in enumerate(values)
+    ]
+    equal, both = layer_order._order(pandas.DataFrame(rows))
+    assert "1.50 (c = 1) to 3.00 (c = 0.5)" in equal
+    assert "layer 1 first in 0 of 2 cases" in both and "layer 2 first at c = (1, 0.25)" in both
+    assert "undecided at c = (1, 1)" in both
+
+
+def test_early_stopping_is_compared_with_the_best_decay(monkeypatch):
+    value, error = descent._columns("error")
+    steps = {value: np.array([1.0, 0.4, 0.5]), error: np.array([0.0, 0.01, 0.02])}
+    monkeypatch.setattr(descent, "trajectory", lambda model, alpha, count, learner: steps)
+    case = descent._Stopped("square loss: error", SequenceMultiIndex(descent._value, noise=0.5), "square", "error")
+    part = descent._cost_of_stopping(None, [case], np.array([1.0, 2.0]), 2, SGD)
+    (frame,) = part.frames
+    assert frame["iteration"].tolist() == [1, 1] and frame["best_step"].tolist() == [0.4, 0.4]
+    np.testing.assert_allclose(frame["excess_percent"], 100 * (0.4 / frame["best_decay"] - 1))
+    assert part.axes[0].series[-1].label == "minimum at the best decay"
 
 
 def test_published_branches_are_recognised_by_their_order_parameters():

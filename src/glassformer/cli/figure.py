@@ -17,7 +17,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer points, fewer instances and smaller sizes")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for PNG, CSV and summary (default out)")
     parser.add_argument("--reference", type=Path, help="folder of published data to compare with")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of the data set, for smi-3-right")
+    data = "folder of the data set, for smi-3-right and universality-1"
+    parser.add_argument("--data", type=Path, metavar="DIR", help=data)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
 r"""Figures of the papers: recipes, and the one function that computes them.
 
-``catalogue`` is the table of figures and writes their files. ``bsr``, ``aim``, ``risk``, ``row_risk``, ``smi``,
-``layer_order``, ``online_sgd`` and ``text.figure`` have a recipe for each figure; ``recipe`` computes one, ``drawing``
-draws it.
+``catalogue`` is the table of figures and writes their files. ``bsr``, ``aim``, ``risk``, ``row_risk``,
+``positional``, ``smi``, ``layer_order``, ``online_sgd``, ``descent``, ``universality`` and ``text.figure`` have a
+recipe for each figure; ``recipe`` computes one, ``drawing`` draws it.
 ``curves`` and ``panels`` have the panels that figures share; ``published`` compares with published numbers.
 
 A new figure is a function that returns its :class:`~glassformer.papers.recipe.Recipe`, and a line of

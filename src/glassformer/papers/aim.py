@@ -12,7 +12,7 @@ from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.gradient_descent import AveragedGradientDescent, GradientDescent
 from glassformer.models import AttentionIndexed
 from glassformer.papers import published
-from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, Runs
+from glassformer.papers.curves import PERFECT, WEAK, ComputedCurve, Curve, CurvesPanel, Overlay, Runs
 from glassformer.papers.drawing import Series
 from glassformer.papers.panels import steps_panel
 from glassformer.papers.recipe import Recipe
@@ -20,7 +20,10 @@ from glassformer.plotting.style import label_alpha
 
 # The pictures do not change below this tolerance; a run costs half as much.
 _PASSING = MessagePassing(tolerance=2e-3, max_iterations=800)
-_COLUMNS = ("source", "panel", "curve", "alpha", "error", "error_estimate", "status", "standard_error", "theory")
+_COLUMNS = (
+    *("source", "panel", "curve", "alpha", "error", "error_estimate", "status", "standard_error", "theory"),
+    *("relative_error", "relative_standard_error"),
+)
 _NAMES = ("source", "panel", "curve")
 _SIZE = (5.6, 4.3)
 _Ratios = tuple[float, ...]
@@ -29,7 +32,7 @@ _Ratios = tuple[float, ...]
 def _amp(ratios: _Ratios, quick: bool, d: int = 100) -> list[Runs]:
     """Message passing at these sample ratios."""
     d, instances, every = (d // 3, 2, 2) if quick else (d, 16, 1)
-    return [Runs("AMP", _PASSING, ratios[::every], d, instances, storage="float32")]
+    return [Runs("AMP", _PASSING, ratios[::every], d, instances, "relative_error", storage="float32")]
 
 
 def _widths(channel: str, tokens: int, widths: _Ratios, runs: Mapping[float, _Ratios], quick: bool) -> list[Curve]:
@@ -47,7 +50,7 @@ def _widths(channel: str, tokens: int, widths: _Ratios, runs: Mapping[float, _Ra
 def _panel(quick: bool, title: str, largest: float, curves: Sequence[Curve], **more: Any) -> CurvesPanel:
     """Errors up to the largest sample ratio, with ticks at perfect recovery."""
     ratios = np.linspace(0, largest, 41 if quick else 201)
-    return CurvesPanel(curves, ratios, title, **{"marks": ["perfect_recovery"], "indented": True, **more})
+    return CurvesPanel(curves, ratios, title, **{"marks": [PERFECT], "indented": True, **more})
 
 
 def _small_width(quick: bool, channel: str, largest: float, widths: _Ratios, limit_first: bool) -> CurvesPanel:
@@ -57,7 +60,7 @@ def _small_width(quick: bool, channel: str, largest: float, widths: _Ratios, lim
     curves = [limit, *curves] if limit_first else [*curves, limit]
     title = rf"{channel}, $T = 2$" + (", small width" if limit_first else "")
     settings = {"xlabel": label_alpha("n/(rd)")}
-    return _panel(quick, title, largest, curves, settings=settings, marks=["weak_recovery"])
+    return _panel(quick, title, largest, curves, settings=settings, marks=[WEAK, PERFECT])
 
 
 def hardmax(quick: bool) -> Recipe:
@@ -117,7 +120,7 @@ def _descents(ratios: _Ratios, quick: bool) -> list[Runs]:
     starts, size = (8, (20, 2)) if quick else (32, (50, 4))
     training: dict[str, Any] = {"max_steps": 4000, "floor": 1e-6}
     common: dict[str, Any] = {"ratios": ratios[1:4:2] if quick else ratios, "storage": "float32"}
-    common |= {"d": size[0], "instances": size[1]}
+    common |= {"d": size[0], "instances": size[1], "column": "relative_error"}
     averaged = AveragedGradientDescent(starts=starts, **training)
     return [
         Runs("GD", GradientDescent(starts=1, **training), marker="^", **common),

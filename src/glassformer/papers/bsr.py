@@ -21,7 +21,7 @@ from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.ridge import ridge_error
 from glassformer.models import BilinearSequenceRegression
 from glassformer.papers import published
-from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, Runs
+from glassformer.papers.curves import PERFECT, ComputedCurve, Curve, CurvesPanel, Overlay, Runs
 from glassformer.papers.drawing import Axis, Series, legend_entry
 from glassformer.papers.panels import steps_panel
 from glassformer.papers.recipe import Context, Part, Recipe
@@ -72,7 +72,8 @@ def _optimal_error(beta: float, noise: float, runs: Mapping[float, Sequence[floa
     curves = []
     for rho in (0.1, 0.2, 0.5, 1.0, 2.0):
         ratios = runs.get(rho, ())[::every]
-        marks = [Runs("GAMP", _PASSING, ratios, d, instances, storage="float32", row={"source": "gamp"})]
+        row = {"source": "gamp"}
+        marks = [Runs("GAMP", _PASSING, ratios, d, instances, "relative_error", storage="float32", row=row)]
         model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
         curves.append(Curve(rf"$\rho = {rho:g}$", model, runs=marks if ratios else [], row={"rho": rho}))
     alpha = np.linspace(0, 1, 41 if quick else 201)
@@ -81,11 +82,14 @@ def _optimal_error(beta: float, noise: float, runs: Mapping[float, Sequence[floa
         alpha,
         _title(beta=beta, noise=noise),
         settings={"xlim": (0, 1.01)},
-        marks=["perfect_recovery"] if noise == 0 else [],
+        marks=[PERFECT] if noise == 0 else [],
         further=partial(_ridge, alpha=alpha, noise=noise),
         published=published.compare_optimum,
     )
-    columns = ("source", "rho", "alpha", "error", "standard_error", "theory", "overlap", "error_estimate", "status")
+    columns = (
+        *("source", "rho", "alpha", "error", "standard_error", "theory", "overlap", "error_estimate", "status"),
+        *("relative_error", "relative_standard_error"),
+    )
     return Recipe([panel], columns, ["source"])
 
 

@@ -33,6 +33,7 @@ class Figure:
         title: what it shows.
         recipe: the function that returns its recipe, as ``"module:function"`` of this package; it takes ``quick``.
         takes_data: whether the recipe takes the folder of a data set and a folder of checkpoints as well.
+        needs_data: whether it cannot be drawn without the data set.
         own: whether it is not in the papers, but follows from them.
         family: model whose paper that is, if the name does not begin with it.
         paper: key of the paper, if it is not the first one of a model or a learner.
@@ -42,6 +43,7 @@ class Figure:
     title: str
     recipe: str
     takes_data: bool = False
+    needs_data: bool = False
     own: bool = False
     family: str = ""
     paper: str = ""
@@ -104,7 +106,13 @@ FIGURES = {
     ),
     "rows-5": Figure(
         "Rows of weights: positional and semantic minima of attention, and where they cross",
-        "row_risk:positional_semantic",
+        "positional:positional_semantic",
+        own=True,
+        paper="cui2024phase",
+    ),
+    "rows-6": Figure(
+        "Rows of weights: phase diagram of positional and semantic attention, beside the optimum",
+        "positional:phase_diagram",
         own=True,
         paper="cui2024phase",
     ),
@@ -134,7 +142,7 @@ FIGURES = {
         paper="gerbelot2022rigorous",
     ),
     "descent-3": Figure(
-        "Descent on the same samples: early stopping against weight decay",
+        "Descent on the same samples: what early stopping costs against the best weight decay",
         "descent:early_stopping",
         own=True,
         paper="celentano2021high",
@@ -152,7 +160,17 @@ FIGURES = {
         paper="gerbelot2022rigorous",
     ),
     "smi-3-right": Figure(
-        "Attention layers trained on questions (needs --data)", "text.figure:layers_of_text", takes_data=True
+        "Attention layers trained on questions (needs --data)",
+        "text.figure:layers_of_text",
+        takes_data=True,
+        needs_data=True,
+    ),
+    "universality-1": Figure(
+        "Tokens that are not Gaussian: three families on signs, heavy tails and, with --data, embedded questions",
+        "universality:three_families",
+        takes_data=True,
+        own=True,
+        family="bsr",
     ),
 }
 
@@ -173,10 +191,10 @@ def source(name: str) -> str:
 
 
 def draw_all(out: Path, quick: bool = False, reference: Path | None = None, data: Path | None = None) -> bool:
-    """Draw every figure; those of a data set only where the data set is given. Arguments as those of :func:`draw`."""
+    """Draw every figure; those that need a data set only where it is given. Arguments as those of :func:`draw`."""
     converged = []
     for name, figure in FIGURES.items():
-        if figure.takes_data and data is None:
+        if figure.needs_data and data is None:
             print(f"{name}: left out, it needs a data set (--data DIR)\n")
             continue
         converged.append(draw(name, out, quick, *((None, data) if figure.takes_data else (reference, None))))

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Quantity of models of several rows: a line for each row.
 OVERLAP = "row_overlap"
+# Thresholds that panels mark.
+WEAK, PERFECT = "weak_recovery", "perfect_recovery"
 # Two sample ratios closer than this are one.
 _SAME = 1e-9
 # Points of a line from which on they are not marked one by one.
@@ -125,8 +127,8 @@ class CurvesPanel:
         quantity: the column that is drawn, ``OVERLAP`` for that of each row; or several, with their entries in the
             legend, each in a colour of its own.
         settings: arguments of ``Axes.set`` that differ from the usual ones.
-        marks: thresholds that are marked: ``"perfect_recovery"`` by ticks on the axis, and its exact value is among
-            the ratios of the curve; ``"weak_recovery"`` by dotted lines.
+        marks: thresholds that are marked, whose exact values are among the ratios of the curve: ``PERFECT`` by ticks on
+            the axis, ``WEAK`` by dotted lines.
         verticals: further dotted lines: position, colour, entry of the legend.
         colors: how many colours there are; None for one per curve.
         entries: further entries of the legend.
@@ -175,8 +177,8 @@ class CurvesPanel:
         """Theory at the ratios and at marked thresholds, and the runs."""
         axis = self.ratios if curve.ratios is None else curve.ratios
         exact = [] if curve.threshold is None else [curve.threshold]
-        if "perfect_recovery" in self.marks and curve.learner is None:
-            exact.append(_perfect_recovery(curve))
+        if curve.learner is None:
+            exact += [_threshold(curve, name) for name in self.marks if name != WEAK or _begins(curve)]
         for place in exact:
             if axis[0] < place < axis[-1] and np.min(np.abs(axis - place)) > _SAME:
                 axis = np.sort(np.append(axis, place))
@@ -240,10 +242,10 @@ class CurvesPanel:
                     shade = "0.35" if runs.color is None else runs.color
                     entries[entry] = Series([], [], shade, runs.marker, entry, look=grey)
         series += [*further, *marks, *entries.values(), *self.entries]
-        if "perfect_recovery" in self.marks:
+        if PERFECT in self.marks:
             series += _recovery_ticks(self.curves)
-        verticals = [*self.verticals, *_dotted(self.curves, "weak_recovery" in self.marks)]
-        if "weak_recovery" in self.marks:
+        verticals = [*self.verticals, *_dotted(self.curves, WEAK in self.marks)]
+        if WEAK in self.marks:
             series.append(legend_entry("weak recovery", ":", lw=1))
         title = f"{self.title}\nmarks: {', '.join(sized)}" if sized else self.title
         usual = {"xlabel": label_alpha(unit), "ylabel": error_label(unit), "title": title}
@@ -297,14 +299,20 @@ def _with_marks(limits: tuple[Any, Any], marks: Sequence[Series]) -> tuple[Any, 
     return bottom, top
 
 
-def _perfect_recovery(curve: Curve) -> float:
-    return curve.scale * float(thresholds(curve.model)["perfect_recovery"].alpha)
+def _threshold(curve: Curve, name: str) -> float:
+    """Return a threshold on the axis."""
+    return curve.scale * float(thresholds(curve.model)[name].alpha)
+
+
+def _begins(curve: Curve) -> bool:
+    """Return whether recovery begins at a positive sample ratio."""
+    return bool(curve.model.prior.weak_recovery_onset > 0)
 
 
 def _recovery_ticks(curves: Sequence[Curve]) -> list[Series]:
     """Ticks on the axis where perfect recovery begins."""
     look = {"lw": 2.5, "solid_capstyle": "butt", "clip_on": False}
-    places = [(k, _perfect_recovery(curve)) for k, curve in enumerate(curves) if curve.learner is None]
+    places = [(k, _threshold(curve, PERFECT)) for k, curve in enumerate(curves) if curve.learner is None]
     ticks = [Series([x, x], [0, 0.035], k, look=look) for k, x in places if np.isfinite(x)]
     return [*ticks, legend_entry("perfect recovery", "|", ms=9, mew=2.5)] if ticks else []
 
@@ -316,8 +324,8 @@ def _dotted(curves: Sequence[Curve], weak_recovery: bool) -> list[tuple[float, A
         color = k if curve.color is None else curve.color
         if curve.threshold is not None:
             found.append((curve.threshold, color, None))
-        if weak_recovery and curve.model.prior.weak_recovery_onset > 0:
-            found.append((curve.scale * thresholds(curve.model)["weak_recovery"].alpha, color, None))
+        if weak_recovery and _begins(curve):
+            found.append((_threshold(curve, WEAK), color, None))
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
+import pandas
 
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table, error_column
@@ -19,8 +20,9 @@ from glassformer.models.smi import SequenceMultiIndex
 from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, plain_label
 from glassformer.papers.drawing import RUN_MARKS, Axis, Series, legend_entry
 from glassformer.papers.panels import COSINE
-from glassformer.papers.recipe import Context, Part, Recipe
+from glassformer.papers.recipe import Context, Panel, Part, Recipe
 from glassformer.plotting.plots import runs_label
+from glassformer.plotting.style import label_alpha
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -308,12 +310,14 @@ def layers(quick: bool) -> Recipe:
 
 
 def early_stopping(quick: bool) -> Recipe:
-    """Early stopping against weight decay: wrong labels with logistic loss, and noise with square loss."""
+    """What early stopping costs against weight decay: wrong labels with logistic loss, noise with square loss."""
     size, trajectories, steps = ((300, 10), 2**15, 60) if quick else ((1000, 10), 2**17, 150)
+    ratios = np.array([1.0, 2.0, 4.0, 8.0]) if quick else np.geomspace(0.5, 12, 12)
     decays, alpha = (0.0, 0.1, 0.3, 1.0), 3.0
     labels = SequenceMultiIndex(_sign, noise_law="flip:0.1")
     numbers = SequenceMultiIndex(_value, noise=0.5)
-    panels = []
+    panels: list[Panel] = []
+    stopped = []
     test_loss, error = {"ylabel": "loss on new samples"}, {"ylabel": "estimation error", "ylim": (0.15, 0.45)}
     for model, loss, rate, quantity, look, title in (
         (labels, "logistic", _rate(alpha), "test_loss", test_loss, "logistic loss, 10 % wrong labels"),
@@ -341,7 +345,55 @@ def early_stopping(quick: bool) -> Recipe:
                 further=partial(_best_stop, quantity=quantity, cases=cases),
             )
         )
+        stopped.append(_Stopped(f"{loss} loss: {look['ylabel']}", model, loss, quantity))
+    descend = partial(SGD, init="small", trajectories=2 * trajectories, convention="sum")
+    panels.append(partial(_cost_of_stopping, cases=stopped, ratios=ratios, steps=steps // 2, descend=descend))
     return Recipe(panels, names=["panel", "curve"], size=(5.2, 4.4))
+
+
+class _Stopped(NamedTuple):
+    """A model and a loss whose descent is stopped early: entry of the legend, and the quantity that is compared."""
+
+    label: str
+    model: Any
+    loss: str
+    quantity: str
+
+
+def _cost_of_stopping(
+    _: Context, cases: Sequence[_Stopped], ratios: Array, steps: int, descend: Callable[..., SGD]
+) -> Part:
+    """By how much the best step of descent without decay lies above the minimum of the risk at the best decay."""
+    series, frames, lines = (
+        [],
+        [],
+        ["best step without decay above the minimum at the best decay, over the sample ratio"],
+    )
+    for case, color in zip(cases, _SHADES, strict=False):
+        best = RegularisedRisk(case.loss).limits(case.model, ratios)[case.quantity]
+        step, reached, error = [], [], []
+        for alpha in ratios:
+            rate = _rate(alpha) if case.loss == "logistic" else None
+            table = trajectory(case.model, [alpha], steps, learner=descend(rate, 0.0, loss=case.loss))
+            value, spread = (table[name] for name in _columns(case.quantity))
+            step.append(int(np.nanargmin(value)))
+            reached.append(value[step[-1]])
+            error.append(spread[step[-1]])
+        cost, bar = 100 * (np.array(reached) / best - 1), 100 * np.array(error) / best
+        series.append(Series(ratios, cost, color, "-o", case.label, bar, {"ms": 4}))
+        columns = {"alpha": ratios, "iteration": step, "best_step": reached, "best_decay": best, "excess_percent": cost}
+        frames.append(pandas.DataFrame(columns).assign(curve=case.label, source="cost of stopping"))
+        cells = [
+            f"{a:.3g}: {c:.1f} +- {b:.1f} % (step {k})" for a, c, b, k in zip(ratios, cost, bar, step, strict=True)
+        ]
+        lines.append(f"  {case.label}: {', '.join(cells)}")
+    series.append(Series(ratios[[0, -1]], [0, 0], _GREY, "--", "minimum at the best decay", look={"lw": 1}))
+    settings = {
+        "xlabel": label_alpha("n/d"),
+        "ylabel": "best step above the best decay, per cent",
+        "title": "cost of stopping early\n(bars: errors of the equations)",
+    }
+    return Part([Axis(series, 1, settings)], frames, lines)
 
 
 def _least_risk(model: Any, alpha: float, quantity: str, loss: str) -> dict[str, _Level]:

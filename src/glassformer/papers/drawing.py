@@ -87,8 +87,8 @@ class FigureContent:
 
     @property
     def unconverged(self) -> pandas.DataFrame:
-        """The rows of the data that did not converge."""
-        bad = [str(status) for status in Status if not status.ok]
+        """The rows of the data that did not converge; of two fixed points both have."""
+        bad = [str(status) for status in Status if not (status.ok or status is Status.BISTABLE)]
         return self.data[self.data["status"].isin(bad)] if "status" in self.data else self.data[:0]
 
 

@@ -35,6 +35,14 @@ _BATCH, _START = 4, 0.2
 _ACCURACY, _RATIO = 0.03, 0.8
 
 
+_WORDS = (
+    "Two layers whose labels are the mixing of the input tokens (sequence output): bounds are sample ratios at which a "
+    "layer is found at the latest, from labels sorted into cells, without any posterior. The layer of the lower bound "
+    "is found first, if bounds differ by more than their errors and the loss of the cells. Attention outputs find the "
+    "last layer first at any skip strength."
+)
+
+
 class _Size(NamedTuple):
     """How much is computed.
 
@@ -65,9 +73,9 @@ class _Size(NamedTuple):
 
 
 _FULL = _Size(
-    bounds=(0.25, 0.5, 1.0, 2.0, 4.0),
-    first=(0.25, 1.0, 4.0),
-    last=(0.0, 0.25, 1.0, 4.0),
+    bounds=(0.125, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0),
+    first=(0.25, 0.5, 1.0, 2.0, 4.0),
+    last=(0.0, 0.25, 0.5, 1.0, 2.0, 4.0),
     inverted=(1.0,),
     attention=(1.0,),
     descent=(0.25, 0.5, 1.0),
@@ -78,9 +86,9 @@ _FULL = _Size(
     steps=16,
 )
 _QUICK = _Size(
-    bounds=(0.5, 1.0, 2.0),
-    first=(0.5, 2.0),
-    last=(0.0, 1.0),
+    bounds=(0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0),
+    first=(0.25, 0.5, 1.0, 2.0, 4.0),
+    last=(0.0, 0.25, 1.0, 4.0),
     inverted=(),
     attention=(),
     descent=(0.5, 1.0),
@@ -88,7 +96,7 @@ _QUICK = _Size(
     points=32,
     time=12.0,
     d=60,
-    steps=12,
+    steps=20,
 )
 
 
@@ -101,15 +109,38 @@ def _layer_order(_: Context, size: _Size) -> Part:
     """Four plots that share their skip strengths: thresholds, the map, descent and message passing."""
     parts = [part(size) for part in (_thresholds, _map, _descent, _message_passing)]
     data = pandas.DataFrame([row for _, rows in parts for row in rows])
-    lines = []
+    lines = [_WORDS]
     for (kind, output, one, two), rows in data.groupby(["kind", "output", "skip_1", "skip_2"], sort=False):
         numbers = [
             f"layer {layer} {value:.3f}" + ("" if np.isnan(error) else f" +- {error:.3f}")
             for layer, value, error in rows[["layer", "value", "error_estimate"]].itertuples(index=False)
         ]
         lines.append(f"{kind}, {output} output, c = ({one:g}, {two:g}): {', '.join(numbers)}")
-    lines.append(f"runs of descent and message passing: d = {size.d}, one instance each")
+    lines += [*_order(data), f"runs of descent and message passing: d = {size.d}, one instance each"]
     return Part([axis for axis, _ in parts], [data], [*lines, status_counts(data["status"])])
+
+
+def _order(data: pandas.DataFrame) -> list[str]:
+    """Say which layer is found first, over equal skips and over both."""
+    wide = data.pivot_table(["value", "error_estimate"], ["kind", "skip_1", "skip_2"], "layer", sort=False)
+    ratio = (wide["value"][2] / wide["value"][1]).loc["bound"].droplevel("skip_2")
+    both = wide.loc["bound over both skips"]
+    first: dict[str, list[str]] = {"1": [], "2": [], "?": []}
+    for place, values, errors in zip(both.index, both["value"].values, both["error_estimate"].values, strict=True):
+        first[_first(values, errors)].append("({:g}, {:g})".format(*place))
+    return [
+        f"sequence output, equal skips: the bound of layer 2 is {ratio.min():.2f} (c = {ratio.idxmin():g}) to "
+        f"{ratio.max():.2f} (c = {ratio.idxmax():g}) times that of layer 1",
+        f"over both skips: layer 1 first in {len(first['1'])} of {len(both)} cases, layer 2 first at c = "
+        f"{', '.join(first['2']) or 'none'}, undecided at c = {', '.join(first['?']) or 'none'}",
+    ]
+
+
+def _first(bounds: Any, errors: Any) -> str:
+    """Return which of two layers is found first by the bounds of both, or a question mark if they decide nothing."""
+    one, two = bounds
+    needed = _DIFFERENT / 2 * np.hypot(*errors) + _LOSS_OF_BOUND * max(one, two)
+    return "?" if abs(two - one) <= needed else "1" if one < two else "2"
 
 
 def _model(skip: _Skip, output: str, points: int) -> DeepAttention:
@@ -161,8 +192,8 @@ def _thresholds(size: _Size) -> tuple[Axis, list[dict[str, Any]]]:
             attention.append(_row("threshold", "attention", skip, layer, found.alpha, 2 * found.error_estimate))
     series = []
     for layer in range(2):
-        skips, values, _ = _columns(bounds, layer)
-        series.append(Series(skips, values, layer, "-", f"sequence, layer {layer + 1}: at most"))
+        skips, values, errors = _columns(bounds, layer)
+        series.append(Series(skips, values, layer, "-o", f"sequence, layer {layer + 1}: at most", errors, {"ms": 2}))
         for rows, marker, fill, output in (
             (inverted, "o", {}, "sequence"),
             (attention, "s", {"mfc": "w"}, "attention"),
@@ -170,15 +201,16 @@ def _thresholds(size: _Size) -> tuple[Axis, list[dict[str, Any]]]:
             x, y, errors = _columns(rows, layer)
             if x:
                 series.append(Series(x, y, layer, marker, f"{output}, layer {layer + 1}", errors, {"ms": 5, **fill}))
-    settings = {"ylabel": label_alpha("n/d"), "ylim": (0, None), "title": "where layers are found"}
+    settings = {"ylabel": label_alpha("n/d"), "ylim": (0, None), "title": "sample ratios at which layers are found"}
     axis = Axis(series, 2, settings, legend={"fontsize": 7.5}, annotate=partial(_skip_axis, values=size.bounds))
     return axis, [*bounds, *inverted, *attention]
 
 
 def _skip_axis(axes: Axes, values: tuple[float, ...]) -> None:
-    """Ticks at these skip strengths alone."""
+    """Ticks at the powers of two among these skip strengths alone."""
     axes.set_xscale("log")
-    axes.set_xticks(values, [f"{value:g}" for value in values])
+    ticks = [value for value in values if float(np.log2(value)).is_integer()]
+    axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
     axes.set_xticks([], minor=True)
     axes.set_xlabel("skip strength $c$ of both layers")
 
@@ -189,10 +221,8 @@ def _map(size: _Size) -> tuple[Axis, list[dict[str, Any]]]:
     for i, last in enumerate(size.last):
         for j, first in enumerate(size.first):
             bounds = _bounds("bound over both skips", (first, last), size)
-            (one, two), (blur_one, blur_two) = ([row[name] for row in bounds] for name in ("value", "error_estimate"))
-            ratios[i, j] = np.log2(two / one)
-            needed = _DIFFERENT / 2 * np.hypot(blur_one, blur_two) + _LOSS_OF_BOUND * max(one, two)
-            texts[i, j] = "?" if abs(two - one) <= needed else "1" if one < two else "2"
+            values, errors = ([row[name] for row in bounds] for name in ("value", "error_estimate"))
+            ratios[i, j], texts[i, j] = np.log2(values[1] / values[0]), _first(values, errors)
             rows += bounds
     settings = {
         "xlabel": "skip strength $c_1$ of layer 1",

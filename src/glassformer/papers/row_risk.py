@@ -1,4 +1,4 @@
-"""Figures of the regularised risk of rows: what regression, classification and attention reach, with runs beside."""
+"""Figures of the regularised risk of rows: what regression and classification reach, with runs beside."""
 
 from __future__ import annotations
 
@@ -7,21 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas
 
-from glassformer.core.estimate import Array
 from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.regularised_risk import RegularisedRisk
-from glassformer.learners.row_fit import RowFit
 from glassformer.models.smi import SequenceMultiIndex
-from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, Runs, plain_label, status_counts
-from glassformer.papers.drawing import RUN_MARKS, Axis, Series, legend_entry
-from glassformer.papers.published import deviations, load_each
-from glassformer.papers.recipe import Context, Part, Recipe
-from glassformer.plotting.style import label_alpha
+from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, Runs, plain_label
+from glassformer.papers.drawing import RUN_MARKS, Series, legend_entry
+from glassformer.papers.recipe import Recipe
 
 _SHADES = ("0.1", "#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8")
 _LABEL_ERROR = "share of errors on new labels without noise"
@@ -215,135 +210,3 @@ def _runs_of_classes(computed: Sequence[ComputedCurve], ratios: Sequence[float],
         frames.append(pandas.DataFrame({**data, "status": statuses}))
     entry = legend_entry("runs", "o", ms=4, mec="k", mew=0.6)
     return Overlay([*series, entry], [*lines, *_end(computed, "label_error").lines], frames)
-
-
-# --- positional and semantic attention: rows-5 ------------------------------------------------------------------------
-
-# The paper has tokens of variance 1/4 and encodings of +-1, strength 0.01, and a mixture of 0.3. Here tokens have
-# variance one: its overlap theta, mean m and free energy Phi are those below.
-_MIXTURE, _STRENGTH, _ENCODING = 0.3, 0.04, 2.0
-_FIXED_ATTENTION = np.array([[0.6, 0.4], [0.4, 0.6]])
-_PUBLISHED = ("q", "m", "V", "theta", "mse", "alpha", "lambda", "Phi")
-_THETA, _MEAN, _PHI = 1 / 4, 1 / 2, -1 / 4
-# Each branch by the way it is followed: name, start of the runs, the order parameter that is not near zero, its symbol,
-# colour and marks.
-_BRANCHES = {
-    "down": ("semantic", "informed", "theta", r"\theta", "#2b5c8a", "o"),
-    "up": ("positional", None, "m", "m", "#b3402a", "s"),
-}
-_DOTS = {**RUN_MARKS, "ms": 3}
-
-
-def _attention(z: Any) -> Any:
-    return jax.nn.softmax(0.25 * z.T @ z, axis=-1)
-
-
-def _mixed(z: Any) -> Any:
-    return (1 - _MIXTURE) * _attention(z) + _MIXTURE * jnp.array(_FIXED_ATTENTION)
-
-
-def positional_semantic(quick: bool) -> Recipe:
-    """Attention of one row and two tokens with positional encodings: the two minima of its risk."""
-    points, ratios = (1024, np.linspace(0.9, 2.0, 7)) if quick else (2048, np.linspace(0.8, 2.0, 25))
-    d, instances = (400, 3) if quick else (1000, 6)
-    model = SequenceMultiIndex(_mixed, tokens=2, points=points)
-    marks = (1.0, 1.2, 1.6, 2.0) if quick else (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
-    panel = partial(_two_minima, model=model, ratios=ratios, marks=marks, d=d, instances=instances)
-    return Recipe([panel], names=["source"], size=(5.6, 4.4))
-
-
-def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[float], d: int, instances: int) -> Part:
-    """Order parameters and free energies of both branches, runs, published points."""
-    risk = RegularisedRisk(strength=_STRENGTH, student=_attention, positions=[_ENCODING, -_ENCODING])
-    theory = risk.branches(model, ratios)
-    left: list[Series] = []
-    right: list[Series] = []
-    lines = [f"theory: {status_counts(theory.status)}", *theory.notes]
-    frames = [theory.to_pandas().assign(source="theory")]
-    published = load_each(context.reference, _PUBLISHED)
-    for way, (name, start, own, symbol, color, marker) in _BRANCHES.items():
-        theta, mean = theory[f"overlap_{way}"][:, 0, 0] * _THETA, theory[f"means_{way}"][:, 0, 0] * _MEAN
-        energy = theory[f"free_energy_{way}"] / ratios
-        ours = pandas.DataFrame({"alpha": ratios, "theta": np.abs(theta), "m": np.abs(mean), "energy": energy})
-        runs = _runs_from(model, replace(risk, start=start), marks, d, instances)
-        reached = f"runs from the {start} start" if start else "least risk of 4 random starts"
-        frames.append(runs.assign(source=reached))
-        for quantity, sign, series in ((own, rf", ${symbol}$", left), ("energy", "", right)):
-            series.append(Series(ratios, ours[quantity], color, "-", f"{name} minimum{sign}"))
-            series.append(Series(runs["alpha"], runs[quantity], color, marker, reached + sign, look=_DOTS))
-        if start is None:
-            shade = _BRANCHES["down"][4]
-            left.append(Series(runs["alpha"], runs["theta"], shade, marker, rf"{reached}, $\theta$", look=_DOTS))
-        lines.append(f"{reached}: alpha, means (the {name} minimum in theory) of theta, m, free energy per sample")
-        for alpha, at in runs.groupby("alpha"):
-            cells = [
-                f"{at[column].mean():.4f} ({np.interp(alpha, ratios, ours[column]):.4f})"
-                for column in ("theta", "m", "energy")
-            ]
-            lines.append(f"  {alpha:.2f}  {'  '.join(cells)}")
-        nearest = _nearest(published, ours)
-        if nearest is not None:
-            near = nearest[(nearest["alpha"] >= ratios[0]) & (nearest["alpha"] <= ratios[-1])]
-            for quantity, series in ((own, left), ("energy", right)):
-                entry = "published theory" if way == "up" else None
-                series.append(Series(near["alpha"], near[quantity], "k", "x", entry, look={"ms": 4, "zorder": 5}))
-                exact = np.interp(near["alpha"], ratios, ours[quantity])
-                lines.append(deviations(f"published {name} minimum, {quantity}", near["alpha"], exact, near[quantity]))
-    title = f"marks: single runs, {instances} at $d = {d}$"
-    usual = {"xlabel": label_alpha(model.parameters["alpha"]), "xlim": (ratios[0] - 0.05, ratios[-1] + 0.05)}
-    axes = [
-        Axis(
-            left,
-            2,
-            {
-                **usual,
-                "ylabel": r"overlap $\theta = M/4$, mean field $m$",
-                "ylim": (-0.01, 0.46),
-                "title": f"order parameters of attention, two tokens\n{title}",
-            },
-            legend={"fontsize": 8},
-        ),
-        Axis(
-            right,
-            2,
-            {**usual, "ylabel": r"free energy per sample, $f/\alpha$", "title": f"minima of the risk\n{title}"},
-            legend={"fontsize": 8, "loc": "lower left"},
-        ),
-    ]
-    return Part(axes, frames, lines)
-
-
-def _runs_from(model: Any, risk: RegularisedRisk, ratios: Sequence[float], d: int, instances: int) -> pandas.DataFrame:
-    """Minima on data, one row for each run, in the units of the paper."""
-    rows = []
-    for alpha in ratios:
-        for seed in range(instances):
-            teacher, found = experiment_of(model, [alpha], d, 1, seed, risk).learned()
-            assert isinstance(found, RowFit)
-            assert found.free_energy is not None
-            overlap = abs(float(np.sum(found.estimates[0] * teacher))) / d
-            rows.append(
-                {
-                    "alpha": alpha,
-                    "theta": overlap * _THETA,
-                    "m": abs(float(found.means[0, 0])) * _MEAN,
-                    "energy": found.free_energy / alpha,
-                    "status": str(found.status),
-                }
-            )
-    return pandas.DataFrame(rows)
-
-
-def _nearest(published: Sequence[pandas.DataFrame], ours: pandas.DataFrame) -> pandas.DataFrame | None:
-    """The published branch closest to ours: files of all mixtures have the same columns."""
-
-    def distance(frame: pandas.DataFrame) -> float:
-        own = frame.sort_values("alpha")
-        gaps = [np.interp(ours["alpha"], own["alpha"], np.abs(own[name])) - ours[name] for name in ("theta", "m")]
-        return float(np.mean(np.abs(gaps)))
-
-    if not published:
-        return None
-    best = min(published, key=distance)
-    energy = best["Phi"] / _PHI / best["alpha"]
-    return best.assign(theta=best["theta"].abs(), m=best["m"].abs(), energy=energy)

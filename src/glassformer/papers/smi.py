@@ -79,6 +79,7 @@ def two_layers(quick: bool) -> Recipe:
             curves=transitions,
             row={"kind": "phase"},
             xlabel="skip strength $c$",
+            title="thresholds, depth 2, $L = 2$",
         ),
     ]
     return Recipe(panels, size=(5.2, 4.2))

@@ -83,7 +83,7 @@ def _axis(title: str, runs: list[ClassifierRun]) -> Axis:
     series.append(Series(epochs, accuracy, "0.4", "--", "test accuracy", look={"lw": 1.2}))
     label = r"$\mathrm{Tr}\,G_tG_T\,/\,(\|G_t\|\,\|G_T\|)$"
     settings = {"xlim": (0, epochs[-1]), "ylim": (0, 1.02), "xlabel": "epoch", "ylabel": label, "title": title}
-    return Axis(series, layers, settings, legend={"loc": "lower right"})
+    return Axis(series, layers, settings, legend={"loc": "lower right", "frameon": True})
 
 
 def _summary(name: str, runs: list[ClassifierRun]) -> str:

@@ -174,7 +174,12 @@ def quantities(problem: RowProblem, point: RowFixedPoint) -> dict[str, tuple[Any
     packing = Packing(problem, point.state)
     vector = packing.pack(point.state)
     states = [point.state, *(packing.unpack(vector + one) for one in point.deviations)]
-    per_state = [errors_at(problem, state, which - 1) for which, state in enumerate(states)]
+    per_state = [errors_at(problem, point.state, -1)]
+    for one, state in enumerate(states[1:]):
+        # At the end of a branch a fixed point has no finite deviation, and its quantities no error estimate.
+        known = np.all(np.isfinite(packing.pack(state)))
+        unknown = {name: np.full_like(value, np.nan) for name, value in per_state[0].items()}
+        per_state.append(errors_at(problem, state, one) if known else unknown)
     found: dict[str, tuple[Any, Any]] = {}
     for name in per_state[0]:
         value = per_state[0][name]
@@ -400,8 +405,9 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
 
     Returns:
         :class:`~glassformer.bayes_optimal.hysteresis.Branches` as for the Bayes-optimal estimate, with cosines,
-        ``overlap_up``, ``power_up``, with positional encodings ``means_up``, ``free_energy_up``, the same of
-        ``..._down``, and notes that bracket where the free energies cross.
+        ``overlap_up``, ``power_up``, with positional encodings ``means_up``, the errors on new labels of
+        :func:`row_risk_limits` (``prediction_error_up``), ``free_energy_up``, the same of ``..._down``, and notes that
+        bracket where the free energies cross.
     """
     ratios = _positive(alpha)
     if len(ratios) < 2 or np.any(np.diff(ratios) <= 0):
@@ -420,7 +426,7 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
         "error_down": errors[1],
         **{
             f"{name}_{way}": np.array([own[name][0] for own in branch])
-            for name in ("cosine", "overlap", "power", "means")
+            for name in ("cosine", "overlap", "power", "means", "prediction_error", "label_error", "test_loss")
             for way, branch in zip(("up", "down"), both, strict=True)
             if name in branch[0]
         },

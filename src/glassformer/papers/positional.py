@@ -1,0 +1,305 @@
+"""Figures of attention that may learn positions or meanings (arXiv:2402.03902): two minima of one risk.
+
+A student of one attention layer, with positional encodings, learns from a teacher that mixes attention by content with
+a fixed attention matrix. Its risk has a positional minimum, which knows the positions, and a semantic one, which knows
+the teacher's weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas
+
+from glassformer.bayes_optimal.limits import limits
+from glassformer.bayes_optimal.thresholds import thresholds
+from glassformer.channels.label_errors import prediction_errors
+from glassformer.core.estimate import Array
+from glassformer.core.results import Table
+from glassformer.core.status import Status
+from glassformer.experiments.simulation import experiment_of
+from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.learners.row_fit import RowFit
+from glassformer.models.deep_attention import DeepAttention
+from glassformer.models.smi import SequenceMultiIndex
+from glassformer.papers.curves import status_counts
+from glassformer.papers.drawing import RUN_MARKS, Axis, Series
+from glassformer.papers.published import deviations, load_each
+from glassformer.papers.recipe import Context, Part, Recipe
+from glassformer.plotting.style import label_alpha
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# The paper has tokens of variance 1/4 and encodings of +-1, strength 0.01, and a mixture of 0.3. Here tokens have
+# variance one: its overlap theta, mean m and free energy Phi are those below.
+_MIXTURE, _STRENGTH, _ENCODING = 0.3, 0.04, 2.0
+_RISK_SETTINGS: dict[str, Any] = {"strength": _STRENGTH, "positions": [_ENCODING, -_ENCODING]}
+_FIXED_ATTENTION = np.array([[0.6, 0.4], [0.4, 0.6]])
+_PUBLISHED = ("q", "m", "V", "theta", "mse", "alpha", "lambda", "Phi")
+_THETA, _MEAN, _PHI = 1 / 4, 1 / 2, -1 / 4
+# Each branch by the way it is followed: name, start of the runs, the order parameter that is not near zero, its symbol,
+# colour and marks.
+_BRANCHES = {
+    "down": ("semantic", "informed", "theta", r"\theta", "#2b5c8a", "o"),
+    "up": ("positional", None, "m", "m", "#b3402a", "s"),
+}
+_DOTS = {**RUN_MARKS, "ms": 3}
+
+
+def _attention(z: Any) -> Any:
+    return jax.nn.softmax(0.25 * z.T @ z, axis=-1)
+
+
+def _mixed(z: Any, mixture: float = _MIXTURE) -> Any:
+    return (1 - mixture) * _attention(z) + mixture * jnp.array(_FIXED_ATTENTION)
+
+
+# --- order parameters and free energies at one mixture: rows-5 --------------------------------------------------------
+
+
+def positional_semantic(quick: bool) -> Recipe:
+    """Attention of one row and two tokens with positional encodings: the two minima of its risk."""
+    points, ratios = (1024, np.linspace(0.9, 2.0, 7)) if quick else (2048, np.linspace(0.8, 2.0, 25))
+    d, instances = (400, 3) if quick else (1000, 6)
+    model = SequenceMultiIndex(_mixed, tokens=2, points=points)
+    marks = (1.0, 1.2, 1.6, 2.0) if quick else (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+    panel = partial(_two_minima, model=model, ratios=ratios, marks=marks, d=d, instances=instances)
+    return Recipe([panel], names=["source"], size=(5.6, 4.4))
+
+
+def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[float], d: int, instances: int) -> Part:
+    """Order parameters and free energies of both branches, runs, published points."""
+    risk = RegularisedRisk(student=_attention, **_RISK_SETTINGS)
+    theory = risk.branches(model, ratios)
+    left: list[Series] = []
+    right: list[Series] = []
+    lines = [f"theory: {status_counts(theory.status)}", *theory.notes]
+    frames = [theory.to_pandas().assign(source="theory")]
+    published = load_each(context.reference, _PUBLISHED)
+    for way, (name, start, own, symbol, color, marker) in _BRANCHES.items():
+        theta, mean = theory[f"overlap_{way}"][:, 0, 0] * _THETA, theory[f"means_{way}"][:, 0, 0] * _MEAN
+        energy = theory[f"free_energy_{way}"] / ratios
+        ours = pandas.DataFrame({"alpha": ratios, "theta": np.abs(theta), "m": np.abs(mean), "energy": energy})
+        runs = _runs_from(model, replace(risk, start=start), marks, d, instances)
+        reached = f"runs from the {start} start" if start else "least risk of 4 random starts"
+        frames.append(runs.assign(source=reached))
+        for quantity, sign, series in ((own, rf", ${symbol}$", left), ("energy", "", right)):
+            series.append(Series(ratios, ours[quantity], color, "-", f"{name} minimum{sign}"))
+            series.append(Series(runs["alpha"], runs[quantity], color, marker, reached + sign, look=_DOTS))
+        if start is None:
+            shade = _BRANCHES["down"][4]
+            left.append(Series(runs["alpha"], runs["theta"], shade, marker, rf"{reached}, $\theta$", look=_DOTS))
+        lines.append(f"{reached}: alpha, means (the {name} minimum in theory) of theta, m, free energy per sample")
+        for alpha, at in runs.groupby("alpha"):
+            cells = [
+                f"{at[column].mean():.4f} ({np.interp(alpha, ratios, ours[column]):.4f})"
+                for column in ("theta", "m", "energy")
+            ]
+            lines.append(f"  {alpha:.2f}  {'  '.join(cells)}")
+        nearest = _nearest(published, ours)
+        if nearest is not None:
+            near = nearest[(nearest["alpha"] >= ratios[0]) & (nearest["alpha"] <= ratios[-1])]
+            for quantity, series in ((own, left), ("energy", right)):
+                entry = "published theory" if way == "up" else None
+                series.append(Series(near["alpha"], near[quantity], "k", "x", entry, look={"ms": 4, "zorder": 5}))
+                exact = np.interp(near["alpha"], ratios, ours[quantity])
+                lines.append(deviations(f"published {name} minimum, {quantity}", near["alpha"], exact, near[quantity]))
+    title = f"marks: single runs, {instances} at $d = {d}$"
+    usual = {"xlabel": label_alpha(model.parameters["alpha"]), "xlim": (ratios[0] - 0.05, ratios[-1] + 0.05)}
+    axes = [
+        Axis(
+            left,
+            2,
+            {
+                **usual,
+                "ylabel": r"overlap $\theta = M/4$, mean field $m$",
+                "ylim": (-0.01, 0.46),
+                "title": f"order parameters of attention, two tokens\n{title}",
+            },
+            legend={"fontsize": 8},
+        ),
+        Axis(
+            right,
+            2,
+            {**usual, "ylabel": r"free energy per sample, $f/\alpha$", "title": f"minima of the risk\n{title}"},
+            legend={"fontsize": 8, "loc": "lower left"},
+        ),
+    ]
+    return Part(axes, frames, lines)
+
+
+def _runs_from(model: Any, risk: RegularisedRisk, ratios: Sequence[float], d: int, instances: int) -> pandas.DataFrame:
+    """Minima on data, one row for each run, in the units of the paper."""
+    rows = []
+    for alpha in ratios:
+        for seed in range(instances):
+            teacher, found = experiment_of(model, [alpha], d, 1, seed, risk).learned()
+            assert isinstance(found, RowFit)
+            assert found.free_energy is not None
+            overlap = abs(float(np.sum(found.estimates[0] * teacher))) / d
+            rows.append(
+                {
+                    "alpha": alpha,
+                    "theta": overlap * _THETA,
+                    "m": abs(float(found.means[0, 0])) * _MEAN,
+                    "energy": found.free_energy / alpha,
+                    "status": str(found.status),
+                }
+            )
+    return pandas.DataFrame(rows)
+
+
+def _nearest(published: Sequence[pandas.DataFrame], ours: pandas.DataFrame) -> pandas.DataFrame | None:
+    """The published branch closest to ours: files of all mixtures have the same columns."""
+
+    def distance(frame: pandas.DataFrame) -> float:
+        own = frame.sort_values("alpha")
+        gaps = [np.interp(ours["alpha"], own["alpha"], np.abs(own[name])) - ours[name] for name in ("theta", "m")]
+        return float(np.mean(np.abs(gaps)))
+
+    if not published:
+        return None
+    best = min(published, key=distance)
+    energy = best["Phi"] / _PHI / best["alpha"]
+    return best.assign(theta=best["theta"].abs(), m=best["m"].abs(), energy=energy)
+
+
+# --- which minimum is lower, over sample ratio and mixture: rows-6 ----------------------------------------------------
+
+# Mean field above which a minimum is positional: about a half there, and a sampling error at a semantic minimum.
+_POSITIONAL = 0.1
+_WORDS = (
+    "The teacher mixes attention by content with a fixed attention matrix of share omega; the student has positional "
+    "encodings and its risk has a positional and a semantic minimum, where they exist. Labels have no noise: whatever "
+    "omega < 1 is, they determine the teacher's fields up to a sign, and the overlap of the Bayes-optimal estimate, "
+    "which knows omega, depends on the sample ratio alone."
+)
+# What the risk has at a sample ratio and mixture, with the colour of the diagram.
+_REGIONS = (
+    ("positional minimum only", "#d98c7e"),
+    ("both, positional lower", "#f3d3cb"),
+    ("both, semantic lower", "#c9d9ea"),
+    ("semantic minimum only", "#7fa3cc"),
+)
+
+
+def phase_diagram(quick: bool) -> Recipe:
+    """Which minimum of the risk is the lower one, over sample ratio and mixture, and the Bayes optimum on a cut."""
+    mixtures = np.linspace(0.1, 0.5, 5) if quick else np.linspace(0.05, 0.55, 11)
+    ratios, points = (np.linspace(0.25, 3.0, 12), 256) if quick else (np.linspace(0.2, 3.6, 35), 1024)
+    return Recipe([partial(_diagram, mixtures=mixtures, ratios=ratios, points=points)], size=(5.8, 4.4))
+
+
+def _diagram(_: Context, mixtures: Array, ratios: Array, points: int) -> Part:
+    """The regions of the diagram, and errors on new labels at one mixture beside the Bayes optimum."""
+    risk = RegularisedRisk(student=_attention, **_RISK_SETTINGS)
+    models = [SequenceMultiIndex(partial(_mixed, mixture=float(w)), tokens=2, points=points) for w in mixtures]
+    tables = [risk.branches(model, ratios) for model in models]
+    regions = np.array([_region(table) for table in tables])
+    crossings = np.array([_crossing(table) for table in tables])
+    optimum = DeepAttention(depth=1, tokens=2, points=points)
+    found = thresholds(optimum)
+    weak, perfect = (float(found[name].alpha) for name in ("weak_recovery", "perfect_recovery"))
+    lines = [
+        _WORDS,
+        "mixture: sample ratio at which the free energies of both minima cross, regions along the sample ratio",
+    ]
+    for mixture, crossing, row in zip(mixtures, crossings, regions, strict=True):
+        where = [(name, ratios[row == k]) for k, (name, _) in enumerate(_REGIONS)]
+        parts = [f"{name} {own.min():.3g} to {own.max():.3g}" for name, own in where if own.size]
+        lines.append(f"  {mixture:.2f}: {crossing:.3f}; {', '.join(parts)}")
+    lines.append(f"{np.sum(regions < 0)} of {regions.size} points did not settle, at the ends of minima")
+    series = [Series([], [], color, "s", name, look={"ms": 8, "mec": "0.4", "mew": 0.5}) for name, color in _REGIONS]
+    series.append(Series([], [], "w", "s", "not settled: a minimum ends", look={"ms": 8, "mec": "0.4", "mew": 0.5}))
+    series.append(Series(crossings, mixtures, "k", "-o", "risks are equal", look={"ms": 3}))
+    half = 0.5 * (mixtures[1] - mixtures[0])
+    settings = {
+        "xlabel": label_alpha("n/d"),
+        "ylabel": r"share $\omega$ of fixed attention in the teacher",
+        "xlim": (0, ratios[-1]),
+        "ylim": (mixtures[0] - half, mixtures[-1] + half),
+        "title": "minima of the risk of attention, two tokens",
+    }
+    verticals = [(weak, "0.4", "Bayes-optimal: weak, perfect recovery"), (perfect, "0.4", None)]
+    draw = partial(_draw_regions, ratios=ratios, mixtures=mixtures, regions=regions)
+    legend = {"loc": "lower right", "fontsize": 8, "frameon": True}
+    axes = [Axis(series, 1, settings, verticals, legend, annotate=draw)]
+    cut = int(np.argmin(np.abs(mixtures - _MIXTURE)))
+    axis, frame, text = _cut(models[cut], tables[cut], crossings[cut], optimum, perfect)
+    frames = [
+        table.to_pandas().assign(mixture=w, source="minima of the risk")
+        for w, table in zip(mixtures, tables, strict=True)
+    ]
+    return Part([*axes, axis], [*frames, frame.assign(mixture=mixtures[cut])], [*lines, *text])
+
+
+def _region(table: Table) -> Array:
+    """Number of the region of each sample ratio; -1 where a minimum did not settle."""
+    settled = np.array([status is Status.CONVERGED for status in table.status])
+    positional = np.abs(table["means_up"][:, 0, 0]) > _POSITIONAL
+    lower = np.where(table["free_energy_up"] < table["free_energy_down"], 1, 2)
+    found = np.where(table["two_branches"] > 0, lower, np.where(positional, 0, 3))
+    return np.where(settled, found, -1)
+
+
+def _crossing(table: Table) -> float:
+    """Sample ratio at which the free energies cross, between neighbouring ones that have both minima; NaN if none."""
+    alpha, gap, region = table["alpha"], table["free_energy_up"] - table["free_energy_down"], _region(table)
+    for k in np.flatnonzero((region[:-1] == 1) & (region[1:] == 2)):
+        return float(alpha[k] + (alpha[k + 1] - alpha[k]) * gap[k] / (gap[k] - gap[k + 1]))
+    return np.nan
+
+
+def _draw_regions(axes: Axes, ratios: Array, mixtures: Array, regions: Array) -> None:
+    from matplotlib.colors import ListedColormap
+
+    colors = ListedColormap([color for _, color in _REGIONS])
+    shown = np.ma.masked_less(regions, 0)
+    axes.pcolormesh(ratios, mixtures, shown, cmap=colors, vmin=-0.5, vmax=len(_REGIONS) - 0.5, zorder=0)
+    axes.grid(visible=False)
+
+
+def _cut(
+    model: SequenceMultiIndex, table: Table, crossing: float, optimum: DeepAttention, perfect: float
+) -> tuple[Axis, pandas.DataFrame, list[str]]:
+    """Errors on new labels of both minima and of the Bayes-optimal estimate.
+
+    Labels without noise determine the fields up to a sign, whatever the share of fixed attention is: overlaps of the
+    Bayes-optimal estimate are those of plain attention.
+    """
+    ratios = np.linspace(0.02, 1.1 * perfect, 28)
+    known = limits(optimum, ratios, throw=False)
+    error = prediction_errors(model.channel, known["error"][:, None, None]).bayes.value
+    alpha, region = table["alpha"], _region(table)
+    # Without a minimum of its own a branch follows the other one.
+    positional = np.where(np.isin(region, (0, 1, 2)), table["prediction_error_up"], np.nan)
+    semantic = np.where(np.isin(region, (1, 2, 3)), table["prediction_error_down"], np.nan)
+    lower = np.where(region <= 1, positional, semantic)
+    shown = np.append(ratios, alpha[-1]), np.append(error, error[-1])
+    series = [
+        Series(*shown, "0.1", "-", "Bayes-optimal", look={"lw": 2.2}),
+        Series(alpha, positional, _BRANCHES["up"][4], "-", "positional minimum"),
+        Series(alpha, semantic, _BRANCHES["down"][4], "-", "semantic minimum"),
+        Series(alpha, lower, "0.5", "o", "minimum of lower risk", look={"ms": 4}),
+    ]
+    settings = {
+        "xlabel": label_alpha("n/d"),
+        "ylabel": r"error on new labels $E\|y - \hat y\|^2$",
+        "xlim": (0, alpha[-1]),
+        "ylim": (0, None),
+        "title": rf"errors at $\omega = {_MIXTURE:g}$",
+    }
+    verticals = [(crossing, "0.5", "risks are equal")] if np.isfinite(crossing) else []
+    frame = known.to_pandas()[["alpha", "error", "error_estimate", "status"]]
+    frame = frame.assign(prediction_error=error, source="Bayes-optimal")
+    lines = [f"errors on new labels at mixture {_MIXTURE:g}: alpha, positional, semantic (nan: no such minimum)"]
+    lines += [f"  {a:.2f}  {one:.5f}  {two:.5f}" for a, one, two in zip(alpha, positional, semantic, strict=True)]
+    lines.append(f"the Bayes-optimal estimate is perfect from alpha = {perfect:.3g} at every mixture below one")
+    return Axis(series, 1, settings, verticals), frame, lines
