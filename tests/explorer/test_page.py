@@ -67,7 +67,7 @@ def test_a_value_is_refused_beside_its_control_until_it_is_right(opened, thread)
     assert "error" not in field(page, "rho")
     thread.until(lambda: thread.settled(page))
     page.change("width", "1.5")
-    assert "a whole number" in field(page, "width")["error"] and stale(page)
+    assert "an integer" in field(page, "width")["error"] and stale(page)
     page.change("width", "")
     page.change("at", "nowhere")
     assert "expected a number" in field(page, "at")["error"]

@@ -65,8 +65,8 @@ def test_an_address_holds_all_that_was_asked():
     [
         ("rho", "-1", "expected >= 0"),
         ("rho", "wide", "a number"),
-        ("width", "1.5", "a whole number"),
-        ("width", "1e400", "a whole number"),
+        ("width", "1.5", "an integer"),
+        ("width", "1e400", "an integer"),
         ("channel", "nope", "one of gaussian"),
     ],
 )

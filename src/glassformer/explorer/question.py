@@ -13,7 +13,7 @@ import glassformer
 from glassformer.core.cache import memoize
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import Option, options_in, parameter
-from glassformer.core.parsing import parse_grid, parse_number
+from glassformer.core.parsing import parse_grid
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import compatible_learner, learner_type, names, parse_settings
 from glassformer.models.registry import MODELS, build, options_of
@@ -71,24 +71,6 @@ def beginning(model: str) -> dict[str, str]:
     return texts
 
 
-def parse(option: Option, text: str) -> Any:
-    """Return the value of an option from its text; None where the text is empty.
-
-    Raises:
-        ParameterError: the text is no value of the option.
-    """
-    if not text.strip():
-        return None
-    if option.kind not in (float, int):
-        return option.value(text.strip())
-    number = parse_number(option.name, text)
-    if option.kind is float:
-        return option.value(number)
-    if not (abs(number) < 2**53 and number.is_integer()):
-        raise ParameterError(option.name, text, "a whole number")
-    return int(number)
-
-
 @dataclass(frozen=True)
 class Question:
     """A model and settings, in texts.
@@ -116,6 +98,11 @@ class Question:
         """Return the question with other texts."""
         return replace(self, texts={**self.texts, **texts})
 
+    def _value(self, option: Option) -> Any:
+        """Return the value of an option; None where its text is empty."""
+        text = self.texts.get(option.field, "").strip()
+        return option.value(text) if text else None
+
     @cached_property
     def options(self) -> list[Option]:
         """The options of the model; an own link replaces the channel."""
@@ -124,7 +111,7 @@ class Question:
     @cached_property
     def parameters(self) -> dict[str, Any]:
         """The parameters of the model that are not at their defaults."""
-        values = {one.field: (one, parse(one, self.texts.get(one.field, ""))) for one in self.options}
+        values = {one.field: (one, self._value(one)) for one in self.options}
         return {k: v for k, (one, v) in values.items() if v is not None and (one.required or v != one.default)}
 
     @cached_property
@@ -136,7 +123,7 @@ class Question:
     @cached_property
     def settings(self) -> Settings:
         """The settings; those without a text are at their defaults."""
-        values = {name: parse(option, self.texts.get(name, "")) for name, option in SETTINGS.items()}
+        values = {name: self._value(option) for name, option in SETTINGS.items()}
         return Settings(**{name: value for name, value in values.items() if value is not None})
 
     @cached_property
@@ -183,7 +170,7 @@ class Question:
             if ":" in text and option.read is not parse_grid:
                 raise ParameterError(option.field, text, "a name or a number: the page opens no files")
             if text:
-                given[option.field] = parse(replace(option, read=None), text)
+                given[option.field] = replace(option, read=None).value(text)
         return replace(compatible_learner(name, self.model), **parse_settings(name, given))  # type: ignore[type-var]
 
     def command(self, command: str, one: Learner | None = None, **other: Any) -> str:
