@@ -21,7 +21,7 @@ EXAMPLE = '''import jax.numpy as jnp
 
 
 def link(z):
-    """z: fields, shape (indices, tokens)"""
+    """z: (indices, tokens)"""
     return jnp.tanh(z[0, 0])
 '''
 # Parameters that are the shape of the fields, and the largest that are tried.

@@ -220,7 +220,7 @@ class Page:
         self.run.visible = view.waits(question)
         waits = self.run.visible and not pressed
         # The style sheet shows that it waits only after a while: most answers come before.
-        self.place.css_classes = ["plot", "waiting"]
+        self.place.css_classes = ["plot", "blank" if self.picture is None else "waiting"]
         self._report("computing")
 
         def compute(show: Show) -> Answer:

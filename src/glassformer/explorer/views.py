@@ -55,7 +55,8 @@ def free_entropy(question: Question, show: Show) -> Answer:
     curve = Series("free entropy", found.overlap, height, hints=hints(found.status, found.error_estimate))
     maxima = Series("maximum: fixed point of state evolution", found.maxima, tops, "points", COLORS[1])
     picture = Picture("overlap q with the truth", "free entropy Φ(q) − Φ(0) [nats]", (curve, maxima), y_range=ends)
-    sentence = f"{question.samples} the free entropy has its maxima at overlap {found.peaks}: "
+    tops_of = "its maximum" if len(found.maxima) == 1 else "its maxima"
+    sentence = f"{question.samples} the free entropy has {tops_of} at overlap {found.peaks}: "
     sentence += "there is a hard phase." if found.hard_phase else "there is no hard phase."
     code = question.code(f"landscape(model, {alpha!r}, {_OVERLAPS})")
     command = question.command("landscape", alpha=alpha, points=_OVERLAPS)
@@ -73,7 +74,7 @@ def steps(question: Question, show: Show) -> Answer:
         return cached_table(compute, "trajectory", model, alpha, count, one, sizes)
 
     if previewed(question):
-        note(f"computing {count} steps; a new number of steps is compiled first, for some seconds")
+        note(f"compiling the equations of {count} steps, once, for some seconds")
         few = table(replace(one, trajectories=_FEW), count)  # type: ignore[type-var]
         show(replace(_steps_answer(question, few, one, "preview"), preview=True))
     answer = _steps_answer(question, table(one, count, **sizes), one, "line")
@@ -110,7 +111,7 @@ def _steps_answer(question: Question, table: Table, one: Learner, kind: str) -> 
     texts = [error_text(first.y[k], first.bars[k]) for k in (0, min(1, known[-1]), known[-1])]
     sentence = f"{question.samples} the {first.name.partition(',')[0]} of {one.info.title} goes from {texts[0]} before "
     sentence += f"the first step to {texts[1]} after it and {texts[2]} after {count[known[-1]]:g} steps."
-    picture = Picture(f"step of {one.info.title}", settings.quantity, tuple(series))
+    picture = Picture("step", settings.quantity, tuple(series))
     return Answer(picture, table.to_pandas(), sentence, notes=table.notes)
 
 
@@ -188,10 +189,12 @@ def diagram(question: Question, show: Show) -> Answer:
     start, stop = next(one.usual for one in question.options if one.field == name and one.usual)
     values = parse_grid(name, f"{start}:{stop}:{_VALUES}")
     found = memoize(lambda: phase_diagram(question.model, name, values), "diagram", question.model, name, values)
-    series, parts = [], []
+    series, parts = list[Series](), list[str]()
     for k, threshold in enumerate(found.names):
         alpha, label, style = found.curve(threshold), readable_name(threshold), (COLORS[k % 7], list(DASHES)[k % 5])
-        if np.nanmax(alpha, initial=0.0) > 0:
+        # Message passing mostly recovers perfectly where that is possible: one curve, not two on top of each other.
+        known = any(np.array_equal(alpha, one.y, equal_nan=True) for one in series)
+        if np.nanmax(alpha, initial=0.0) > 0 and not known:
             series.append(Series(label, values, alpha, "line", *style, bars=found.curve_error(threshold)))
             parts.append(f"{label} lies between {np.nanmin(alpha):.3g} and {np.nanmax(alpha):.3g}")
     sentence = f"For {name} from {start:g} to {stop:g}, {'; '.join(parts) or 'no threshold is finite'}."

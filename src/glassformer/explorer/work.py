@@ -72,7 +72,8 @@ class Work:
             nonlocal last_report
             if dropped.is_set():
                 raise DroppedError
-            if time.monotonic() - last_report > _INTERVAL:
+            # What has just begun says less than a note on it.
+            if (done or total is None) and time.monotonic() - last_report > _INTERVAL:
                 last_report = -_INTERVAL
                 later(report, text if total is None else f"{text}: {done} of {total}")
 
