@@ -69,7 +69,7 @@ class Page:
         self.view = _among(QUESTIONS[self.tab][1], asked.pop("view", None))
         self.family = _among(own_link.families()[::-1], asked.pop("family", None), given.family)
         self._given, self._link, self._tried, self._described = given, (given.function, given.name), "", ""
-        self._code = own_link.EXAMPLE
+        self._code = "" if given.function else own_link.EXAMPLE
         self._texts, self._asked = dict[str, dict[str, str]](), asked
         self.refused: Mapping[str, str] = {}
         self.error: Exception | None = None
