@@ -63,7 +63,7 @@ docs: .venv/.ready-test
 	@echo "written to docs/_build/html"
 
 checked-docs: .venv/.ready-test
-	@# The same pages without those of the sources.
+	@# The same pages without those of the sources, and without numbers in the longest tutorial.
 	$(DOCS) -t checked docs docs/_build/checked
 
 fast: .venv/.ready-test

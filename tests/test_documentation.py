@@ -34,6 +34,14 @@ def test_files_that_a_page_names_are_there(page):
         assert place in skeletons or (HOME / place).is_file(), place
 
 
+@pytest.mark.statistics
+def test_the_longest_tutorial_runs():
+    """What it asserts is in the suite with fewer steps and trajectories: tests/dynamics and tests/learners."""
+    pytest.importorskip("matplotlib").use("agg")
+    page = HOME / "docs" / "tutorials" / "7_from_equations_to_training.py"
+    exec(compile(page.read_text(), str(page), "exec"), {})
+
+
 def test_single_numbers_beside_published_ones(capsys):
     page = (HOME / "docs" / "papers.md").read_text()
     assert main(["thresholds", "bsr", "--rho", "0.5"]) == 0
