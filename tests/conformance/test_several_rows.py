@@ -74,7 +74,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(name):
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_information_is_twice_the_slope_of_the_expected_log_partition(name):
     model, step = MODELS[name], 0.05
-    channel, v = sampled_channel(model).with_points(128), covariance_of(model)
+    channel, v = model.channel.with_points(128), covariance_of(model)
     for row in range(2):
         direction = np.zeros((2, 2))
         direction[row, row] = step
