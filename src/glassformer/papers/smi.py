@@ -40,7 +40,7 @@ def two_layers(quick: bool) -> Recipe:
     """Overlaps and errors of two layers, with message passing, and their phase diagram."""
     model = _two_layers(256 if quick else 1024)
     alpha = np.linspace(0.05, 1.5, 8) if quick else np.linspace(0.0375, 1.5, 40)
-    ratios, size = ((0.5, 1.2), (200, 2)) if quick else ((0.1, 0.3, 0.5, 0.65, 0.8, 1.2, 1.5), (1000, 8))
+    ratios, size = ((0.65, 1.2), (200, 2)) if quick else ((0.1, 0.3, 0.5, 0.65, 0.8, 1.2, 1.5), (1000, 8))
     runs = Runs("GAMP", MessagePassing(), ratios, *size, row={"kind": "message passing"})
     curve = Curve("state evolution", model, runs=[runs], row={"kind": "theory"})
     errors = {
@@ -94,7 +94,9 @@ def three_layers(quick: bool) -> Recipe:
 
 def four_layers(quick: bool) -> Recipe:
     """Overlaps of four layers."""
-    return _several_layers(4, *((32, np.array([0.15, 0.3, 0.4, 2.2])) if quick else (256, np.linspace(0.2, 2.4, 12))))
+    return _several_layers(
+        4, *((32, np.array([0.2, 0.3, 0.45, 0.7, 1.0])) if quick else (256, np.linspace(0.2, 2.4, 12)))
+    )
 
 
 def _several_layers(depth: int, points: int, alpha: Array) -> Recipe:
