@@ -31,7 +31,7 @@ class Thread:
 
     def settled(self, page):
         """Whether a page has a whole answer and computes nothing."""
-        waits = not page.work._waiting.done() or not self._calls.empty() or "waiting" in page.place.css_classes
+        waits = not page.work._waiting.done() or not self._calls.empty() or page._awaited
         return not waits and page.answer is not None and not page.answer.preview
 
     def rest(self, seconds=1.0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -26,8 +27,8 @@ from glassformer.explorer.work import Work
 from glassformer.learners.registry import names
 from glassformer.models.registry import MODELS, options_of
 
-# Seconds until the address follows, and rows of the table on the page.
-_LOCATE, _ROWS = 0.3, 200
+# Seconds until the address follows, seconds until a computation counts as long, and rows of the table on the page.
+_LOCATE, _PATIENCE, _ROWS = 0.3, 0.5, 200
 _NO_LINK = (
     "Start with glassformer explore --link FILE.py:FUNCTION to look at a function of your own, or with --allow-code to "
     "write one into this page: without it the page runs no code."
@@ -75,7 +76,7 @@ class Page:
         self.error: Exception | None = None
         self.picture: Picture | None = None
         self.answer: Answer | None = None
-        self._locating = False
+        self._locating, self._awaited, self._patient_until, self._progress = False, False, 0.0, ""
         self._make_parts()
         self._show_empty("Computing…")
         self._arrange()
@@ -205,7 +206,6 @@ class Page:
         self._locate()
         self.work.drop()
         self.error = None
-        self.run.visible = False
         if self.model == LINK and not self._link[0]:
             self._show_empty("There is no function yet.")
             self._arrange()
@@ -219,9 +219,13 @@ class Page:
         self._arrange()
         self.run.visible = view.waits(question)
         waits = self.run.visible and not pressed
-        # The style sheet shows that it waits only after a while: most answers come before.
-        self.place.css_classes = ["plot", "blank" if self.picture is None else "waiting"]
-        self._report("computing")
+        # Most answers come before: a page that says so at once would be laid out twice for each.
+        self._progress = "computing"
+        if not self._awaited:
+            self._awaited, self._patient_until = True, time.monotonic() + _PATIENCE
+            self.later(self._wait, _PATIENCE)
+        if pressed:
+            self._wait()
 
         def compute(show: Show) -> Answer:
             if question.function is not None:
@@ -258,16 +262,25 @@ class Page:
                 self.change("learner", next(name for name in names() if name not in refused))
             self._arrange()
 
+    def _wait(self) -> None:
+        """Fade the picture of the last answer, if the next one takes longer than a moment."""
+        if self._awaited:
+            self._patient_until = 0.0
+            self._report(self._progress)
+            if self.picture is not None:
+                self.place.css_classes = ["plot", "stale"]
+
     def _report(self, text: str) -> None:
-        self.busy.visible = True
-        text = html.escape(f"{text[:1].upper()}{text[1:]}…")
-        self.progress.object = f'<p class="progress" role="status">{text}</p>'
+        self._progress = text
+        if time.monotonic() > self._patient_until:
+            text = html.escape(f"{text[:1].upper()}{text[1:]}…")
+            self.progress.object, self.busy.visible = f'<p class="progress" role="status">{text}</p>', True
 
     def _over(self) -> None:
-        self.busy.visible = False
+        self.busy.visible = self._awaited = False
 
     def _show(self, answer: Answer) -> None:
-        self.answer, picture = answer, answer.picture
+        self._awaited, self.answer, picture = False, answer, answer.picture
         if self.picture is not None and any(one.kind == "preview" for one in picture.series if answer.preview):
             earlier = [one for one in self.picture.faded().series if one.kind != "preview"]
             picture = replace(picture, series=(*earlier, *picture.series))
@@ -285,7 +298,7 @@ class Page:
         self.legend.object = self.sentence.object = ""
         self._fill_drawer()
         self.csv.disabled = self.png.disabled = True
-        self.busy.visible = False
+        self._over()
         self.empty.object, self.place.css_classes = f"<p>{html.escape(text)}</p>", ["plot", "blank"]
 
     def _fail(self, error: Exception) -> None:
@@ -293,7 +306,7 @@ class Page:
         self.error = error
         self._over()
         if self.picture is None:
-            self._show_empty("Nothing to draw: see what is refused.")
+            self._show_empty(f"Nothing to draw: {error}")
         else:
             self.place.css_classes = ["plot", "stale"]
         self._arrange()

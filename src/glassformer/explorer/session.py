@@ -92,8 +92,10 @@ class Form(JSComponent):
         self._changed = changed
 
     def _handle_msg(self, data: Any) -> None:
-        if str(data["name"]) in {field["name"] for field in self.fields}:
-            in_order(self._changed)(str(data["name"]), str(data["text"]))
+        for field in (field for field in self.fields if field["name"] == data["name"]):
+            # The browser has this text already: it is not sent back.
+            field["text"] = str(data["text"])
+            in_order(self._changed)(field["name"], field["text"])
 
     def show(self, fields: Iterable[dict[str, Any]]) -> None:
         """Show other fields, or the same with other texts."""
