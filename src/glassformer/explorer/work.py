@@ -78,7 +78,8 @@ class Work:
                 later(report, text if total is None else f"{text}: {done} of {total}")
 
         def partial_result(result: Any) -> None:
-            watch("computing", 0, None)
+            if dropped.is_set():
+                raise DroppedError
             later(show, result)
 
         try:
