@@ -104,6 +104,7 @@ def test_settings_of_the_class_it_derives_from_are_taken():
         resolve_learner("gd", Ridge())
 
 
+@pytest.mark.slow
 def test_limits_are_known_where_it_says_so(name):
     model = FOR[name][0]
     if learner_type(name).info.limit_settings is None:

@@ -138,6 +138,7 @@ def test_attention_with_several_steps_on_the_same_batch():
         assert close(path.overlap, step, overlap, 0.005, 0.1)
 
 
+@pytest.mark.slow
 def test_a_convex_risk_is_minimised_in_the_end():
     """Ridge logistic regression at alpha = 3, strength 1, whose limit is known to seven digits."""
     path = descent_path(SIGN, 3.0, DescentSettings(MANY, 0.6, weight_decay=1.0), LOGISTIC)
@@ -246,6 +247,7 @@ def test_trajectories_are_shared_out_over_devices(monkeypatch):
     np.testing.assert_allclose(found.measures["training_loss"], known.measures["training_loss"], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_divergence_is_told_with_its_step():
     settings = DescentSettings(STEPS, [0.3] * 4 + [1.5] * (STEPS - 4), trajectories=4096, sets=4)
     table = descent_table([descent_path(LINEAR, 2.0, settings)])

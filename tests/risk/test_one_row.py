@@ -318,6 +318,7 @@ def absolute(y, h):
     return jnp.abs(y - h)
 
 
+@pytest.mark.slow
 def test_a_wide_huber_loss_is_the_square_and_a_narrow_one_the_absolute_error():
     square, wide = columns(NUMBERS, 1.5, Square(), strength=0.2), columns(NUMBERS, 1.5, Huber(50.0), strength=0.2)
     for name in ("error", "training_loss", "free_energy", "stability"):

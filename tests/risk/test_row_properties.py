@@ -100,6 +100,7 @@ def test_bayes_optimal_estimates_of_a_full_matrix_are_those_of_a_row():
     np.testing.assert_allclose(wide["error"], row["error"], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_labels_that_are_random_at_any_field_have_a_label_error():
     """Bayes, theory of a risk and runs count new labels with their noise, and the Bayes-optimal share is the least."""
     model = SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law="logistic")
