@@ -76,7 +76,13 @@ class Page:
         self.error: Exception | None = None
         self.picture: Picture | None = None
         self.answer: Answer | None = None
-        self._locating, self._awaited, self._patient_until, self._progress = False, False, 0.0, ""
+        self._locating, self._outdated, self._awaited, self._patient_until, self._progress = (
+            False,
+            False,
+            False,
+            0.0,
+            "",
+        )
         self._make_parts()
         self._show_empty("Computing…")
         self._arrange()
@@ -220,7 +226,7 @@ class Page:
         self.run.visible = view.waits(question)
         waits = self.run.visible and not pressed
         # Most answers come before: a page that says so at once would be laid out twice for each.
-        self._progress = "computing"
+        self._progress, self._outdated = "computing", True
         if not self._awaited:
             self._awaited, self._patient_until = True, time.monotonic() + _PATIENCE
             self.later(self._wait, _PATIENCE)
@@ -263,11 +269,11 @@ class Page:
             self._arrange()
 
     def _wait(self) -> None:
-        """Fade the picture of the last answer, if the next one takes longer than a moment."""
+        """Say that it computes, and fade the last answer if no part of the next is there, after a moment."""
         if self._awaited:
             self._patient_until = 0.0
             self._report(self._progress)
-            if self.picture is not None:
+            if self._outdated and self.picture is not None:
                 self.place.css_classes = ["plot", "stale"]
 
     def _report(self, text: str) -> None:
@@ -280,7 +286,7 @@ class Page:
         self.busy.visible = self._awaited = False
 
     def _show(self, answer: Answer) -> None:
-        self._awaited, self.answer, picture = False, answer, answer.picture
+        self._outdated, self.answer, picture = False, answer, answer.picture
         if self.picture is not None and any(one.kind == "preview" for one in picture.series if answer.preview):
             earlier = [one for one in self.picture.faded().series if one.kind != "preview"]
             picture = replace(picture, series=(*earlier, *picture.series))
@@ -298,6 +304,7 @@ class Page:
         self.legend.object = self.sentence.object = ""
         self._fill_drawer()
         self.csv.disabled = self.png.disabled = True
+        self.run.visible = False
         self._over()
         self.empty.object, self.place.css_classes = f"<p>{html.escape(text)}</p>", ["plot", "blank"]
 
