@@ -38,7 +38,7 @@ _DEGREES = 3
 # Share of the error on Gaussian tokens by which another law must differ to be said to fail (a convention).
 _DIFFERENT = 0.1
 # Iterations on tokens where learners do not settle, which would cost most of the time.
-_PASSING = MessagePassing(max_iterations=100)
+_PASSING = MessagePassing(max_iterations=200)
 _COLORS, _MARKERS = ("#2b5c8a", "#b3402a"), ("o", "s")
 _WORDS = (
     "Theory is that of Gaussian tokens. Every law of tokens has mean zero and unit variance, and runs on all of them "
@@ -86,7 +86,7 @@ def three_families(quick: bool, data: Path | None = None, checkpoints: Path | No
             (0.1, 0.3),
             40,
             "trace",
-            RegularisedRisk(penalty="trace", strength=0.05, max_iterations=500),
+            RegularisedRisk(penalty="trace", strength=0.05, max_iterations=2000),
         ),
         _Family(
             "attention of one direction, $L = 2$",
