@@ -47,6 +47,8 @@ _PERFECT = 1e-11
 _NOTED_COUPLING = 0.1
 # Relative error of a fixed point above which errors on labels are evaluated anew, to propagate it.
 _RELEVANT_ERROR = 1e-4
+# Share of the samples on which these changes are measured, and their smallest number per replica (chosen by trial).
+_CHANGE_SHARE, _FEWEST_FOR_CHANGES = 4, 256
 # Usual number of averages over all data points per fixed point, for the estimate of the remaining time (measured).
 _USUAL_AVERAGES = 3.0
 # Columns of errors on labels that are classes.
@@ -189,12 +191,14 @@ def _label_error_changes(model: Model, best: Solution, errors: dict[str, Array])
         return map_eigenvalues(capped, lambda values: np.maximum(values, channel.smallest))
 
     places = np.stack([nearest_covariance(best.value[:, None] + sign * directions) for sign in (1, -1)])
-    nearby = channel.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
+    fewer = channel.with_points(max(min(_FEWEST_FOR_CHANGES, channel.points), channel.points // _CHANGE_SHARE))
+    here = fewer.label_errors(best.value, model.last_layer, decisions=False)
+    nearby = fewer.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
     changes = {}
     for own, error in errors.items():
         # Counting wrong labels is slow; their relative change is approximated by that of the squared error.
         name = own if own in nearby else "prediction_error"
-        change = nearby[name].reshape(places.shape[:3]) - errors[name][:, None]
+        change = nearby[name].reshape(places.shape[:3]) - here[name][:, None]
         # At the boundary of the cone one of the two signs changes nothing, so the larger change is used.
         size_of_change = np.sqrt(np.sum(np.max(change**2, axis=0), axis=1))
         share = 1.0 if name == own else error / np.maximum(errors[name], 1e-300)

@@ -108,16 +108,18 @@ def solve_state_evolution(
     coarse: bool = False,
     refine_from: Solution | None = None,
     other: Solution | None = None,
+    earlier: Array | None = None,
 ) -> Solution:
     """Return the fixed points of :func:`state_evolution` as covariances of shape (batch, P, P) for every model.
 
     For sampled averages, ``coarse`` selects the coarse solution, from a sixteenth of the data points. A coarse solution
     given as ``refine_from`` is refined. The slopes of a coarse solution from another start, given as ``other``, are
-    reused.
+    reused. Iterations from the uninformed start begin at fixed points of smaller ratios, given as ``earlier``.
     """
     channel = model.channel
     settings = settings or (_SAMPLED_SETTINGS if channel.sampled else Iteration())
     first = _starting_covariance(model, len(alpha), start, subspace) if isinstance(start, str) else start
+    first = first if earlier is None else warm_start(first, earlier, 1.0)
     first = first if clamped is None else pin_row(first, *clamped)
     first = first if refine_from is None else refine_from.value
     update = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)

@@ -303,16 +303,24 @@ def _later_step(
     def growth(leading: Instability, alpha: float) -> float:
         return max(_NO_GROWTH, leading.rate * alpha / model.prior.degrees)
 
+    found: dict[float, Array] = {}
+
+    def fixed_point_inside(place: float, coarse: bool = False) -> Array:
+        """Return the fixed point inside the known directions; the iteration begins at that of a smaller ratio."""
+        note(f"later threshold, instability at alpha = {place:.3g}")
+        earlier = found.get(max((ratio for ratio in found if ratio <= place), default=np.nan))
+        solution = solve_state_evolution(model, np.array([place]), subspace=known, coarse=coarse, earlier=earlier)
+        if solution.settled.all():
+            found[place] = solution.value
+        return np.asarray(solution.value[0])
+
     def coarse_growth(place: float, alpha: float) -> float:
         """Return the growth per step at ``alpha`` from few data points and the fixed point at ratio ``place``."""
-        note(f"later threshold, instability at alpha = {place:.3g}")
-        inside = solve_state_evolution(model, np.array([place]), subspace=known, coarse=True).value[0]
+        inside = fixed_point_inside(place, coarse=True)
         return growth(instability(model, inside, unknown, np.inf, _COARSE_POINTS), alpha)
 
     def instability_at(alpha: float) -> Instability:
-        note(f"later threshold, instability at alpha = {alpha:.3g}")
-        inside = solve_state_evolution(model, np.array([alpha]), subspace=known).value[0]
-        return instability(model, inside, unknown, accuracy, POINTS_FACTOR)
+        return instability(model, fixed_point_inside(alpha), unknown, accuracy, POINTS_FACTOR)
 
     low = high = (start, coarse_growth(start * 1.02, start))
     if high[1] >= 1:

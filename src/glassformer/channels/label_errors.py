@@ -26,10 +26,12 @@ class PredictionErrors(NamedTuple):
     Attributes:
         bayes: error of the posterior mean, :math:`E\|y - E[y\mid\omega]\|^2`, without label noise.
         plugin: error of the label of the mean fields, :math:`E\|y - g(\omega)\|^2`.
+        last_layer: the same with the mean fields of the last layer only; None if no last layer is given.
     """
 
     bayes: Estimate
     plugin: Estimate
+    last_layer: Estimate | None = None
 
 
 class NewSamples(NamedTuple):
@@ -46,7 +48,7 @@ class NewSamples(NamedTuple):
     deviations: Array
 
 
-def prediction_errors(channel: Channel, variance: Array, learned: Array | None = None) -> PredictionErrors:
+def prediction_errors(channel: Channel, variance: Array, last_layer: Array | None = None) -> PredictionErrors:
     r"""Return the errors on the labels of new samples, from antithetic pairs of fields around their mean.
 
     The error of the plug-in predictor exceeds that of the posterior mean by :math:`E\|E[y|\omega]-g(\omega)\|^2`.
@@ -55,32 +57,35 @@ def prediction_errors(channel: Channel, variance: Array, learned: Array | None =
     Args:
         channel: channel of the labels.
         variance: posterior covariances, shape (batch, P, P).
-        learned: 1 for the rows that the plug-in predictor uses, 0 for the others, shape (P,); all rows by default.
+        last_layer: 1 for the rows of the last layer, 0 for the others, shape (P,).
     """
     variance = np.asarray(variance, dtype=float)
     shape = channel.rows, channel.columns
     points = normal_points(3 * shape[0] * shape[1], channel.points, REPLICAS).reshape(-1, 3, *shape)
-    used = np.ones(channel.rows) if learned is None else learned
+    used = [np.ones(channel.rows), *([] if last_layer is None else [last_layer])]
     rows = []
     for v in variance:
         mean, root = square_root(channel.self_overlap - v) @ points[:, 0], square_root(v)
         pairs = [[channel.clean_labels(mean + sign * root @ points[:, k]) for sign in (1, -1)] for k in (1, 2)]
-        plugin = channel.clean_labels(used[:, None] * mean)
         differences = np.mean([(first - second) ** 2 for first in pairs[0] for second in pairs[1]], axis=0)
-        first, second = (0.5 * (above + below) - plugin for above, below in pairs)
-        squares = [_replica_means(part, channel.points) for part in (0.5 * differences, first * second)]
-        rows.append(np.array(squares) / channel.error_unit)
-    replicas = np.array(rows)
-    bayes, gap, both = (mean_of_replicas(part) for part in (replicas[:, 0], replicas[:, 1], replicas.sum(axis=1)))
+        first, second = (0.5 * (above + below) for above, below in pairs)
+        plugin = [channel.clean_labels(rows_used[:, None] * mean) for rows_used in used]
+        squares = [0.5 * differences, *((first - own) * (second - own) for own in plugin)]
+        rows.append(np.array([_replica_means(part, channel.points) for part in squares]) / channel.error_unit)
+    bayes, *gaps = np.moveaxis(np.array(rows), 1, 0)
+    exact = mean_of_replicas(bayes)
     # The difference is a mean square: a negative estimate is zero within its error.
-    return PredictionErrors(bayes, Estimate(bayes.value + np.maximum(gap.value, 0.0), both.error))
+    plugin_errors = [
+        Estimate(exact.value + np.maximum(gap.mean(axis=1), 0.0), mean_of_replicas(bayes + gap).error) for gap in gaps
+    ]
+    return PredictionErrors(exact, *plugin_errors)
 
 
 def sampled_label_errors(
     channel: Channel, variance: Array, last_layer: Array | None = None, decisions: bool = True
 ) -> dict[str, Array]:
     """Return the errors of :meth:`~glassformer.channels.base.Channel.label_errors` by sampling."""
-    squared = prediction_errors(channel, variance)
+    squared = prediction_errors(channel, variance, last_layer)
     errors = {
         "prediction_error": squared.bayes.value,
         "prediction_standard_error": squared.bayes.error,
@@ -90,8 +95,8 @@ def sampled_label_errors(
     }
     if channel.discrete and decisions:
         errors["label_error"], errors["label_standard_error"] = wrong_labels(channel, variance)
-    if last_layer is not None:
-        errors["plugin_error_last_layer"] = prediction_errors(channel, variance, last_layer).plugin.value
+    if squared.last_layer is not None:
+        errors["plugin_error_last_layer"] = squared.last_layer.value
     return errors
 
 

@@ -218,8 +218,12 @@ class DeepAttention(Model):
             from glassformer.channels.multi_index.importance_sampling import Effort
             from glassformer.channels.multi_index.inverted_attention import InvertedAttentionChannel, inverts
 
-            # Posteriors of up to two latent variables are easy; on curved surfaces more points are needed.
-            easy, hard = Effort(32, 4, 8), Effort(256, 16, 12)
+            # Posteriors of up to two latent variables are easy; on curved surfaces more points are needed. More
+            # than 128 do not make errors smaller if there are at most four earlier fields (by trial).
+            easy, several, hard = Effort(32, 4, 8), Effort(128, 8, 8), Effort(256, 16, 12)
+            earlier = network.rows - sum(map(len, network.groups[-1]))
+            if max(network.directions) == 1 and earlier * network.tokens <= 4:
+                hard = several
             if network.shows_last_matrix and network.tied:
                 from glassformer.channels.multi_index.tied_attention import TiedAttentionChannel
 
@@ -236,7 +240,7 @@ class DeepAttention(Model):
             if inverts(network):
                 # Saturated layers need more work on each data point, and fewer data points are used.
                 simple = network.depth == 1 and network.rows == 2
-                effort, points = (Effort(64, 16, 8), self.points) if simple else (Effort(256, 32, 10), self.points // 4)
+                effort, points = (several, self.points) if simple else (Effort(256, 32, 10), self.points // 4)
                 return InvertedAttentionChannel(network, effort=effort, points=max(32, points))
         from glassformer.channels.multi_index.attention_network import attention_link
         from glassformer.channels.multi_index.link_channel import link_channel

@@ -16,6 +16,8 @@ from glassformer.numerics.jax_settings import jax_settings
 
 # Data points of a chunk, and of a chunk for the last few of them: every other length would be compiled anew.
 _CHUNK, _REST = 512, 64
+# The same for single functions, which take less time than the calls of short chunks.
+_POINTS, _POINTS_REST = 4096, 512
 
 
 def chunks(data: Any, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[Any, Any, int]]:
@@ -69,7 +71,8 @@ def map_points(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
         [2.0, 2.0, 2.0]
     """
     over_points = CachedJit(_over_points, function=function)
-    return map_chunks(lambda _, chunk: (over_points(chunk, tuple(map(np.float64, numbers))),), data)[0]
+    given = tuple(map(np.float64, numbers))
+    return map_chunks(lambda _, chunk: (over_points(chunk, given),), data, _POINTS, _POINTS_REST)[0]
 
 
 def _over_points(data: Any, numbers: Any, function: Callable[..., Any]) -> Any:

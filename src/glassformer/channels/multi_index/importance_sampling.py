@@ -58,7 +58,8 @@ class Effort:
         points: sampled latents per half, a power of two.
         starts: starts of the search for modes.
         steps: steps of that search.
-        parts: numbers of equal parts of the latents, powers of two, whose moments show the bias of the whole sample.
+        parts: numbers of equal parts of the latents, powers of two, whose moments show the bias of the whole sample;
+            without parts the bias is not estimated.
     """
 
     points: int = 128
@@ -113,7 +114,7 @@ def posterior_moments(
     sample = _sample_pool(dimension, effort)
     batch = int(np.clip(_LATENTS_AT_ONCE // (2 * effort.points), _FEWEST, _MOST))
     # Sixteenths of fewer latents are too small to show the bias.
-    parts = effort.parts if dimension and effort.points >= 2 * max(effort.parts) else ()
+    parts = effort.parts if dimension and effort.points >= 2 * max(effort.parts, default=0) else ()
     compiled = CachedJit(_moments_in_batches, make=family.make, steps=effort.steps, parts=parts, batch=batch)
     numbers = tuple(map(np.float64, family.numbers))
     count, pool = len(jax.tree.leaves(data)[0]), sample.starts.shape[-1]

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -81,6 +81,9 @@ class TiedAttentionChannel(AttentionChannel):
     def latents(self) -> int:
         rank = _rank(self.network)
         return (self.rows - rank) * self.columns + _angles(rank) + _hidden_means(self.network)
+
+    def low_accuracy(self) -> Self:
+        return replace(self, effort=replace(self.effort, points=self.effort.points // 2, parts=()))
 
     def log_constant(self, root: Array) -> Array:
         rank = _rank(self.network)

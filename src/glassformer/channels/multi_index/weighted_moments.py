@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from glassformer.numerics.scalarize import no_recompute
 
-
-class _Sums(NamedTuple):
-    """Sums over sets of weighted samples; the first axes run over sets, the last one over data points.
-
-    Attributes:
-        weight: sum of the weights.
-        first: sum of weighted deviations from a centre, shape (..., f, data points).
-        second: sum of their weighted products, shape (..., f, f, data points).
-    """
-
-    weight: Any
-    first: Any
-    second: Any
+# Sums of weights, relative to the largest weight, that count as zero: the inverses of smaller ones may overflow.
+_NO_WEIGHT = 1e-290
 
 
 def weighted_moments(
@@ -40,16 +30,15 @@ def weighted_moments(
         values: lists of arrays of that shape, one a branch.
         shares: numbers of parts, powers of two.
     """
-    finest, samples = max(shares), len(log_weight[0])
+    finest, samples, size = max(shares), len(log_weight[0]), len(values[0])
     # Sets are halves, their parts, and halves of the parts unless a part has a single latent.
     ends = 2 if samples >= 4 * finest else 1
-    top, centre, sums = _sums_of_sets(log_weight, values, 2 * finest * ends)
+    top, sums = _sums_of_sets(log_weight, values, 2 * finest * ends)
     moments: list[Any] = []
     for share in shares:
-        sizes = (2, share, ends, finest // share)
-        sets = _Sums(*(jnp.sum(part.reshape(*sizes, *part.shape[1:]), axis=3) for part in sums))
-        of_parts = _moments_of_halves(top - jnp.log(samples // share), centre, sets)
-        moments += [jnp.moveaxis(jnp.mean(part, axis=0), -1, 0) for part in of_parts]
+        sets = jnp.sum(sums.reshape(len(sums), 2, share, ends, finest // share, -1), axis=4)
+        of_share = _moments_of_halves(top - jnp.log(samples // share), sets, size)
+        moments += [jnp.moveaxis(part, -1, 0) for part in of_share]
     return tuple(moments)
 
 
@@ -70,66 +59,53 @@ def prior_moments(log_weight: Any, values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(jnp.moveaxis(part, -1, 0) for part in (first, second, square - jnp.eye(len(values))[:, :, None]))
 
 
-def _moments_of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ...]:
-    """Return moments from sets whose axes run over the two halves, over parts and over halves of the parts.
+def _moments_of_halves(log_unit: Any, sets: Any, size: int) -> tuple[Any, ...]:
+    """Return moments from the sums of :func:`_sums_of_sets`, shape (sums, 2, parts, halves of parts, data points).
 
     The bias of a ratio falls as one over the sample size, so twice the whole minus the mean of its halves is free of
     it. Each half of the sample is corrected on its own: one latent that outweighs all others is then in one of the two
     estimates only.
     """
-    own = _Sums(*(jnp.sum(part, axis=2) for part in sets))
-    total = own.weight[0] + own.weight[1]
-    mean = _unbiased_ratio(own.first, sets.first, own.weight, sets.weight)
-    square = _unbiased_ratio(own.second, sets.second, own.weight, sets.weight)
-    usable, known = own.weight > 0, total > 0
-    # A half without any weight is replaced by the other one.
-    mean, square = (jnp.where(_expanded(usable, part), part, part[::-1]) for part in (mean, square))
-    crossed = 0.5 * (mean[0][..., :, None, :] * mean[1][..., None, :, :])
-    covariance = 0.5 * (square[0] + square[1]) - crossed - jnp.swapaxes(crossed, -2, -3)
-    outer = centre[..., :, None, :] * centre[..., None, :, :]
-    shifted = outer + square + centre[:, None] * mean[..., None, :, :] + mean[..., :, None, :] * centre
-    moments = (centre + mean[0], centre + mean[1], covariance, shifted[0], shifted[1])
-    zero, identity = jnp.zeros_like(centre), jnp.eye(len(centre))[:, :, None]
-    of_prior = (zero, zero, identity, identity, identity)
-    chosen = [jnp.where(_expanded(known, part), part, other) for part, other in zip(moments, of_prior, strict=True)]
-    log_partition = jnp.where(known, log_unit + jnp.log(jnp.where(known, total, 1.0)), 0.0)
-    return log_partition, *chosen
+    weights = sets[0]
+    weight = jnp.sum(weights, axis=2)
+    usable, known = weight > _NO_WEIGHT, jnp.any(weight > _NO_WEIGHT, axis=0)
+    corrected = jnp.all(weights > _NO_WEIGHT, axis=2)
+    whole, halves = (jnp.where(part > _NO_WEIGHT, 1 / jnp.maximum(part, _NO_WEIGHT), 0.0) for part in (weight, weights))
+    # The ratio of the whole alone where a half has no weight.
+    factor = jnp.where(corrected, 2 * whole, whole)[:, :, None]
+    factor = factor - jnp.where(corrected[:, :, None], halves / sets.shape[3], 0.0)
+    ratios = jnp.sum(sets[1:] * factor, axis=3)
+    # A half of the sample without any weight is replaced by the other one.
+    ratios = jnp.where(usable, ratios, ratios[:, ::-1])
+    mean, square = ratios[:size], ratios[size:]
+    row, column = np.tril_indices(size)
+    crossed = jnp.mean(mean[row, 0] * mean[column, 1] + mean[column, 0] * mean[row, 1], axis=1)
+    identity = jnp.asarray(row == column, dtype=float)[:, None, None]
+    square = jnp.mean(jnp.where(known, square, identity[:, None]), axis=2)
+    log_partition = jnp.mean(
+        jnp.where(known, log_unit + jnp.log(jnp.where(known, jnp.sum(weight, axis=0), 1.0)), 0.0), axis=0
+    )
+    place = np.empty((size, size), dtype=int)
+    place[row, column] = place[column, row] = np.arange(len(row))
+    covariance = 0.5 * (square[:, 0] + square[:, 1] - crossed)
+    first, second = (jnp.mean(mean[:, half], axis=1) for half in (0, 1))
+    return log_partition, first, second, covariance[place], square[place, 0], square[place, 1]
 
 
-def _unbiased_ratio(whole: Any, halves: Any, weight: Any, weights: Any) -> Any:
-    """Return twice the ratio of the whole minus the mean of the halves; the whole alone where a half has no weight."""
-    ratio = whole / _expanded(jnp.where(weight > 0, weight, 1.0), whole)
-    of_halves = jnp.mean(halves / _expanded(jnp.where(weights > 0, weights, 1.0), halves), axis=2)
-    return jnp.where(_expanded(jnp.all(weights > 0, axis=2), ratio), 2 * ratio - of_halves, ratio)
+def _sums_of_sets(log_weight: Sequence[Any], values: Sequence[Sequence[Any]], count: int) -> tuple[Any, Any]:
+    """Return the logarithm of the unit of weights, and sums over ``count`` consecutive sets of weighted samples.
 
-
-def _expanded(flags: Any, part: Any) -> Any:
-    """Return flags of sets and data points with axes of length one in between, as many as ``part`` has."""
-    return flags.reshape(*flags.shape[:-1], *(1,) * (part.ndim - flags.ndim), -1)
-
-
-def _sums_of_sets(log_weight: Sequence[Any], values: Sequence[Sequence[Any]], count: int) -> tuple[Any, Any, _Sums]:
-    """Return the logarithm of the unit of weights, mean of all samples, and sums over ``count`` consecutive sets."""
+    Sums are those of the weights, of weighted values and of their weighted products, lower triangle row by row: shape
+    (1 + f + f (f + 1)/2, count, data points).
+    """
     top = jnp.max(jnp.stack([jnp.max(part, axis=0) for part in log_weight]), axis=0)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
-    weight = [jnp.exp(part - top) for part in log_weight]
-    whole = sum(weight[1:], weight[0])
-    total = jnp.sum(whole, axis=0)
+    weight = [no_recompute(jnp.exp(part - top)) for part in log_weight]
+    size = len(values[0])
 
-    def sums(part: Any) -> Any:
-        return jnp.sum(part.reshape(count, -1, part.shape[-1]), axis=1)
+    def sums(of_branch: Any) -> Any:
+        whole = sum(w * of_branch(own) for w, own in zip(weight, values, strict=True))
+        return jnp.sum(whole.reshape(count, -1, whole.shape[-1]), axis=1)
 
-    def weighted(columns: Sequence[Any]) -> Any:
-        return sum(w * part for w, part in zip(weight, columns, strict=True))
-
-    by_entry = list(zip(*values, strict=True))
-    centre = [jnp.sum(weighted(columns), axis=0) / jnp.where(total > 0, total, 1.0) for columns in by_entry]
-    centred = [[no_recompute(part - m) for part in columns] for columns, m in zip(by_entry, centre, strict=True)]
-    first = [sums(weighted(columns)) for columns in centred]
-    second = {
-        (a, b): sums(weighted([x * y for x, y in zip(centred[a], centred[b], strict=True)]))
-        for a in range(len(centre))
-        for b in range(a + 1)
-    }
-    rows = [jnp.stack([second[max(a, b), min(a, b)] for b in range(len(centre))], axis=1) for a in range(len(centre))]
-    return top, jnp.stack(centre), _Sums(sums(whole), jnp.stack(first, axis=1), jnp.stack(rows, axis=1))
+    products = [sums(lambda own, a=a, b=b: own[a] * own[b]) for a, b in zip(*np.tril_indices(size), strict=True)]
+    return top, jnp.stack([sums(lambda own: 1.0), *(sums(lambda own, a=a: own[a]) for a in range(size)), *products])
