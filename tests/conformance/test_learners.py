@@ -123,7 +123,7 @@ def test_it_has_a_theory_or_says_why_not(name, result):
         assert np.isnan(result["theory"]).all()
         assert any(found in note for note in result.notes)
     else:
-        assert np.isfinite(found).all()
+        assert np.isfinite(found["error"]).all()
         assert np.isfinite(result["theory"]).all()
 
 

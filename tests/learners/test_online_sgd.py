@@ -111,14 +111,16 @@ def test_theory_beside_simulations():
     result = simulate(model, [1.0, 4.0], d=100, instances=4, algorithm=learner)
     assert np.all(np.abs(result["error"] - result["theory"]) < 4 * result["standard_error"] + 0.1)
     np.testing.assert_allclose(result["theory"], 2 * np.exp(-(0.6 - 0.09) * np.array([1.0, 4.0])), rtol=1e-3)
-    np.testing.assert_allclose(learner.theory(model, np.array([4.0, 1.0])), result["theory"][::-1], rtol=1e-6)
+    np.testing.assert_allclose(learner.theory(model, np.array([4.0, 1.0]))["error"], result["theory"][::-1], rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_even_labels_have_no_theory_without_a_dimension_or_a_start():
     even = SequenceMultiIndex(square)
     assert "grows with d" in OnlineSGD().theory(even, np.array([1.0]))
-    assert np.isfinite(OnlineSGD(overlap=0.2, learning_rate=0.05, points=64).theory(even, np.array([1.0]))).all()
+    assert np.isfinite(
+        OnlineSGD(overlap=0.2, learning_rate=0.05, points=64).theory(even, np.array([1.0]))["error"]
+    ).all()
     table = OnlineSGD(learning_rate=0.05, points=64).trajectory(even, np.array([1.0]), 1)
     assert table["cosine"][0, 0] == pytest.approx(1e-3)
 

@@ -82,7 +82,7 @@ def test_runs_lie_on_the_theory():
         for name in ("cosine", "training_loss", "test_loss", "label_error"):
             gap = np.abs(table[f"measured_{name}"] - table[name])[1:]
             assert np.max(gap) < 0.03, name
-        assert table.notes[0].startswith("alpha = 2: the loss on new samples is least")
+        assert table.notes[0].startswith("alpha = 2: least of all steps: test_loss")
 
 
 def test_feature_spectra_descend_in_the_coordinates_of_the_features():
@@ -108,6 +108,8 @@ def test_simulations_have_theory_at_their_number_of_steps():
     result = simulate(SIGN, [2.0], d=300, instances=4, algorithm=learner)
     assert abs(result["error"][0] - result["theory"][0]) < 4 * result["standard_error"][0]
     assert {"label_error", "test_loss", "training_loss", "early_stopped_error"} <= set(result.columns)
+    assert abs(result["label_error"] - result["label_theory"])[0] < 4 * result["label_standard_error"][0]
+    assert result["label_theory"][0] > result["label_bayes_optimal"][0] + 0.01
     even = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=0.1, points=32)
     assert "trajectory" in learner.__class__(steps=3).theory(even, np.array([1.0]))
     assert "--d" in SGD().theory(TANH, np.array([1.0]))

@@ -12,7 +12,8 @@ def add_learner(parser: argparse.ArgumentParser, option: str = "--learner", theo
 
     titles = ", ".join(f"{name} ({learner_type(name).info.title})" for name in names())
     default = f"{names()[0]}, Bayes-optimal" if theory else names()[0]
-    parser.add_argument(option, default=names()[0], help=f"{titles} (default {default})")
+    other = "--algorithm" if option == "--learner" else "--learner"
+    parser.add_argument(option, other, default=names()[0], help=f"{titles} (default {default})")
     add_settings(parser, theory)
 
 
@@ -49,6 +50,7 @@ def learner_of(name: str, options: argparse.Namespace) -> Any:
         if value is None:
             continue
         if one.name not in own:
-            raise IncompatibleError(f"algorithm {name} has no option --{one.name.replace('_', '-')}")
+            others = f"{', '.join(one.texts)} {'have' if len(one.texts) > 1 else 'has'} it"
+            raise IncompatibleError(f"algorithm {name} has no option --{one.name.replace('_', '-')}: {others}")
         settings[own[one.name].field] = own[one.name].value(value)
     return learner(name, **settings)

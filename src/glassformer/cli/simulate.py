@@ -56,7 +56,9 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         plot_limits(theory, path, result)
 
     write(options, result, None if theory is None else plot_with_theory)
-    rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
+    rows = [name for name in ("row_error", "row_theory", "label_error", "label_theory") if name in result.columns]
+    if result.columns.get("row_error", result["error"])[0].size == 1:
+        rows = [name for name in rows if not name.startswith("row")]
     known = [name for name in ("theory", "theory_bayes_optimal") if not np.all(np.isnan(result[name]))]
     if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):
         known = known[:1]

@@ -117,6 +117,8 @@ class Table(ModelDisplayMixin):
         return all(status.ok for status in self.status)
 
     def __getitem__(self, name: str) -> Array:
+        if name not in self.columns:
+            raise KeyError(f"no column {name!r}: there are {', '.join(self.columns)}")
         return self.columns[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -172,6 +174,7 @@ _DISPLAYED_FIRST = (
     "alpha",
     "iteration",
     "error",
+    "label_error",
     "error_up",
     "error_down",
     "two_branches",

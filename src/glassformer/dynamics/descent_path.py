@@ -141,14 +141,14 @@ class DescentPath(DisplayMixin):
         return {name: _estimate(part) for name, part in self.measures.items()}
 
     def early_stop(self, measure: str = "test_loss") -> tuple[int, Estimate]:
-        """Return the step at which a measure is least, and the measure there.
+        """Return the step at which a measure, ``error`` or one of :attr:`measures`, is least, and the measure there.
 
         Raises:
             ParameterError: there is no such measure.
         """
-        if measure not in self.measures:
-            raise ParameterError("measure", measure, f"one of {', '.join(self.measures)}")
-        found = self.errors[measure]
+        if measure not in ("error", *self.measures):
+            raise ParameterError("measure", measure, f"one of error, {', '.join(self.measures)}")
+        found = self.estimates[measure]
         step = int(np.nanargmin(found.value))
         return step, Estimate(found.value[step], found.error[step])
 
@@ -478,10 +478,14 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
 
 def _summary(path: DescentPath) -> str:
     """Return what is seen of a path: where to stop, and when rows are found."""
-    step, loss = path.early_stop()
-    where = "at the last step" if step == path.descent.steps else f"at step {step}"
+    least = []
+    for name in ("test_loss", "label_error", "prediction_error", "error"):
+        if name in path.estimates:
+            step, value = path.early_stop(name)
+            where = "the last step" if step == path.descent.steps else f"step {step}"
+            least.append(f"{name} {value.value:.4g} +- {value.error:.2g} at {where}")
     rows = [f"{step:g}" if np.isfinite(step) else "never" for step in path.arrival().value]
-    text = f"alpha = {path.alpha:g}: the loss on new samples is least {where}, {loss.value:.4g} +- {loss.error:.2g}"
+    text = f"alpha = {path.alpha:g}: least of all steps: {', '.join(least)}"
     text += f"; cosines exceed 1/2 at step {', '.join(rows)}"
     return text if path.settles_at is None else f"{text}; weights settle at step {path.settles_at}"
 

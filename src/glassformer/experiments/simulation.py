@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.checks import is_whole, require_arguments, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.results import Table, wide_error_bars
+from glassformer.core.results import wide_error_bars
 from glassformer.core.status import Status
 from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
 from glassformer.learners.base import IN_ANY_FORM, Learner
@@ -28,8 +28,8 @@ _MEANS = (
     "early_stopped_error",
 )
 _COMPARED = ("row", "prediction", "plugin", "label")
-# A mean is far from theory if the distance exceeds the first number, whatever the standard error is (the error before
-# any data is 1); or the 95 % interval and the second number times the theory (conventions).
+# A mean is far from theory if the distance exceeds two standard errors and the first number (the error before any data
+# is 1) or that share of the theory; or the 95 % interval and the second share of the theory (conventions).
 _FAR, _RELATIVELY_FAR = 0.1, 0.05
 # With at least this number of instances the 95 % interval is close to two standard errors.
 _MANY = 10
@@ -79,7 +79,7 @@ def simulate(
           the half width of the 95 % confidence interval by Student's distribution: 12.7 standard errors for two
           instances, 3.18 for four;
         - ``theory``, the error of the learner in the limit of large sizes (NaN if it is not known; a note says why),
-          ``theory_bayes_optimal`` and its ``theory_error_estimate``;
+          its ``theory_error_estimate``, and ``theory_bayes_optimal``;
         - ``relative_error``, the summed error over the summed power of the teachers, which fluctuates, with its
           standard error;
         - those of ``training_error``, ``training_loss``, ``rank``, ``early_stopped_error`` (the least error during
@@ -88,13 +88,14 @@ def simulate(
         - ``row_error``; for labels that are numbers ``prediction_error`` and ``plugin_error``, on new labels without
           their noise, in the unit of :func:`~glassformer.bayes_optimal.limits.limits`; for discrete labels
           ``label_error``, the share of wrong ones (positions found by ``argmax`` or ``argmin`` are classes, and have
-          this error alone). Each has a standard error (``prediction_standard_error``) and, if it is known, its
-          Bayes-optimal value (``prediction_theory``).
+          this error alone). Each has a standard error (``prediction_standard_error``) and, if they are known, the value
+          of the learner in the limit of large sizes (``prediction_theory``) and the Bayes-optimal one
+          (``prediction_bayes_optimal``).
 
         All runs count in the means, whatever their status; the status of a row is that of its first run that did not
         converge. Single runs are in ``instances[point][instance]``, or ``of_instances("error")``. A note names the mean
-        that is furthest from theory, with the likely reason, if it is far: by a tenth of the error before any data, or
-        beyond its interval and by a twentieth of the theory.
+        that is furthest from theory, with the likely reason, if it is far: by two standard errors and a tenth of the
+        error before any data, or beyond its interval and by a twentieth of the theory.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
@@ -114,21 +115,20 @@ def simulate(
     )
     runs = experiment.runs()
     size, learner, ratios = experiment.size.model, experiment.learner, experiment.realised
-    unknown = np.full(len(ratios), np.nan)
     if size.theory_unavailable_reason is not None:
         notes = [size.theory_unavailable_reason, *few_instances(instances)]
-        return experiment.table(_columns(runs, unknown, None), runs, notes)
+        return experiment.table(_columns(runs, {}, {}), runs, notes)
     optimum = limits(size, ratios, throw=False)
     theory, notes = learner.theory(size, ratios, optimum), [*size.remarks, *experiment.size.remarks]
     if isinstance(theory, str):
         notes.append(f"no theory of {learner.name}: {theory}")
-        theory = unknown
+        theory = {}
     bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
     if bistable:
         notes.append(
             f"hard phase at alpha = {', '.join(bistable)}: message passing stays above the Bayes-optimal error"
         )
-    columns = _columns(runs, theory, optimum)
+    columns = _columns(runs, theory, optimum.columns)
     notes += few_instances(instances)
     notes += wide_error_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
     notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, d, learner.other_minima(size))
@@ -159,12 +159,9 @@ def experiment_of(
     return Experiment(model, model.at_size(d), alpha, d, instances, seed, learner.completed(model), storage, keeper)
 
 
-def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dict[str, Array]:
-    """Return the errors of the runs, of the learner's theory and the Bayes-optimal ones; NaN if unknown."""
-
-    def optimal(name: str, like: Array) -> Array:
-        return np.full_like(like, np.nan) if optimum is None else optimum[name]
-
+def _columns(runs: list[list[Run]], theory: Mapping[str, Array], optimum: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the errors of the runs, those of the learner's theory and the Bayes-optimal ones; NaN if unknown."""
+    unknown = np.full(len(runs), np.nan)
     # Fields that every run has, shape (points, instances, ...).
     known = {}
     for name in ("error", "prior_error", *_MEANS, *(f"{name}_error" for name in _COMPARED)):
@@ -177,9 +174,9 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
         "error": errors.mean(axis=1),
         "standard_error": standard_error(errors),
         "interval": confidence_factor(errors.shape[1]) * standard_error(errors),
-        "theory": theory,
-        "theory_bayes_optimal": optimal("error", theory),
-        "theory_error_estimate": optimal("error_estimate", theory),
+        "theory": theory.get("error", unknown),
+        "theory_bayes_optimal": optimum.get("error", unknown),
+        "theory_error_estimate": theory.get("error_estimate", unknown),
         "relative_error": relative,
         "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
         **{name: known[name].mean(axis=1) for name in _MEANS if name in known},
@@ -189,9 +186,9 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
             columns[error] = known[error].mean(axis=1)
             columns[f"{name}_standard_error"] = standard_error(known[error])
             # If the label is the field, prediction and plug-in estimate are equal, and theory has one error for both.
-            if optimum is None or error in optimum.columns:
-                columns[f"{name}_theory"] = optimal(error, columns[error])
-    if optimum is not None and "prediction_error" in columns and "label_noise" in optimum.columns:
+            columns |= {f"{name}_theory": theory[error]} if error in theory else {}
+            columns |= {f"{name}_bayes_optimal": optimum[error]} if error in optimum else {}
+    if "prediction_error" in columns and "label_noise" in optimum:
         columns["label_noise"] = optimum["label_noise"]
     return columns
 
@@ -238,7 +235,8 @@ def far_from_theory(
             gap = abs(mean[k] - theory[k])
             interval = confidence_factor(len(runs[k])) * error[k] + np.nan_to_num(estimate[k])
             beyond = error[k] > 0 and gap > interval and gap > _RELATIVELY_FAR * abs(theory[k])
-            if gap > _FAR or beyond:
+            # A single run has no standard error (NaN).
+            if beyond or (gap > _FAR * max(1.0, abs(theory[k])) and not gap < 2 * error[k]):
                 found.append((gap, k, name, float(mean[k]), float(error[k]), float(theory[k])))
     if not found:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -76,8 +76,11 @@ class Learner(ABC):
         return ()
 
     @abstractmethod
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        """Return the error in the limit of large sizes, or the reason why it is not known.
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
+        """Return what runs reach in the limit of large sizes, or the reason why it is not known.
+
+        Columns by name: ``error``, and those of ``error_estimate``, ``row_error``, ``label_error``,
+        ``prediction_error`` and ``plugin_error`` that are known.
 
         Args:
             model: the model at the ratios of the data.

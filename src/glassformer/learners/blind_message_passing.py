@@ -12,6 +12,8 @@ from glassformer.learners.gamp import MatrixMessagePassing, MatrixStateEvolution
 from glassformer.learners.registry import require_compatible
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
@@ -137,9 +139,9 @@ class BlindMessagePassing(MatrixMessagePassing):
             return f"is incompatible with this model: {error}"
         return None
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         if self.assumed_rho is not None:
-            return self.limits(model, alpha, throw=False)["error"]
+            return self.limits(model, alpha, throw=False).columns
         return super().theory(model, alpha, optimum)
 
     def equations(self, model: Any) -> Equations:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.settings import damping_setting, max_iterations_setting, non_negative, open_unit_interval, setting
+from glassformer.core.status import Status
 from glassformer.designs.base import Design
 from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
 from glassformer.learners.registry import require_compatible
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from glassformer.learners.gamp_step import GampStep
     from glassformer.learners.message_passing import MessagePassingRun
     from glassformer.priors.base import ScalarPrior
+
+# Errors of the limits, besides that of the signal, that runs have as well.
+_COMPARED = ("row_error", "label_error", "prediction_error", "plugin_error")
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,9 @@ class StateEvolution(Equations):
 
     def display_columns(self, table: Table) -> list[str]:
         if "row_error" not in table.columns:
-            return ["overlap"]
-        return ["row_error", "prediction_error" if "prediction_error" in table.columns else "label_error"]
+            return ["label_error", "overlap"] if "label_error" in table.columns else ["overlap"]
+        labels = "label_error" if "label_error" in table.columns else "prediction_error"
+        return [labels] if table["row_error"].shape[1] == 1 else ["row_error", labels]
 
     def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
         """Return the curves of the Bayes-optimal estimator and of message passing (on labels for one row only)."""
@@ -123,9 +128,16 @@ class MessagePassing(Learner):
         del model
         return None
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         table = self.limits(model, alpha, throw=False) if optimum is None else optimum
-        return table["algorithmic_error"]
+        hard = np.array([status is Status.BISTABLE for status in table.status])
+        # In a hard phase message passing reaches less than the optimum; the table has its error of the signal alone.
+        known = {
+            name: np.where(hard.reshape(-1, *[1] * (column.ndim - 1)), np.nan, column)
+            for name, column in table.columns.items()
+            if name in _COMPARED
+        }
+        return {**known, "error": table["algorithmic_error"], "error_estimate": table["error_estimate"]}
 
     def equations(self, model: Any) -> Equations:
         return StateEvolution(self, model)
@@ -153,7 +165,7 @@ class MatrixMessagePassing(Learner):
             return f"learns from linear labels, not from those of channel {model.channel.label}"
         return None
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         return self.gamp_settings.theory(model, alpha, optimum)
 
 

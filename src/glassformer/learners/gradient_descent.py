@@ -116,7 +116,7 @@ class GradientDescent(Descent):
         name, rate = self.rule(model.parametrisation.rates)
         return replace(self, optimizer=name, learning_rate=rate, explore=self.explore or 0, starts=self.starts or 1)
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         return "training of the factors from a random start has no closed equations"
 
     def learn(self, model: Any, data: DataSet) -> FitResult:

@@ -27,6 +27,8 @@ from glassformer.learners.regularised_risk import SquareLossLearner, strength_by
 from glassformer.numerics.decompositions import singular_values, svd
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import ArrayLike
 
     from glassformer.core.results import Table
@@ -85,12 +87,12 @@ class NuclearNorm(SquareLossLearner):
     def strength_for(self, model: Any) -> float | None:
         return 0.0 if self.strength is None and model.channel.label_noise == 0 else self.strength
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         if not model.prior.extensive:
             return "its theory needs a width in proportion to the dimension: give rho instead of width"
         if (alpha <= 0).any():
             return "its theory needs samples: give alpha > 0"
-        return self.limits(model, alpha, throw=False)["error"]
+        return self.limits(model, alpha, throw=False).columns
 
     def fit(self, model: Any, data: DataSet) -> Solution:
         from glassformer.risk.nuclear_norm import best_nuclear_norm

@@ -2,7 +2,7 @@ r"""Online stochastic gradient descent: one pass over the samples, and its equat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -57,7 +57,8 @@ class OnlineSGD(RowDescent):
     Example:
         >>> from glassformer import SequenceMultiIndex
         >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, points=32)  # error 2 exp(-(2 eta - eta^2/b) t)
-        >>> OnlineSGD(learning_rate=0.5, batch=1, points=64).theory(model, np.array([0.0, 2.0])).round(3).tolist()
+        >>> learner = OnlineSGD(learning_rate=0.5, batch=1, points=64)
+        >>> learner.theory(model, np.array([0.0, 2.0]))["error"].round(3).tolist()
         [2.0, 0.446]
     """
 
@@ -92,16 +93,16 @@ class OnlineSGD(RowDescent):
 
         return Pace(self.learning_rate, self.batch, self.weight_decay)
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         from glassformer.dynamics.online_sgd import online_sgd
 
         if self.overlap is None and model.channel.even:
             return "for even labels the time to leave a random start grows with d: use trajectory --d"
         order = np.argsort(alpha)
         times = np.asarray(alpha, dtype=float)[order] / self.batch
-        error = np.empty(len(times))
-        error[order] = online_sgd(model, times, self.pace, self.start(model, None), self.points).error.value
-        return error
+        error = online_sgd(model, times, self.pace, self.start(model, None), self.points).error
+        back = np.argsort(order)
+        return {"error": error.value[back], "error_estimate": error.error[back]}
 
     def equations(self, model: Any) -> Equations:
         return OnlineEquations(self, model, instead="trajectory, which has its equations in time, or simulate")

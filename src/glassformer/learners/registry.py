@@ -137,11 +137,17 @@ def refusal(refused: Learner, model: Any) -> str | None:
     reason = refused.incompatibility(model)
     if reason is None:
         return None
-    others = {name: learner_type(name) for name in LEARNERS if name != refused.name}
-    compatible = {name: kind for name, kind in others.items() if kind().incompatibility(model) is None}
-    family = [name for name, kind in compatible.items() if kind.info.family == refused.info.family]
-    proposed = dict.fromkeys([*family, *list(compatible)[:1]])
+    others = [compatible_learner(name, model) for name in LEARNERS if name != refused.name]
+    compatible = [one for one in others if one.incompatibility(model) is None]
+    family = [one for one in compatible if one.info.family == refused.info.family]
+    proposed = dict.fromkeys(map(_named, [*family, *compatible[:1]]))
     return f"algorithm {refused.name} {reason}: use {' or '.join(proposed)}"
+
+
+def _named(learner: Learner) -> str:
+    """Return the name of a learner with the settings that it needs."""
+    settings = ", ".join(f"{name} {value}" for name, value in non_default_fields(learner).items())
+    return f"{learner.name} (with {settings})" if settings else learner.name
 
 
 def require_compatible(learner: Learner, model: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -261,8 +261,8 @@ class RegularisedRisk(Learner):
 
         return (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in (None, *PENALTIES))
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        return self.limits(model, alpha, throw=False)["error"]
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
+        return self.limits(model, alpha, throw=False).columns
 
     def other_minima(self, model: Any) -> str | None:
         if not model.overlap_shape or self._is_one_linear_row(model) or self.start == "informed":

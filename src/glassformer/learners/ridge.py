@@ -15,6 +15,8 @@ from glassformer.learners.base import LearnerInfo
 from glassformer.learners.regularised_risk import SquareLossLearner, strength_by_noise
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import ArrayLike
 
     from glassformer.core.results import Table
@@ -61,10 +63,10 @@ class Ridge(SquareLossLearner):
     def completed(self, model: Any) -> Self:
         return replace(self, strength=self.strength_for(model))
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         if not model.prior.extensive:
             return "at fixed width the number of samples per entry of the signal vanishes, and the error tends to 1"
-        return ridge_error(alpha, model.channel.label_noise, self.strength)
+        return {"error": ridge_error(alpha, model.channel.label_noise, self.strength)}
 
     def fit(self, model: Any, data: DataSet) -> Solution:
         return ridge(data.design, data.labels, self.strength_for(model))

@@ -2,7 +2,7 @@ r"""Gradient descent on the rows of a student, with data that it sees again and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -229,6 +229,9 @@ class SGD(RowDescent):
         rate = _LEARNING_RATE if self.learning_rate is None else self.learning_rate
         return rate, _DECAY if self.weight_decay is None else self.weight_decay
 
+    def alternatives(self) -> Iterable[Self]:
+        return (replace(self, loss=loss) for loss in ("logistic", "cross-entropy"))
+
     def incompatibility(self, model: Any) -> str | None:
         if self.is_published:
             return super().incompatibility(model)
@@ -345,13 +348,13 @@ class SGD(RowDescent):
         cosine = model.channel.even * _RANDOM_COSINE if self.overlap is None else self.overlap
         return DescentStart.of_cosine(rows, teachers, cosine, self.initial_size)
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         if self.is_published or is_whole(self.batch, 1):
             return "with a batch in samples the equations depend on d: use trajectory --d, or convention sum"
         if model.channel.even and self.overlap is None and self.start is None:
             return "for even labels the time to leave a random start grows with d: use trajectory --d"
         try:
-            return np.array([self.path(model, float(ratio)).error.value[-1] for ratio in alpha])
+            return self.limits(model, alpha, throw=False).columns
         except IncompatibleError as error:
             return str(error)
 

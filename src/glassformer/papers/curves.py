@@ -377,7 +377,7 @@ def _theory_of(one: ComputedCurve, table: Simulation, column: str) -> Array:
     if column == "label_error" and column in one.theory.columns:
         return np.interp(table["alpha"], one.theory["alpha"], one.theory[column])
     if column == "label_error":
-        return table["label_theory"]
+        return table.columns.get("label_theory", table["label_bayes_optimal"])
     return np.where(np.isnan(table["theory"]), table["theory_bayes_optimal"], table["theory"])
 
 

@@ -78,7 +78,7 @@ def plot_simulation(result: Simulation, path: Path | Picture) -> None:
         axes.plot(alpha, result["theory"], ls=line, color="C0", marker="s", mfc="none", label="theory")
         _draw_means(axes, result)
         names = ("row_error", "row_standard_error", "row_theory")
-        rows = list(zip(*(rows_of(result[name]) for name in names), strict=True)) if names[0] in result.columns else []
+        rows = list(zip(*(rows_of(result[name]) for name in names), strict=True)) if names[2] in result.columns else []
         for k, color in enumerate(colors(len(rows))) if len(rows) > 1 else ():
             (name, error), (_, standard_error), (_, theory) = rows[k]
             axes.plot(alpha, theory, ls=line, color=color, marker="s", mfc="none", ms=4, lw=1)

@@ -16,7 +16,7 @@ from glassformer.risk.penalties import MatrixPenalty
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, risk_problem
 from glassformer.risk.tuning import best_strength
 
-# Best strengths below this share of lambda_max are noted: results hardly depend on them (a convention).
+# Best strengths below this share of lambda_max are noted (a convention).
 _WEAK = 1e-3
 
 
@@ -114,7 +114,7 @@ def strength_notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> l
     none, weak = points.strength == 0, points.strength <= _WEAK * problem.lambda_max(alpha)
     notes = [("the best strength is zero, the limit of no penalty", none)]
     if not problem.loss.quadratic:
-        text = "the best strength is below a thousandth of the largest useful one, and results hardly depend on it"
+        text = "the best strength is below a thousandth of that from which on the estimate is zero: nearly no penalty"
         notes.append((text, weak & ~none))
     if problem.labels.has_label_error:
         text = (

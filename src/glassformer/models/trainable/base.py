@@ -106,7 +106,7 @@ class Trainable:
         Raises:
             IncompatibleError: the model has no parametrisation.
         """
-        raise IncompatibleError(f"needs a parametrised signal, and model {self.name} has none")
+        raise IncompatibleError(f"descends on the factors of a matrix, and model {self.name} has none")
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
