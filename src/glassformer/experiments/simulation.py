@@ -28,8 +28,8 @@ _MEANS = (
     "early_stopped_error",
 )
 _COMPARED = ("row", "prediction", "plugin", "label")
-# A mean is far from theory if the distance exceeds two standard errors and the first number (the error before any data
-# is 1) or that share of the theory; or the 95 % interval and the second share of the theory (conventions).
+# A mean is far from theory if the distance exceeds the first number (the error before any data is 1) and this share of
+# the theory, whatever the standard error is; or the 95 % interval and the second share of the theory (conventions).
 _FAR, _RELATIVELY_FAR = 0.1, 0.05
 # With at least this number of instances the 95 % interval is close to two standard errors.
 _MANY = 10
@@ -94,8 +94,8 @@ def simulate(
 
         All runs count in the means, whatever their status; the status of a row is that of its first run that did not
         converge. Single runs are in ``instances[point][instance]``, or ``of_instances("error")``. A note names the mean
-        that is furthest from theory, with the likely reason, if it is far: by two standard errors and a tenth of the
-        error before any data, or beyond its interval and by a twentieth of the theory.
+        that is furthest from theory, with the likely reason, if it is far: by a tenth of the error before any data and
+        of the theory, or beyond its interval and by a twentieth of the theory.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
@@ -235,8 +235,7 @@ def far_from_theory(
             gap = abs(mean[k] - theory[k])
             interval = confidence_factor(len(runs[k])) * error[k] + np.nan_to_num(estimate[k])
             beyond = error[k] > 0 and gap > interval and gap > _RELATIVELY_FAR * abs(theory[k])
-            # A single run has no standard error (NaN).
-            if beyond or (gap > _FAR * max(1.0, abs(theory[k])) and not gap < 2 * error[k]):
+            if gap > _FAR * max(1.0, abs(theory[k])) or beyond:
                 found.append((gap, k, name, float(mean[k]), float(error[k]), float(theory[k])))
     if not found:
         return []

@@ -73,14 +73,14 @@ def _optimal_error(beta: float, noise: float, runs: Mapping[float, Sequence[floa
     for rho in (0.1, 0.2, 0.5, 1.0, 2.0):
         ratios = runs.get(rho, ())[::every]
         row = {"source": "gamp"}
-        marks = [Runs("GAMP", _PASSING, ratios, d, instances, "relative_error", storage="float32", row=row)]
+        marks = [Runs("message passing", _PASSING, ratios, d, instances, "relative_error", storage="float32", row=row)]
         model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
         curves.append(Curve(rf"$\rho = {rho:g}$", model, runs=marks if ratios else [], row={"rho": rho}))
     alpha = np.linspace(0, 1, 41 if quick else 201)
     panel = CurvesPanel(
         curves,
         alpha,
-        _title(beta=beta, noise=noise),
+        rf"lines: smallest possible error, {_title(beta=beta)}, noise {_title(noise=noise)}, $\rho = r/d$",
         settings={"xlim": (0, 1.01)},
         marks=[PERFECT] if noise == 0 else [],
         further=partial(_ridge, alpha=alpha, noise=noise),

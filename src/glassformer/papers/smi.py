@@ -41,7 +41,7 @@ def two_layers(quick: bool) -> Recipe:
     model = _two_layers(256 if quick else 1024)
     alpha = np.linspace(0.05, 1.5, 8) if quick else np.linspace(0.0375, 1.5, 40)
     ratios, size = ((0.65, 1.2), (200, 2)) if quick else ((0.1, 0.3, 0.5, 0.65, 0.8, 1.2, 1.5), (1000, 8))
-    runs = Runs("GAMP", MessagePassing(), ratios, *size, row={"kind": "message passing"})
+    runs = Runs("message passing", MessagePassing(), ratios, *size, row={"kind": "message passing"})
     curve = Curve("state evolution", model, runs=[runs], row={"kind": "theory"})
     errors = {
         "prediction_error": "Bayes-optimal",
