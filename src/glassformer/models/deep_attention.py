@@ -240,7 +240,7 @@ class DeepAttention(Model):
             if inverts(network):
                 # Saturated layers need more work on each data point, and fewer data points are used.
                 simple = network.depth == 1 and network.rows == 2
-                effort, points = (several, self.points) if simple else (Effort(256, 32, 10), self.points // 4)
+                effort, points = (Effort(64, 16, 8), self.points) if simple else (Effort(256, 32, 10), self.points // 4)
                 return InvertedAttentionChannel(network, effort=effort, points=max(32, points))
         from glassformer.channels.multi_index.attention_network import attention_link
         from glassformer.channels.multi_index.link_channel import link_channel
