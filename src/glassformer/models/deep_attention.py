@@ -219,10 +219,9 @@ class DeepAttention(Model):
             from glassformer.channels.multi_index.inverted_attention import InvertedAttentionChannel, inverts
 
             # Posteriors of up to two latent variables are easy; on curved surfaces more points are needed. More
-            # than 128 do not make errors smaller if there are at most four earlier fields (by trial).
+            # than 128 do not make errors smaller for tied weights and at most four earlier fields (by trial).
             easy, several, hard = Effort(32, 4, 8), Effort(128, 8, 8), Effort(256, 16, 12)
-            earlier = network.rows - sum(map(len, network.groups[-1]))
-            if max(network.directions) == 1 and earlier * network.tokens <= 4:
+            if network.tied and max(network.directions) == 1 and (network.rows - 1) * network.tokens <= 4:
                 hard = several
             if network.shows_last_matrix and network.tied:
                 from glassformer.channels.multi_index.tied_attention import TiedAttentionChannel
