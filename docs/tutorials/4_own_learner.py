@@ -33,7 +33,7 @@ class Hebb(Learner):
     def theory(self, model, alpha, optimum=None):
         # What the noise, and the other entries of the signal, which act as noise, leave.
         noise = model.channel.label_noise
-        return (1 + noise) / (alpha + 1 + noise)
+        return {"error": (1 + noise) / (alpha + 1 + noise)}
 
     def learn(self, model, data):
         estimate = data.design.adjoint(data.labels, 0) / (data.design.sample_ratio + 1 + model.channel.label_noise)
