@@ -54,8 +54,10 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     )
     write(options, table)
     names = (
-        *("measured_error", "measured_standard_error", "row_error", "cosine", "measured_cosine", "training_loss"),
-        *("test_loss", "label_error", "prediction_error"),
+        *("measured_error", "measured_standard_error", "label_error", "row_error", "cosine", "measured_cosine"),
+        *("training_loss", "test_loss", "prediction_error"),
     )
-    there = [name for name in names if name in table.columns]
+    # The error of a single row is that of the signal.
+    one_row = "row_error" in table.columns and table["row_error"][0].size == 1
+    there = [name for name in names if name in table.columns and not (one_row and name == "row_error")]
     return report(options, table, ["alpha", "iteration", "error", *there, "status", "error_estimate"])
