@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from glassformer.channels.control_variates import information
-from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, PowerChannel
 from glassformer.channels.scalar.tabulated import Tabulated
 from glassformer.core.cache import cached_array
 from glassformer.core.progress import track
@@ -166,10 +165,8 @@ def _concatenate(parts: Sequence[SampledPosterior]) -> SampledPosterior:
     return SampledPosterior(columns[0], columns[1], columns[2], columns[3], fewer)
 
 
-class SampledChannel(ScalarChannel):
+class SampledChannel(PowerChannel):
     """A channel with sampled posteriors and no closed form for its averages."""
-
-    power: float
 
     even = False
     noiseless = False
@@ -195,13 +192,6 @@ class SampledChannel(ScalarChannel):
     @property
     def field_components(self) -> tuple[int, ...]:
         return (self.components,)
-
-    @property
-    def self_overlap(self) -> Array:
-        return np.array([[self.power]])
-
-    def at_power(self, power: float) -> ScalarChannel:
-        return replace(self, power=power)  # type: ignore[type-var]
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         return self.label_from(h, rng.standard_normal((len(h), self.source_dimensions)))

@@ -56,10 +56,8 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         plot_limits(theory, path, result)
 
     write(options, result, None if theory is None else plot_with_theory)
-    rows = [name for name in ("row_error", "row_theory", "label_error", "label_theory") if name in result.columns]
-    if result.columns.get("row_error", result["error"])[0].size == 1:
-        rows = [name for name in rows if not name.startswith("row")]
+    others = result.known_columns(("row_error", "row_theory", "label_error", "label_theory"))
     known = [name for name in ("theory", "theory_bayes_optimal") if not np.all(np.isnan(result[name]))]
     if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):
         known = known[:1]
-    return report(options, result, ["alpha", "error", "standard_error", *known, *rows, "status"])
+    return report(options, result, ["alpha", "error", "standard_error", *known, *others, "status"])

@@ -57,7 +57,5 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         *("measured_error", "measured_standard_error", "label_error", "row_error", "cosine", "measured_cosine"),
         *("training_loss", "test_loss", "prediction_error"),
     )
-    # The error of a single row is that of the signal.
-    one_row = "row_error" in table.columns and table["row_error"][0].size == 1
-    there = [name for name in names if name in table.columns and not (one_row and name == "row_error")]
-    return report(options, table, ["alpha", "iteration", "error", *there, "status", "error_estimate"])
+    shown = ["alpha", "iteration", "error", *table.known_columns(names), "status", "error_estimate"]
+    return report(options, table, shown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -106,6 +106,17 @@ class Table(ModelDisplayMixin):
         names = [name for name in _DISPLAYED_FIRST if name in self.columns and np.ndim(self.columns[name]) == 1]
         others = [name for name, column in self.columns.items() if np.ndim(column) == 1 and name not in names]
         return first_columns([*names, *others, "status"])
+
+    def known_columns(self, names: Iterable[str]) -> list[str]:
+        """Return those of the names that are columns, without errors of a single row, which are those of the signal.
+
+        Example:
+            >>> table = Table("smi", {}, {"error": [0.5], "row_error": [[0.5]], "label_error": [0.2]}, [])
+            >>> table.known_columns(["row_error", "label_error", "cosine"])
+            ['label_error']
+        """
+        there = [name for name in names if name in self.columns]
+        return [name for name in there if not (name.startswith("row_") and np.size(self.columns[name][0]) == 1)]
 
     @property
     def remarks(self) -> Sequence[str]:

@@ -189,7 +189,7 @@ class Equations:
 
     def display_columns(self, table: Table) -> list[str]:
         """Return the columns of the limits that the command line prints in addition to the error."""
-        return [name for name in ("cosine", "rank", "strength") if name in table.columns]
+        return table.known_columns(("cosine", "rank", "strength"))
 
     def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
         """Return curves by name: a quantity, and the error of the corresponding estimate.

@@ -54,10 +54,10 @@ class StateEvolution(Equations):
         return follow_branches(self.model, alpha)
 
     def display_columns(self, table: Table) -> list[str]:
+        discrete = "label_error" in table.columns
         if "row_error" not in table.columns:
-            return ["label_error", "overlap"] if "label_error" in table.columns else ["overlap"]
-        labels = "label_error" if "label_error" in table.columns else "prediction_error"
-        return [labels] if table["row_error"].shape[1] == 1 else ["row_error", labels]
+            return table.known_columns(("label_error", "overlap"))
+        return table.known_columns(("row_error", "label_error" if discrete else "prediction_error"))
 
     def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
         """Return the curves of the Bayes-optimal estimator and of message passing (on labels for one row only)."""

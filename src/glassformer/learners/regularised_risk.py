@@ -466,8 +466,7 @@ class RowEquations(RiskLimits):
 
     def display_columns(self, table: Table) -> list[str]:
         best_strength = ["strength"] if self.risk.strength is None else []
-        names = ("label_error", "prediction_error", *best_strength, "cosine", "free_energy")
-        return [name for name in names if name in table.columns]
+        return table.known_columns(("label_error", "prediction_error", *best_strength, "cosine", "free_energy"))
 
     def _labelled(self, found: Any) -> Any:
         own, strength = self.risk.row_risk, self.risk.strength
@@ -523,7 +522,7 @@ class RiskEquations(RiskLimits):
 
     def display_columns(self, table: Table) -> list[str]:
         best_strength = ["strength"] if self.risk.strength is None else []
-        return [name for name in ("label_error", *best_strength, "cosine", "rank") if name in table.columns]
+        return table.known_columns(("label_error", *best_strength, "cosine", "rank"))
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         from glassformer.risk.trajectory import risk_trajectory

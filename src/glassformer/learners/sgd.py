@@ -483,8 +483,7 @@ class DescentEquations(Equations):
         return replace(found, parameters={**found.parameters, "learner": self.learner.name, **given})
 
     def display_columns(self, table: Table) -> list[str]:
-        names = ("label_error", "prediction_error", "cosine", "steps")
-        return [name for name in names if name in table.columns]
+        return table.known_columns(("label_error", "prediction_error", "cosine", "steps"))
 
     def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
         """Return a quantity after the last step, and where the loss on new samples is least."""

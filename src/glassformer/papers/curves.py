@@ -353,7 +353,7 @@ def summary_lines(one: ComputedCurve) -> list[str]:
         lines.append(f"{head} (in brackets: difference from theory in standard errors)")
         columns = ["error", "relative_error"] if runs.column in ("error", "relative_error") else [runs.column]
         for k, alpha in enumerate(table["alpha"]):
-            expected = float(_theory_of(one, table, runs.column)[k])
+            expected = float(_theory_of(table, runs.column)[k])
             cells = "; relative to the signal ".join(_difference(table, name, k, expected) for name in columns)
             ended = status_counts([run.status for run in table.instances[k]])
             lines.append(f"    alpha {alpha:7.4f}  theory {expected:.4f}  measured {cells}  {ended}")
@@ -372,12 +372,10 @@ def _row_lines(runs: Runs, table: Simulation) -> list[str]:
     return lines
 
 
-def _theory_of(one: ComputedCurve, table: Simulation, column: str) -> Array:
-    """The theory of the learner, of errors on labels between points of the curve; where it has none the optimum's."""
-    if column == "label_error" and column in one.theory.columns:
-        return np.interp(table["alpha"], one.theory["alpha"], one.theory[column])
+def _theory_of(table: Simulation, column: str) -> Array:
+    """The theory of the learner; where it has none the Bayes-optimal one."""
     if column == "label_error":
-        return table.columns.get("label_theory", table["label_bayes_optimal"])
+        return table["label_theory" if "label_theory" in table else "label_bayes_optimal"]
     return np.where(np.isnan(table["theory"]), table["theory_bayes_optimal"], table["theory"])
 
 

@@ -152,40 +152,39 @@ class _Words:
     def __init__(self, data: QuestionData) -> None:
         self.tokens = data.training.tokens
         self.lengths = np.sum(self.tokens != PADDING, axis=1)
+        self.questions, places = np.nonzero(self.tokens != PADDING)
+        self.words = self.tokens[self.questions, places]
         self.embeddings: dict[int, Array] = {}
 
     def __call__(self, rng: np.random.Generator, shape: tuple[int, int, int]) -> Array:
         samples, length, d = shape
-        if d not in self.embeddings:
-            self.embeddings[d] = self._embedding(d)
         long = np.flatnonzero(self.lengths >= length)
         # Questions are seen again where there are too few.
         chosen = rng.choice(long, samples, replace=samples > len(long))
         begin = rng.integers(0, self.lengths[chosen] - length + 1)
         places = begin[:, None] + np.arange(length)
-        return self.embeddings[d][self.tokens[chosen[:, None], places]]
+        return self._embedding(d)[self.tokens[chosen[:, None], places]]
 
     def _embedding(self, d: int) -> Array:
         """A vector for every word, shape (vocabulary, d)."""
-        questions, places = np.nonzero(self.tokens != PADDING)
-        words = self.tokens[questions, places]
-        counts = csr_array((np.ones(len(words)), (words, questions)))
-        left, values, _ = svds(counts, k=d, v0=np.ones(min(counts.shape)))
-        vectors = left * values
-        seen = vectors[words]
-        spread, directions = np.linalg.eigh(np.cov(seen.T))
-        return np.asarray((vectors - seen.mean(axis=0)) @ directions / np.sqrt(spread))
+        if d not in self.embeddings:
+            counts = csr_array((np.ones(len(self.words)), (self.words, self.questions)))
+            left, values, _ = svds(counts, k=d, v0=np.ones(min(counts.shape)))
+            vectors = left * values
+            seen = vectors[self.words]
+            spread, directions = np.linalg.eigh(np.cov(seen.T))
+            self.embeddings[d] = np.asarray((vectors - seen.mean(axis=0)) @ directions / np.sqrt(spread))
+        return self.embeddings[d]
 
     def described(self, d: int) -> str:
         """Say how far the vectors of a dimension are from Gaussian ones."""
-        questions, places = np.nonzero(self.tokens != PADDING)
-        words = self.tokens[questions, places]
-        norms = np.mean(self._embedding(d)[words] ** 2, axis=1)
-        few = np.sort(np.bincount(words))[-10:].sum() / len(words)
+        norms = np.mean(self._embedding(d)[self.words] ** 2, axis=1)
+        few = np.sort(np.bincount(self.words))[-10:].sum() / len(self.words)
         low, high = np.quantile(norms, [0.01, 0.99])
         return (
-            f"questions: {len(words)} words, of which the ten most frequent ones are {few:.0%}; squared norms over "
-            f"d = {d} of the whitened vectors have the 1 % and 99 % quantiles {low:.2g} and {high:.2g} (Gaussian: 1)"
+            f"questions: {len(self.words)} words, of which the ten most frequent ones are {few:.0%}; squared norms "
+            f"over d = {d} of the whitened vectors have the 1 % and 99 % quantiles {low:.2g} and {high:.2g} "
+            "(Gaussian: 1)"
         )
 
 

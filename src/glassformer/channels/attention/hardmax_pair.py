@@ -5,7 +5,7 @@ Three tokens are in :mod:`.hardmax_triple`, more in :mod:`.hardmax_sampled`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, owens_t, xlogy
 
 from glassformer.channels.attention.prediction import largest_entries
-from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, PowerChannel
 from glassformer.core.errors import DataError
 from glassformer.designs.token_pairs import to_matrices
 from glassformer.numerics.normal import inverse_mills_ratio
@@ -36,7 +36,7 @@ _hermite_rule = lru_cache(maxsize=4)(np.polynomial.hermite_e.hermegauss)
 
 
 @dataclass(frozen=True)
-class HardmaxPairChannel(ScalarChannel):
+class HardmaxPairChannel(PowerChannel):
     r"""Hardmax attention :math:`y_a = \mathrm{argmax}_b\,h_{ab}` of ``T = 2`` tokens.
 
     Row 1 compares :math:`h_{11}` with :math:`h_{12}`, row 2 :math:`h_{22}` with :math:`h_{12}`: labels are the signs
@@ -72,13 +72,6 @@ class HardmaxPairChannel(ScalarChannel):
     def tokens(self) -> int:
         """``T``."""
         return 2
-
-    @property
-    def self_overlap(self) -> Array:
-        return np.array([[self.power]])
-
-    def at_power(self, power: float) -> ScalarChannel:
-        return replace(self, power=power)
 
     def true_label(self, h: Array) -> Array:
         return np.argmax(to_matrices(h, 2), axis=-1).astype(float)

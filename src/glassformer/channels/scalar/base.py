@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -331,3 +332,16 @@ class ScalarChannel(Channel):
         """Return the errors of :meth:`label_error`."""
         del last_layer, decisions
         return {name: np.asarray(value) for name, value in self.label_error(variance[:, 0, 0]).items()}
+
+
+class PowerChannel(ScalarChannel):
+    """A channel that depends on the prior variance of its field, the field ``power`` of its dataclass."""
+
+    power: float
+
+    @property
+    def self_overlap(self) -> Array:
+        return np.array([[self.power]])
+
+    def at_power(self, power: float) -> ScalarChannel:
+        return replace(self, power=power)  # type: ignore[type-var]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
 from glassformer.channels.base import Exponents
-from glassformer.channels.scalar.base import ScalarChannel
+from glassformer.channels.scalar.base import PowerChannel, ScalarChannel
 from glassformer.core.checks import is_number
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array, Estimate
@@ -91,7 +91,7 @@ class SignChannel(ScalarChannel):
 
 
 @dataclass(frozen=True)
-class NoisySignChannel(ScalarChannel):
+class NoisySignChannel(PowerChannel):
     r"""Labels :math:`y = \mathrm{sign}(h + b + \sqrt\Delta\,z)`, each +1 or -1, ``z`` standard normal: a probit model.
 
     With :math:`t = (\omega + b)/\sqrt{\Delta + V}`: :math:`Z_{out} = \Phi(yt)`, and the score is
@@ -144,13 +144,6 @@ class NoisySignChannel(ScalarChannel):
         total = self.power + self.noise
         slope = float(np.sqrt(2 / (np.pi * total)) * np.exp(-0.5 * self.offset**2 / total))
         return slope, 1 - slope**2 * self.power
-
-    @property
-    def self_overlap(self) -> Array:
-        return np.array([[self.power]])
-
-    def at_power(self, power: float) -> ScalarChannel:
-        return replace(self, power=power)
 
     def true_label(self, h: Array) -> Array:
         return np.where(np.asarray(h) + self.offset >= 0, 1.0, -1.0)
