@@ -6,6 +6,7 @@ An executable takes some ten megabytes, and JAX alone keeps the executable of ev
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,8 +20,9 @@ from glassformer.core.hashing import identity_or_none
 from glassformer.numerics.memory import on_release, trim_memory
 
 # Calls take a tenth to a third less time than with the defaults, and compiling takes as long (measured by
-# benchmarks/bench_compile.py).
-_OPTIONS: dict[str, bool | int] = {"xla_backend_optimization_level": 2}
+# benchmarks/bench_compile.py). A level among the flags of the environment is that of the user and stays.
+_LEVEL = "xla_backend_optimization_level"
+_OPTIONS: dict[str, bool | int] = {} if _LEVEL in os.environ.get("XLA_FLAGS", "") else {_LEVEL: 2}
 
 # Executables in the cache, the latest ones; some ten megabytes each.
 _LARGEST = 16
