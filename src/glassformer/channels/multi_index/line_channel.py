@@ -164,8 +164,8 @@ class LineChannel(LinkRowsChannel):
 
     def _moments(self, data: Data, lines: Array, pilot: Array) -> list[Array]:
         """Return the moments of some data points, of all lengths of cells one after the other."""
-        # Change of the fields with the whitened coordinate of least effect.
-        spread = np.abs(data.root).max(axis=1).min(axis=1)
+        # Change of the fields in the whitened direction of least effect.
+        spread = np.linalg.svd(data.root, compute_uv=False)[:, -1]
         # Single precision gets signs wrong next to a crossing only, which then is in the next cell, unless cells are as
         # short as that.
         exact = spread.min() < _SINGLE_PRECISION or self._far_from_zero
