@@ -9,12 +9,13 @@ PYTHON ?= python3
 OUT ?= out
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+# Only a part of what is installed is ever imported: bytecode is written then, and not of all modules at once.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
+export PYTHONDONTWRITEBYTECODE :=
 # Half of what tests and galleries do is compiling: programs are kept for the next run and for each other.
 COMPILED := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/build/compiled" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
 # One process per core, each with one thread: threads that wait for each other cost more than they bring.
-# Some environments forbid to keep bytecode: every process that a test starts would read all sources anew.
-PYTEST := $(COMPILED) PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+PYTEST := $(COMPILED) OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 DOCS := $(COMPILED) $(BIN)/sphinx-build -W --keep-going -q -b html
 INPUTS := pyproject.toml constraints.txt
 REFERENCE := $(wildcard ../shared/reference)
