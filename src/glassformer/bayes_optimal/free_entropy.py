@@ -19,10 +19,12 @@ import numpy as np
 
 from glassformer.bayes_optimal.equation_of_state import information_at, mmse, overlap_grid
 from glassformer.bayes_optimal.evolution_map import floor_eigenvalues, pin_row
+from glassformer.bayes_optimal.expected_time import expected_work
 from glassformer.bayes_optimal.solve import solve_state_evolution
 from glassformer.core.checks import is_number, is_whole, require_arguments, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
+from glassformer.core.progress import progress
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, to_json_types
 from glassformer.models.base import Model, counting_threshold, require_theory
@@ -78,7 +80,7 @@ def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None
 # Memory per overlap, in bytes.
 _BYTES = 20_000
 # Largest number of overlaps of one row among several: each needs a fixed point of the other rows.
-_MOST_PROFILE_POINTS = 40
+MOST_PROFILE_POINTS = 40
 
 
 def _column(name: str) -> Any:
@@ -172,11 +174,12 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         q_hat = overlap_grid(model, points)
         variance = mmse(model, q_hat).value
     else:
-        q_hat, variance = prior.profile(min(points, _MOST_PROFILE_POINTS))
+        q_hat, variance = prior.profile(min(points, MOST_PROFILE_POINTS))
     rates, largest = np.full(q_hat.shape, float(alpha)), float(prior.self_overlap[row, row])
-    solution = solve_state_evolution(model, rates, clamped=(row, variance))
-    conjugate = solution.extra["q_hat"]
-    value, error = free_entropy(model, rates, pin_row(conjugate, row, q_hat), None if exact else solution.value)
+    with progress(f"landscape {model.name}", expected_work(model, "landscape", len(rates))):
+        solution = solve_state_evolution(model, rates, clamped=(row, variance))
+        conjugate = solution.extra["q_hat"]
+        value, error = free_entropy(model, rates, pin_row(conjugate, row, q_hat), None if exact else solution.value)
     # Twice the derivative in the overlap is the conjugate overlap of the row minus its precision.
     slope, overlap = (conjugate[:, row, row] - q_hat) * variance, largest - variance
     rises, settled = slope > 0, solution.settled

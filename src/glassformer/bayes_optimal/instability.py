@@ -15,7 +15,7 @@ from glassformer.bayes_optimal.subspaces import Basis, symmetric_basis
 from glassformer.channels.control_variates import controlled_mean, significant_gap
 from glassformer.channels.field_averages import Response
 from glassformer.core.estimate import Array
-from glassformer.core.progress import note
+from glassformer.core.progress import advance, note
 from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.numerics.sequences import remaining_change
@@ -75,11 +75,13 @@ def instability(
     basis = symmetric_basis(unknown, model)
     points = max(min(FEWEST_POINTS, channel.points), int(finer * channel.points))
     response = channel.with_points(points).response(variance, 0, unknown)
+    advance(channel.with_points(points).work)
     slopes, leading = _in_basis(response, basis), growth_of(model, basis, response)
     goal = _goal(leading, accuracy) if channel.sampled else np.inf
     while leading.error > goal * leading.rate and points < most * channel.points:
         note(f"instability of unknown directions, {2 * points} data points")
         fresh = channel.with_points(2 * points).response(variance, points, unknown)
+        advance(channel.with_points(points).work)
         slopes = slopes.joined(_in_basis(fresh, basis))
         points, again, newest = 2 * points, _leading(model, basis, slopes), growth_of(model, basis, fresh)
         # Stopping at the first small error estimate selects estimates that are small by chance. Each doubling therefore

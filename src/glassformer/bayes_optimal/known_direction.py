@@ -17,6 +17,7 @@ from glassformer.bayes_optimal.evolution_map import EvolutionMap, side_informati
 from glassformer.bayes_optimal.instability import FEWEST_POINTS, Instability, growth_of
 from glassformer.bayes_optimal.subspaces import symmetric_basis
 from glassformer.core.estimate import Array, Estimate
+from glassformer.core.progress import advance
 from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confidence_factor
 
@@ -125,7 +126,9 @@ class KnownDirection:
         """Return the fixed point of one overlap from a share of the data points, or None if no ratio has it."""
         variance, channel = 1 / (1 + np.exp(x)), self._model.channel
         points = max(min(FEWEST_POINTS, channel.points), POINTS_FACTOR * channel.points // share)
-        averages, response = channel.with_points(points).averages_and_response(self._elsewhere + variance * self._known)
+        channel = channel.with_points(points)
+        averages, response = channel.averages_and_response(self._elsewhere + variance * self._known)
+        advance(channel.work)
         instability = growth_of(self._model, self._basis, response)
         alpha = self._log_ratio(averages.information, variance)
         if alpha is None or instability.rate <= 0:

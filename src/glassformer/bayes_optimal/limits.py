@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal.equation_of_state import curve_and_model
+from glassformer.bayes_optimal.expected_time import expected_work
 from glassformer.bayes_optimal.fixed_point import Flags
 from glassformer.bayes_optimal.free_entropy import free_entropy_parts
 from glassformer.bayes_optimal.solve import (
@@ -49,8 +50,6 @@ _NOTED_COUPLING = 0.1
 _RELEVANT_ERROR = 1e-4
 # Share of the samples on which these changes are measured, and their smallest number per replica (chosen by trial).
 _CHANGE_SHARE, _FEWEST_FOR_CHANGES = 4, 256
-# Usual number of averages over all data points per fixed point, for the estimate of the remaining time (measured).
-_USUAL_AVERAGES = 3.0
 # Columns of errors on labels that are classes.
 _CLASS_COLUMNS = ("label_error", "label_standard_error")
 
@@ -105,9 +104,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     require_arguments(limits, locals())
     alpha = validated_alpha(alpha)
     require_theory(model)
-    channel, title = model.channel, f"limits {model.name}"
-    work = (_USUAL_AVERAGES + channel.discrete) * len(alpha) * channel.work if channel.sampled else None
-    with progress(title, work):
+    with progress(f"limits {model.name}", expected_work(model, "limits", len(alpha))):
         table = _limits(model, alpha, settings)
     if throw:
         table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))

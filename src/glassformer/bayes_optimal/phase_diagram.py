@@ -9,13 +9,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.bayes_optimal.expected_time import expected_work
 from glassformer.bayes_optimal.threshold_results import Thresholds
 from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.checks import require_arguments
 from glassformer.core.display import DisplayMixin, heading
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import options_in, values_of
-from glassformer.core.progress import track
+from glassformer.core.progress import progress, track
 from glassformer.core.results import to_json_types
 from glassformer.models.base import Model, require_theory
 
@@ -117,5 +118,10 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
     models = [model.varied(**{parameter: value}) for value in listed]
     for one in models:
         require_theory(one)
-    results = [thresholds(one) for one in track(models, f"thresholds over {parameter}")]
+    works = [expected_work(one, "thresholds", one.prior.rows) for one in models]
+    if None in works:
+        results = [thresholds(one) for one in track(models, f"thresholds over {parameter}")]
+    else:
+        with progress(f"thresholds over {parameter}", sum(work or 0.0 for work in works)):
+            results = [thresholds(one) for one in models]
     return PhaseDiagram(model.name, parameter, listed, results)

@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from glassformer.bayes_optimal.equation_of_state import StateCurve, natural_scale, perfect_end, resolved_curve
+from glassformer.bayes_optimal.expected_time import expected_work
 from glassformer.bayes_optimal.limits import free_entropy_gap
 from glassformer.bayes_optimal.solve import solve_state_evolution
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
@@ -75,7 +76,7 @@ def thresholds(model: Model) -> Thresholds:
     require_arguments(thresholds, locals())
     require_theory(model)
     hard_phase: bool | None
-    with progress(f"thresholds {model.name}"):
+    with progress(f"thresholds {model.name}", expected_work(model, "thresholds", model.prior.rows)):
         entries = weak_recovery(model)
         if model.has_curve:
             perfect = perfect_end(model)

@@ -244,6 +244,9 @@ class Channel(ABC):
     refinement_factor = default_property(
         4, "Ratio of the work of successive estimates of one posterior, if there are several."
     )
+    posterior_seconds = default_property(
+        0.0, "Approximate time of one sampled posterior on one core. Zero if it is unknown, or negligible."
+    )
     with_more_noise: Any = default_property(
         None, "A copy with four times the regularising noise, to extrapolate to zero. None without such noise."
     )

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.output import exit_code, picture, print_json, write_csv
 from glassformer.core.display import heading
 from glassformer.core.errors import ParameterError
@@ -26,7 +27,8 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the maxima of the free entropy."""
     import pandas
 
-    from glassformer.bayes_optimal.free_entropy import landscape
+    from glassformer.bayes_optimal.expected_time import expected_seconds
+    from glassformer.bayes_optimal.free_entropy import MOST_PROFILE_POINTS, landscape
 
     found = model()
     rows = found.prior.rows
@@ -40,7 +42,11 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         require_resources("points", options.points, memory, "give fewer points", work, "landscapes")
     else:
         require_resources("alpha", f"<{len(alphas)} values>", memory, "give fewer sample ratios", work, "landscapes")
-    curves = [landscape(found, one, options.points, row) for one in track(alphas, f"{len(alphas)} landscapes")]
+    overlaps = min(options.points, MOST_PROFILE_POINTS) * len(alphas)
+    require_short_time(options, found, expected_seconds(found, "landscape", overlaps))
+    # Landscapes with sampled averages show their own progress.
+    ratios = alphas if found.channel.sampled else track(alphas, f"{len(alphas)} landscapes")
+    curves = [landscape(found, one, options.points, row) for one in ratios]
     if options.csv:
         write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))
     if options.plot:

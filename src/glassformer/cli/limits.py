@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, report, write
 
@@ -18,7 +19,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the limits."""
+    from glassformer.bayes_optimal.expected_time import expected_seconds
+
     learner, asked = learner_of(options.learner, options), model()
+    if learner.info.name == "gamp":
+        require_short_time(options, asked, expected_seconds(asked, "limits", len(options.alpha)))
     table = learner.limits(asked, options.alpha, throw=False)
     write(options, table)
     bistable = any(str(status) == "bistable" for status in table.status)

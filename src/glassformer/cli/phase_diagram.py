@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.output import print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
 from glassformer.core.errors import IncompatibleError, ParameterError
@@ -24,10 +25,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the thresholds at each value."""
+    from glassformer.bayes_optimal.expected_time import expected_seconds
     from glassformer.bayes_optimal.phase_diagram import phase_diagram
 
     name, values = _varied(options)
-    found = phase_diagram(model(**{name: values[0]}), name, values)
+    models = [model(**{name: value}) for value in values]
+    seconds = sum(expected_seconds(one, "thresholds", one.prior.rows) for one in models)
+    require_short_time(options, models[-1], seconds)
+    found = phase_diagram(models[0], name, values)
     write(options, found)
     if options.json:
         print_json("phase-diagram", found.to_dict())

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, report, write
 from glassformer.core.parsing import parse_grid
+
+# Steps of message passing that a run usually takes (measured for attention networks).
+_USUAL_STEPS = 40
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,14 +37,15 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     from glassformer.core.errors import IncompatibleError
     from glassformer.experiments.simulation import simulate
 
-    learner = learner_of(options.algorithm, options)
+    learner, asked = learner_of(options.algorithm, options), model()
+    _require_short_time(options, learner, asked)
     theory: Any = None
     if options.theory_alpha is not None:
         if options.plot is None:
             raise IncompatibleError("--theory-alpha needs a plot: give its file with --plot")
-        theory = learner.limits(model(), parse_grid("theory_alpha", options.theory_alpha), throw=False)
+        theory = learner.limits(asked, parse_grid("theory_alpha", options.theory_alpha), throw=False)
     result = simulate(
-        model(),
+        asked,
         options.alpha,
         d=options.d,
         instances=options.instances,
@@ -61,3 +66,14 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):
         known = known[:1]
     return report(options, result, ["alpha", "error", "standard_error", *known, *others, "status"])
+
+
+def _require_short_time(options: argparse.Namespace, learner: Any, model: Any) -> None:
+    """Raise if the limits of the model, and the posteriors of message passing, take long."""
+    from glassformer.bayes_optimal.expected_time import expected_seconds
+
+    posteriors, ratios = 0.0, len(options.alpha) * (model.theory_unavailable_reason is None)
+    if learner.info.name == "gamp":
+        samples = sum(options.alpha) * options.d
+        posteriors = samples * options.instances * min(learner.max_iterations, _USUAL_STEPS)
+    require_short_time(options, model, expected_seconds(model, "limits", ratios, posteriors))

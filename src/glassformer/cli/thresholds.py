@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
@@ -21,8 +22,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the thresholds."""
+    from glassformer.bayes_optimal.expected_time import expected_seconds
+
     chosen = model()
-    found, exponents = learner_of(options.learner, options).thresholds(chosen), _row_exponents(chosen)
+    learner = learner_of(options.learner, options)
+    if learner.info.name == "gamp":
+        require_short_time(options, chosen, expected_seconds(chosen, "thresholds", chosen.prior.rows))
+    found, exponents = learner.thresholds(chosen), _row_exponents(chosen)
     write(options, found)
     if options.json:
         print_json("thresholds", {**found.to_dict(), **exponents})

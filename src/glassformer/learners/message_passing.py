@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from glassformer.core.progress import note
 from glassformer.core.status import Status
 
 # All numbers were chosen by trial on bsr and smi at d from 20 to 200.
@@ -150,7 +151,8 @@ def _run(
 ) -> MessagePassingRun[State]:
     best, quality, history = state, 0.0, StepHistory()
     watch(state)
-    for _ in range(max_iterations):
+    for number in range(1, max_iterations + 1):
+        note(f"step {number}")
         new, measured = step.advance(state)
         if measured >= quality:
             best, quality = state, measured

@@ -12,6 +12,7 @@ from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.multi_index.latent_channel import LatentChannel
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.row_symmetries import RowSymmetries
+from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array
 
 
@@ -24,6 +25,7 @@ class AttentionChannel(LatentChannel):
     """
 
     network: Architecture
+    branches = default_property(2, "Branches of the likelihood: signs of a row that is solved for.")
 
     @property
     def family(self) -> PosteriorFamily:

@@ -14,7 +14,12 @@ from glassformer.channels.field_averages import Averages, FieldPosterior, Respon
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments, posterior_moments
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.sampled_channel import SampledRowsChannel
+from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array
+
+# Seconds of the likelihood of one image of a latent on one branch, and of one entry of the density around one mode
+# (measured on one core for networks of up to 16 fields, within a factor of two; work grows like the square of charts).
+_SECONDS_OF_LATENT, _SECONDS_OF_DENSITY = 1e-7, 1e-9
 
 
 class LatentChannel(SampledRowsChannel):
@@ -49,6 +54,15 @@ class LatentChannel(SampledRowsChannel):
     @property
     def work(self) -> float:
         return super().work * self.effort.points
+
+    branches = default_property(1, "Branches of the likelihood: signs of a row that is solved for.")
+
+    @property
+    def posterior_seconds(self) -> float:
+        """Approximate time of one posterior on one core, from the numbers of latents, images and modes."""
+        effort = self.effort
+        of_latent = _SECONDS_OF_LATENT + _SECONDS_OF_DENSITY * effort.starts * self.latents**2 / self.branches
+        return 2.0 * effort.points * len(self.symmetries) * self.functions.charts**2 * of_latent
 
     def high_accuracy(self) -> Self:
         effort = self.effort

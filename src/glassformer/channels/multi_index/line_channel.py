@@ -76,6 +76,7 @@ class LineChannel(LinkRowsChannel):
     """
 
     atoms: float
+    posterior_seconds = default_property(0.0, "Not estimated: the work depends on the crossings of the lines.")
     refinement_factor = default_property(2, "How many times longer cells are in each further posterior.")
 
     effort: Effort = field(default=Effort(points=_LINES, starts=1, steps=1), kw_only=True)

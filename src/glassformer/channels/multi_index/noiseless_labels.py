@@ -129,6 +129,11 @@ class NoiselessLinkRowsChannel(ShellChannel):
         return float(np.linalg.matrix_rank(slope))
 
     @property
+    def posterior_seconds(self) -> float:
+        # Fixed points are computed with more noise as well.
+        return 2 * super().posterior_seconds
+
+    @property
     def with_more_noise(self) -> Self | None:
         return replace(self, noise=_MORE_NOISE * self.noise) if self.small_noise_suffices else None
 

@@ -1,0 +1,35 @@
+"""Refusal of commands that take long, before they start, with the time that they would take."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from glassformer.core.errors import ParameterError
+
+# Longest time, in seconds, of a command that starts without being asked to (a convention).
+_LONGEST = 600.0
+# Sizes of a model that may be to blame for a long time.
+_SIZES = ("depth", "heads", "tokens", "layers", "indices")
+
+
+def require_short_time(options: argparse.Namespace, model: Any, seconds: float) -> None:
+    """Raise if a command is expected to take more than ten minutes, unless the number of data points is given.
+
+    Args:
+        options: those of the command.
+        model: the model with these options.
+        seconds: expected time.
+
+    Raises:
+        ParameterError: it would take longer; the message has the time and the remedies.
+    """
+    if seconds <= _LONGEST or getattr(options, "model_points", None) is not None:
+        return
+    sizes = {name: getattr(model, name) for name in _SIZES if hasattr(options, f"model_{name}")}
+    name = max(sizes, key=sizes.__getitem__)
+    needed = f"{seconds / 60:.0f} minutes" if seconds < 2 * 3600 else f"{seconds / 3600:.0f} hours"
+    expected = f"at most {_LONGEST / 60:.0f} minutes of computing (about {needed} needed, on all cores)"
+    smaller = "a smaller d, fewer instances, " if hasattr(options, "instances") else ""
+    remedy = f"use {smaller}fewer layers, heads, tokens or --data-points; to wait, give --data-points {model.points}"
+    raise ParameterError(name, sizes[name], expected, remedy)
