@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, SequenceMultiIndex, plan, thresholds
+from glassformer.bayes_optimal.weak_recovery import weak_recovery
 from glassformer.core.errors import ParameterError
 from glassformer.models.aim import AttentionIndexed
 from glassformer.models.deep_aim import DeepAttentionIndexed
@@ -29,7 +30,7 @@ def largest(h):
     ],
 )
 def test_labels_that_are_not_even_name_the_subspace_that_they_tell_of(link, indices, direction):
-    found = thresholds(SequenceMultiIndex(link, indices, 1, points=32))["weak_recovery"]
+    found = weak_recovery(SequenceMultiIndex(link, indices, 1, points=32))[0]
     assert found.alpha == 0
     assert found.layer is None
     # Symmetries of the link fix the subspace to rounding.
@@ -58,7 +59,7 @@ def test_beyond_an_onset_the_layer_of_most_information_is_first():
 @pytest.mark.slow
 def test_side_information_tells_of_all_rows():
     model = SequenceMultiIndex(lambda h: h[0, 0] * h[1, 0], 2, 1, noise=0.1, side_information=0.3, points=32)
-    first = thresholds(model)["weak_recovery"]
+    first = weak_recovery(model)[0]
     assert (first.alpha, first.subspace) == (0.0, [[0.5, 0.0], [0.0, 0.5]])
 
 

@@ -137,8 +137,8 @@ def _density_of_jump(y, omega):
     ],
 )
 def test_points_at_kinks_and_jumps_are_found_for_correlated_fields(link, density):
-    """Two points in one cell count: without them log partitions are 0.01 and 0.02 too small, fifty standard errors."""
-    rng, count = np.random.default_rng(0), 2048
+    """Two points in one cell count: without them log partitions are 0.01 and 0.02 too small, 25 standard errors."""
+    rng, count = np.random.default_rng(0), 512
     omega = np.sqrt(0.3) * rng.standard_normal((count, 1)) * np.ones(2)
     z = omega + rng.standard_normal((count, 2)) @ np.linalg.cholesky(CORRELATED).T
     channel = SequenceMultiIndex(link, 2).channel

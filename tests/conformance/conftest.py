@@ -115,15 +115,15 @@ def ends(model, alphas):
     return {start: state_evolution(model, alphas, start) for start in ("uninformed", "informed")}
 
 
-# Two of them in the fast part of the tests.
-QUICK = ("square", "linear"), ("square", "sign")
+# One of them in the fast part of the tests.
+QUICK = ("square", "sign")
 
 
 def marks_of(case):
-    """Two cases are quick, some slow, the rest among the statistics."""
+    """One case is quick, some are slow, the rest among the statistics."""
     if case not in IN_THE_SUITE:
         return pytest.mark.statistics
-    return () if case in QUICK else pytest.mark.slow
+    return () if case == QUICK else pytest.mark.slow
 
 
 @pytest.fixture(

@@ -184,6 +184,7 @@ def test_many_batches_are_online_descent():
         assert np.all(np.abs(found.value - known.value) < found.error + known.error + 0.05 * moved)
 
 
+@pytest.mark.slow
 def test_one_step_from_no_weights_is_a_sum_of_inputs():
     """W = (eta/2) sum_mu y_mu x_mu / sqrt(d): overlap eta alpha E|z| / 2, power its square and eta^2 alpha / 4."""
     eta, alpha = 0.7, 2.0

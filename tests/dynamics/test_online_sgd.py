@@ -145,6 +145,7 @@ def test_levels_are_checked(level):
         path.arrival(level)
 
 
+@pytest.mark.slow
 def test_without_overlap_even_labels_are_never_learned():
     path = online_sgd(LAYERS, [0, 5], LAYERS_PACE, points=64)
     np.testing.assert_allclose(path.overlap.value, 0.0, atol=1e-14)
@@ -213,6 +214,7 @@ def test_starts_without_symmetry_are_followed_as_they_are():
     np.testing.assert_array_equal(symmetry_projectors(same, start, np.eye(2)), [np.eye(4)] * 2)
 
 
+@pytest.mark.slow
 def test_divergence_is_reported():
     table = online_trajectory(SQUARE, [2.0], 4, Pace(20.0, 1), cosine_start(1, 0.5), points=64)
     assert table.status[0] is Status.CONVERGED

@@ -204,6 +204,6 @@ async def malformed(address):
             for message in messages:
                 await line.write_message(message, binary=isinstance(message, bytes))
             for _ in range(6):
-                if await asyncio.wait_for(line.read_message(), 0.3) is None:
+                if await asyncio.wait_for(line.read_message(), 0.1) is None:
                     break
         line.close()

@@ -73,6 +73,7 @@ def test_a_value_is_refused_beside_its_control_until_it_is_right(opened, thread)
     assert "expected a number" in field(page, "at")["error"]
 
 
+@pytest.mark.slow
 def test_an_answer_to_an_earlier_question_is_not_shown(opened, thread, monkeypatch):
     page = opened("?alpha=0:1:5")
     before, answered = page.answer, here.best_error

@@ -87,6 +87,7 @@ def test_the_root_squares_to_the_matrix():
     np.testing.assert_allclose(root @ root, (-0.4) ** np.abs(place[:, None] - place), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_command_line(capsys):
     line = "limits attention --depth 1 --alpha 0.3 --token-correlation 0.5 --data-points 64"
     assert main(line.split(" ")) == 0

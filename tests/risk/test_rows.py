@@ -64,6 +64,7 @@ def within(table, name, value, row=0, more=0.0):
     return bool(np.all(np.abs(table[name][row] - value) <= table[error][row] + more))
 
 
+@pytest.mark.slow
 def test_sampled_averages_of_one_row_agree_with_quadrature():
     model = SequenceMultiIndex(sign, points=1024)
     exact = RegularisedRisk("logistic", strength=0.1).limits(model, [1.0])
@@ -90,7 +91,7 @@ def test_attention_has_the_order_parameters_of_the_prototype(attention_limits):
 
 @pytest.mark.slow
 def test_two_rows_have_the_order_parameters_of_the_prototype():
-    model = SequenceMultiIndex(two_tanh, indices=2, noise=0.09, points=512)
+    model = SequenceMultiIndex(two_tanh, indices=2, noise=0.09, points=256)
     table = RegularisedRisk(strength=0.1, start="informed").limits(model, [4.0])
     assert within(table, "power", [[0.63, 0.09], [0.09, 0.86]], more=0.01)
     assert within(table, "overlap", [[0.67, 0.11], [0.10, 0.89]], more=0.01)
@@ -189,7 +190,7 @@ def test_penalties_of_several_rows_solve_their_own_conditions(name):
 
 @pytest.mark.slow
 def test_branches_follow_two_minima():
-    model = SequenceMultiIndex(mixed, tokens=2, points=256)
+    model = SequenceMultiIndex(mixed, tokens=2, points=128)
     risk = RegularisedRisk(strength=0.04, student=attention, positions=[2.0, -2.0])
     found = risk.branches(model, [1.0, 1.5])
     assert found["two_branches"].tolist() == [1.0, 1.0]
@@ -254,6 +255,7 @@ def test_settings_of_rows_are_refused_for_matrices():
         RegularisedRisk(positions=[1.0], strength=0.1).limits(model, [1.0])
 
 
+@pytest.mark.slow
 def test_usual_students():
     assert student_of(SequenceMultiIndex(sign), "hinge").is_convex
     assert student_of(SequenceMultiIndex(largest, indices=3), "cross-entropy").rows == 3
@@ -321,7 +323,7 @@ def test_an_intercept_is_a_flag_of_the_command_line(links, capsys):
 @pytest.mark.slow
 def test_the_command_line_lists_several_minima(links, capsys):
     words = ["limits", "smi", "--indices", "1", "--tokens", "2", "--link", f"{links}:mixed", "--alpha", "1.5"]
-    own = ["--student", f"{links}:attention", "--positions", "2,-2", "--strength", "0.04", "--data-points", "256"]
+    own = ["--student", f"{links}:attention", "--positions", "2,-2", "--strength", "0.04", "--data-points", "128"]
     assert main([*words, "--learner", "risk", *own]) == 3
     printed = capsys.readouterr().out
     assert "bistable" in printed and "several minima, of which the first counts: informed" in printed

@@ -392,6 +392,7 @@ def test_repetitions_promise_no_smaller_errors():
     assert often.predict(inputs[:1], return_std=True)[1] > 0.8 * once.predict(inputs[:1], return_std=True)[1]
 
 
+@pytest.mark.slow
 def test_no_interval_holds_more_than_its_residuals_can_tell():
     inputs, labels, _ = bilinear(n=30)
     found = BilinearRegressor(**QUICK).fit(inputs, labels)
@@ -590,6 +591,7 @@ def test_weights_of_classes_are_those_of_their_samples(kind):
         BilinearClassifier(solver="bayes", class_weight="balanced").fit(inputs, classes)
 
 
+@pytest.mark.slow
 def test_groups_are_held_back_together():
     """Ten samples of every subject, whose labels have a number of their own: only other subjects tell the error."""
     rng = np.random.default_rng(0)
