@@ -1,17 +1,29 @@
 """Gradient descent on samples that it sees again: its steps on data, its conventions, and its equations beside runs."""
 
 import json
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status, simulate, trajectory
+from glassformer import (
+    SGD,
+    DeepAttention,
+    IncompatibleError,
+    ParameterError,
+    SequenceMultiIndex,
+    Status,
+    simulate,
+    trajectory,
+)
 from glassformer.cli import main
 from glassformer.designs.projection import ProjectionDesign
 from glassformer.dynamics.descent_settings import DescentSettings
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.row_descent import Batches, record_steps
+from glassformer.risk.rows.comparison import label_quality
+from glassformer.risk.rows.student import student_of
 
 SIGN = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
 TANH = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1, points=32)
@@ -72,6 +84,47 @@ def test_batches_of_passes_use_every_sample_once_and_random_ones_have_their_shar
     assert abs(sizes.mean() - 25) < 4 * np.sqrt(25 * 0.75 / 200)
     assert abs(sizes.var() / (25 * 0.75) - 1) < 0.5
     assert record_steps(DescentSettings(steps=8), epochs, 2).tolist() == [4, 8]
+
+
+@pytest.mark.parametrize(("samples", "share", "batches"), [(103, 0.5, 2), (102, 0.25, 4), (11, 0.3, 3), (3, 0.1, 3)])
+def test_passes_over_any_number_of_samples_have_the_steps_of_theory(samples, share, batches):
+    kinds = [Batches(samples, share, 1, epochs, 3) for epochs in (True, False)]
+    assert [kind.per_pass for kind in kinds] == [batches] * 2
+    chosen = kinds[0].of_steps(0, batches)[0]
+    assert len(np.unique(chosen)) == chosen.size
+
+
+def test_rates_of_the_published_convention_may_change():
+    published = {"convention": "published", "batch": 50}
+    for rate in ((1.0, 2.0), lambda step: 1.0 + step):
+        assert SGD(learning_rate=rate, **published).descent(2.0, 2, d=100).rates.tolist() == [0.02, 0.04]
+
+
+def test_rows_of_several_heads_have_the_learning_rate_of_theory(monkeypatch):
+    monkeypatch.setattr(
+        "glassformer.dynamics.descent_path.descent_path", lambda model, alpha, settings, *rest: settings
+    )
+    model = DeepAttention(depth=1, heads=2, tokens=2, noise=0.1, points=32)
+    learner, rng = SGD(student=lambda z: z.T @ z, steps=2), np.random.default_rng(0)
+    size = model.at_size(20)
+    design = size.design.sample(40, size.input_shape, rng)
+    settings, _ = learner._on_data(DataSet(design, np.zeros((40, *model.channel.label_shape))), rng)
+    assert learner.path(model, 2.0).learning_rate == settings.learning_rate == pytest.approx(1 / 9)
+
+
+def test_theory_is_of_independent_batches():
+    passes = replace(LOGISTIC, batch=0.25, sampling="epochs", steps=3)
+    assert "use sampling = bernoulli" in passes.theory(SIGN, np.array([1.0]))
+    assert passes.draws_passes
+    assert not replace(passes, batch=None).draws_passes
+    with pytest.raises(IncompatibleError, match="looks = 2 is not allowed"):
+        trajectory(SIGN, [2.0], 3, learner=replace(LOGISTIC, looks=2), d=20)
+
+
+def test_decisions_are_between_signs():
+    model = SequenceMultiIndex(lambda z: 1.0 * (z[0, 0] > 0))
+    quality = label_quality(model, student_of(model, "square", "linear"), np.ones((4, 1, 1)), np.ones((4, 1)))
+    assert "label_error" not in quality
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 
 import jax
@@ -13,9 +14,14 @@ from glassformer import DeepAttention, RegularisedRisk, SequenceMultiIndex, limi
 from glassformer.cli import main
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.status import Status
-from glassformer.risk.rows.limits import RowRisk, start_state
+from glassformer.learners.regularised_risk import OneRowEquations
+from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
+from glassformer.risk.penalties import ConjugateParameters
+from glassformer.risk.rows.limits import RowRisk, best_strength, start_state
+from glassformer.risk.rows.one_row_penalties import weight_penalty
 from glassformer.risk.rows.penalties import RowConjugates, row_penalty
 from glassformer.risk.rows.student import student_of
+from glassformer.risk.rows.thresholds import _interpolation
 
 
 def sign(z):
@@ -188,6 +194,57 @@ def test_penalties_of_several_rows_solve_their_own_conditions(name):
     assert np.all(np.linalg.eigvalsh(order.power - order.overlap @ order.overlap.T) > -1e-12)
 
 
+def test_the_spread_of_sampled_weights_is_their_error():
+    """Rows that do not know of each other have the power of one row, which is a closed form."""
+    prior = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3).prior
+    conjugates = RowConjugates(0.3 * np.eye(2), np.eye(2), 1.5 * np.eye(2), np.zeros((2, 1)))
+    orders = [row_penalty("lasso").order(prior, 0.5, conjugates, np.zeros((1, 1)), one) for one in (*range(8), None)]
+    *parts, whole = (np.trace(order.power) / 2 for order in orders)
+    one = ConjugateParameters(*(np.array([value]) for value in (0.3, 1.0, 1.5)))
+    exact = weight_penalty("lasso").order_parameters(prior, np.array([0.5]), one).power[0]
+    mean, error = mean_and_error(np.array(parts))
+    assert mean == pytest.approx(whole, rel=1e-12)
+    assert abs(whole - exact) < confidence_factor(8) * error < 0.02 * exact
+
+
+def test_the_best_strength_grows_with_the_noise(monkeypatch):
+    def fixed_point(problem, *_, **__):
+        return Namespace(status=Status.CONVERGED, free_energy=0.0, state=problem.strength)
+
+    monkeypatch.setattr("glassformer.risk.rows.limits.fixed_point_from", fixed_point)
+    monkeypatch.setattr(
+        "glassformer.risk.rows.limits.errors_at", lambda _, strength, __: {"error": np.log(strength / 30.0) ** 2}
+    )
+    problem = RowRisk().problem(SequenceMultiIndex(two_tanh, indices=2, noise=30.0), 3.0, 1.0)
+    assert best_strength(problem, RowRisk()) == pytest.approx(30.0, rel=0.05)
+
+
+def test_a_sum_of_rows_fits_as_many_labels_as_one_row():
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.3, points=32)
+    risk = RowRisk(student=lambda z: z[0] + z[1], student_rows=2)
+    assert _interpolation(risk.problem(model, 1.0, 0.1)).alpha == 1.0
+
+
+def test_cross_entropy_of_two_classes_has_two_rows():
+    model = SequenceMultiIndex(sign, points=32)
+    two = RegularisedRisk("cross-entropy", strength=0.1).equations(model)
+    assert not isinstance(two, OneRowEquations)
+    two.require()
+
+
+def test_starts_of_descent_on_data_have_the_theory_of_the_lowest_minimum(softmax, monkeypatch):
+    monkeypatch.setattr(RegularisedRisk, "limits", lambda risk, *_, **__: Namespace(columns=risk.start))
+    for start, own in (("random,zero", None), ("zero", None), ("informed", "informed")):
+        assert RegularisedRisk(strength=0.05, start=start).theory(softmax, np.ones(1)) == own
+    given = RegularisedRisk(strength=0.05, start=[[[0.5]], [[1.0]]])
+    assert isinstance(given.row_risk.start, tuple)
+
+
+def test_side_information_is_refused():
+    model = SequenceMultiIndex(sign, side_information=0.5)
+    assert "side_information = 0.5" in (RegularisedRisk("logistic").incompatibility(model) or "")
+
+
 @pytest.mark.slow
 def test_branches_follow_two_minima():
     model = SequenceMultiIndex(mixed, tokens=2, points=128)
@@ -239,6 +296,7 @@ def test_what_cannot_be_computed_is_refused_before_it_begins(softmax, risk, erro
         ("positions", np.zeros((2, 1, 1))),
         ("start", "somewhere"),
         ("start", 3),
+        ("start", ["random", "zero"]),
     ],
 )
 def test_settings_without_a_meaning_are_refused(name, value):

@@ -400,6 +400,28 @@ def test_no_interval_holds_more_than_its_residuals_can_tell():
     assert np.all(np.isfinite(found.predict_interval(inputs[:2], coverage=0.9)))
 
 
+def test_the_unit_of_weights_does_not_change_intervals():
+    inputs, labels, _ = bilinear(n=30)
+    widths = [
+        np.ptp(
+            BilinearRegressor(strength=unit, tolerance=1e-8)
+            .fit(inputs, labels, np.full(30, unit))
+            .predict_interval(inputs)
+        )
+        for unit in (0.01, 1.0, 100.0)
+    ]
+    np.testing.assert_allclose(widths, widths[1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_a_class_without_weight_has_no_probability(loss):
+    inputs, fields, _ = bilinear(n=60)
+    classes = np.digitize(fields, np.quantile(fields, [0.3, 0.6]))
+    found = BilinearClassifier(strength=1.0, loss=loss, class_weight={0: 1.0, 1: 1.0, 2: 0.0}).fit(inputs, classes)
+    assert np.max(found.predict_proba(inputs)[:, 2]) < 1e-3
+    assert np.all(np.isfinite(found.predict_proba(inputs)))
+
+
 @pytest.mark.parametrize("estimator", [AttentionRegressor(), BilinearRegressor()])
 def test_inputs_that_are_all_alike_tell_nothing(estimator):
     labels = np.random.default_rng(0).standard_normal(40)
@@ -610,6 +632,9 @@ def test_groups_are_held_back_together():
         BilinearRegressor(**settings).fit(inputs, labels, groups=subject % 3)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         BilinearRegressor(**settings).fit(inputs, labels, groups=subject[:-1])
+    for missing in (np.where(subject == 3, np.nan, subject), np.where(subject == 3, None, "one")):
+        with pytest.raises(ValueError, match=r"groups = '<\w+ of sample 30>' is not allowed"):
+            BilinearRegressor(**settings).fit(inputs, labels, groups=missing)
 
 
 def test_errors_of_predictions_grow_out_of_the_range_of_the_inputs():

@@ -49,7 +49,7 @@ class RowDescent(Descent):
 
 
 def refused_side_information(model: Any) -> str | None:
-    """Return why descent cannot learn from a model with side information; None for models without."""
+    """Return why a learner from samples alone is not for a model with side information; None for models without."""
     if model.prior.side > 0:
         return f"learns from samples only and cannot use side_information = {model.side_information:g}"
     return None

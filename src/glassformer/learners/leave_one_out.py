@@ -151,7 +151,8 @@ def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: boo
     for samples, basis in _chunks(risk.design, tangent, intercept):
         basis *= np.sqrt(curvature[samples, None])
         hessian = scipy.linalg.blas.dsyrk(1.0, basis.T, 1.0, hessian, lower=True, overwrite_c=True)
-    hessian[np.diag_indices(len(hessian))] += _ROUNDING * np.trace(hessian)
+    # Labels that are all equal have no curvature at their best intercept: no sample changes their fit.
+    hessian[np.diag_indices(len(hessian))] += _ROUNDING * np.trace(hessian) or 1.0
     root = scipy.linalg.cholesky(hessian, lower=True, overwrite_a=True, check_finite=False)
     q = np.zeros_like(fields)
     for samples, basis in _chunks(risk.design, tangent, intercept):

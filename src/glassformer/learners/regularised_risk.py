@@ -21,6 +21,7 @@ from glassformer.core.settings import (
     tolerance_setting,
 )
 from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
+from glassformer.learners.descent import refused_side_information
 from glassformer.models.base import require_theory
 
 if TYPE_CHECKING:
@@ -38,14 +39,15 @@ if TYPE_CHECKING:
 # Settings that only models of rows have.
 _OF_ROWS = ("student", "student_rows", "intercept", "positions", "start")
 # Starts by name; those from random or zero weights are for data alone.
-_STARTS = ("informed", "uninformed", "positional", "random", "zero")
+_STARTS_OF_THEORY = ("informed", "uninformed", "positional")
+_STARTS = (*_STARTS_OF_THEORY, "random", "zero")
 # Singular values below this share of the largest one, or of one, are rounding errors.
 _ROUNDING = 1e-9
 
 
 def _is_pair(start: Any) -> bool:
     """Return whether a start is a pair of matrices."""
-    return isinstance(start, tuple | list) and len(start) == 2
+    return isinstance(start, tuple | list) and len(start) == 2 and not any(isinstance(part, str) for part in start)
 
 
 def parse_function(name: str, text: str) -> Any:
@@ -209,7 +211,7 @@ class RegularisedRisk(Learner):
             student_rows=self.student_rows,
             intercept=self.intercept,
             positions=self.positions,
-            start=self.start,
+            start=tuple(self.start) if _is_pair(self.start) else self.start,
         )
 
     @property
@@ -262,7 +264,9 @@ class RegularisedRisk(Learner):
         return (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in (None, *PENALTIES))
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        return self.limits(model, alpha, throw=False).columns
+        # Starts of descent on data that the theory does not have lead to one of its minima, of which the lowest counts.
+        own = self.start if not isinstance(self.start, str) or self.start in _STARTS_OF_THEORY else None
+        return replace(self, start=own).limits(model, alpha, throw=False).columns
 
     def other_minima(self, model: Any) -> str | None:
         if not model.overlap_shape or self._is_one_linear_row(model) or self.start == "informed":
@@ -278,6 +282,9 @@ class RegularisedRisk(Learner):
         return self._row_equations(model) if model.overlap_shape else RiskEquations(self, model, risk=self)
 
     def _row_equations(self, model: Any) -> RowEquations:
+        reason = refused_side_information(model)
+        if reason is not None:
+            raise IncompatibleError(f"regularised risk {reason}; leave it out, or use learner gamp")
         equations = OneRowEquations if self._is_one_linear_row(model) else RowEquations
         return equations(self, model, risk=self)
 
@@ -302,6 +309,9 @@ class RegularisedRisk(Learner):
         if (model.channel.rows, model.channel.columns) != (1, 1) or self.penalty == "group":
             return False
         if self.positions is not None or self.start is not None or callable(self.student):
+            return False
+        if getattr(self.loss, "name", self.loss) == "cross-entropy":
+            # Cross-entropy has one row per class.
             return False
         if self.student == "linear":
             return self.student_rows in (None, 1)

@@ -26,6 +26,8 @@ from glassformer.risk.rows.student import Student
 DIVERGED = 1e6
 # A random batch has room for this many standard deviations more samples than its mean: one of 1e9 exceeds it.
 _ROOM = 6.0
+# Distance below which a quotient counts as a whole number.
+_WHOLE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,17 @@ class Batches:
     @property
     def size(self) -> int:
         """Number of samples in a batch of a pass, the mean number in a random one."""
-        return max(1, round(self.share * self.samples))
+        return max(1, int(self.share * self.samples + _WHOLE))
 
     @property
     def per_pass(self) -> int:
         """Number of gradient steps in a pass over the samples."""
-        return max(1, self.samples // self.size) * self.repeats
+        return self._batches * self.repeats
+
+    @property
+    def _batches(self) -> int:
+        """Number of batches in a pass, that of theory unless there are fewer samples."""
+        return min(int(1 / self.share + _WHOLE), self.samples // self.size)
 
     @property
     def full(self) -> bool:
@@ -74,8 +81,7 @@ class Batches:
         return chosen[places].astype(np.int32), weights[places]
 
     def _in_pass(self, number: int) -> tuple[NDArray[np.intp], Array]:
-        batches = self.samples // self.size
-        one, place = divmod(number, batches)
+        one, place = divmod(number, self._batches)
         order = np.random.default_rng([self.key, one]).permutation(self.samples)
         return order[place * self.size : (place + 1) * self.size], np.ones(self.size)
 

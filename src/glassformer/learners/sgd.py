@@ -51,6 +51,8 @@ _THEORY = (
 )
 # Operations per input of a batch, row and step.
 _WORK = 6.0
+# Why runs and equations differ where a pass uses every sample once.
+_PASSES = "with sampling = epochs batches of a pass exclude each other, and the equations are for independent batches"
 
 
 def _parse_rates(name: str, text: str) -> Any:
@@ -58,6 +60,13 @@ def _parse_rates(name: str, text: str) -> Any:
     if ":" in text:
         return parse_function(name, text)
     return [parse_number(name, part) for part in text.split(",")] if "," in text else parse_number(name, text)
+
+
+def _scaled_rates(rate: Any, factor: float) -> Any:
+    """Return a factor times a number, numbers, or a function of the step."""
+    if callable(rate):
+        return lambda step: factor * rate(step)
+    return factor * rate if is_number(rate) else tuple(factor * one for one in rate)
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,8 @@ class SGD(RowDescent):
 
     Args:
         learning_rate: :math:`\eta`: a number, one number per step, or a function of the step, which begins at 0. None
-            for :math:`1/(1+\sqrt\alpha)^2`, below the edge of stability of a linear student with square loss; for 15
-            in the published convention.
+            for :math:`1/(1+\sqrt\alpha)^2`, below the edge of stability of a linear student with square loss, with
+            the samples over the coordinates that a row sees; for 15 in the published convention.
         weight_decay: :math:`\lambda`, or ``w``; None for 0, or 0.07.
         batch: a share of the samples in (0, 1], or a number of samples, an integer; None for all samples, or 200.
         repeats: number of gradient steps on every batch; None for 1, or 3.
@@ -197,9 +206,8 @@ class SGD(RowDescent):
             raise ParameterError("start", self.start, "None, or a pair of matrices: overlap m and power C")
         if self.start is not None and self.overlap is not None:
             raise IncompatibleError("start and overlap exclude each other: give one of them")
-        if not self.is_published:
-            # Raises where settings do not go together, at any sample ratio.
-            _ = self.descent(alpha=1.0, steps=self.steps or np.size(self.learning_rate), d=10**6)
+        # Raises where settings do not go together, at any sample ratio.
+        _ = self.descent(alpha=1.0, steps=self.steps or np.size(self.learning_rate), d=10**6)
 
     def _check_learning_rate(self) -> None:
         """Raise unless there is one length of a step, one for every step, or a function of the step."""
@@ -224,7 +232,14 @@ class SGD(RowDescent):
         return number and not share and self.loss == "square" and not self.momentum and further == (None,) * 6
 
     @property
-    def rates(self) -> tuple[float, float]:
+    def draws_passes(self) -> bool:
+        """Whether batches of a pass exclude each other, which the mean-field equations do not describe."""
+        in_passes = self.sampling == "epochs" or (self.sampling is None and self.is_published)
+        batch = _BATCH if self.batch is None and self.is_published else self.batch
+        return in_passes and batch is not None and (is_whole(batch, 1) or batch < 1)
+
+    @property
+    def rates(self) -> tuple[Any, float]:
         """Learning rate and weight decay of the published convention, with the published values as defaults."""
         rate = _LEARNING_RATE if self.learning_rate is None else self.learning_rate
         return rate, _DECAY if self.weight_decay is None else self.weight_decay
@@ -268,9 +283,9 @@ class SGD(RowDescent):
         r"""Return the settings of the steps in the convention ``"sum"``.
 
         Args:
-            alpha: samples over dimension.
+            alpha: samples over the number of coordinates that a row sees.
             steps: number of gradient steps; None for those of all passes.
-            d: token dimension; None in the limit of large sizes, where the batch is a share.
+            d: this number; None in the limit of large sizes, where the batch is a share.
 
         Raises:
             IncompatibleError: the batch is a number of samples, or the convention the published one, without ``d``.
@@ -285,7 +300,7 @@ class SGD(RowDescent):
         share, published, count = self._share(alpha, d), self.is_published, self.steps if steps is None else steps
         rate, decay = self.rates if published else (self.learning_rate, self.weight_decay or 0.0)
         if published:
-            rate, decay = 2 * rate / cast(int, d), decay / 2
+            rate, decay = _scaled_rates(rate, 2 / cast(int, d)), decay / 2
         elif rate is None:
             rate = 1 / (1 + np.sqrt(alpha)) ** 2
         return DescentSettings(
@@ -330,8 +345,10 @@ class SGD(RowDescent):
         from glassformer.dynamics.descent_path import descent_path
 
         require_compatible(self, model)
-        student = self.student_on(model)
-        return descent_path(model, alpha, self.descent(alpha, steps, d), student, self.first_state(model, student))
+        # Rows of different heads see separate coordinates.
+        student, degrees = self.student_on(model), float(model.prior.degrees)
+        settings = self.descent(alpha / degrees, steps, None if d is None else round(d * degrees))
+        return descent_path(model, alpha, settings, student, self.first_state(model, student))
 
     def first_state(self, model: Any, student: Student) -> DescentStart:
         """Return overlap and power of the start; rows without a given overlap have none, for even labels a small one.
@@ -370,6 +387,10 @@ class SGD(RowDescent):
             raise IncompatibleError("fresh is for the published convention, whose batch is a number of samples")
         rate, decay = self.rates
         batch = self.batch or _BATCH
+        if not (is_number(rate) and is_whole(batch, 1)):
+            raise IncompatibleError(
+                "fresh needs one learning_rate for all steps, and a batch that is a number of samples"
+            )
         return OnlineSGD(
             learning_rate=2 * batch * rate / d,
             batch=batch,
@@ -432,8 +453,8 @@ class SGD(RowDescent):
         from glassformer.learners.row_descent import Batches
 
         d, samples = int(data.design.row_shape[-1]), data.design.samples
-        epochs = self.sampling == "epochs" or (self.sampling is None and self.is_published)
-        batches = Batches(samples, self._share(samples / d, d), self._repeats, epochs, int(rng.integers(2**63)))
+        share, key = self._share(samples / d, d), int(rng.integers(2**63))
+        batches = Batches(samples, share, self._repeats, self.draws_passes, key)
         name = "passes" if self.steps is None else "steps"
         steps, given = self.steps or self.passes * batches.per_pass, getattr(self, name)
         batch = data.design.inputs[0].size * batches.size / samples
@@ -468,6 +489,8 @@ class DescentEquations(Equations):
         from glassformer.dynamics.descent_path import descent_limits
 
         sgd = self._begun_at(None)
+        if sgd.draws_passes:
+            raise IncompatibleError(f"{_PASSES}: use sampling = bernoulli, or simulate")
         found = descent_limits([sgd.path(self.model, float(ratio)) for ratio in validated_alpha(alpha)])
         if throw:
             found.raise_unless_converged()
@@ -503,11 +526,17 @@ class DescentEquations(Equations):
         # The dimension of runs, whose start is that of the settings, or a cosine of theory alone.
         sgd, d = (self._begun_at(overlap), None) if overlap is None or is_number(overlap) else (self._sgd, overlap[0])
         paths = [sgd.path(self.model, float(ratio), steps, d) for ratio in alpha]
-        return self._labelled(descent_table(paths), sgd)
+        found = self._labelled(descent_table(paths), sgd)
+        return (
+            replace(found, notes=[*found.notes, f"runs differ from theory: {_PASSES}"]) if sgd.draws_passes else found
+        )
 
     def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
-        """Return the descent with ``steps`` steps from this cosine with the truth, in the convention of the theory."""
-        return replace(self._begun_at(overlap, d), steps=steps)
+        """Return the descent with ``steps`` steps from this cosine with the truth, in the convention of the theory.
+
+        Its history has every step.
+        """
+        return replace(self._begun_at(overlap, d), steps=steps, looks=None)
 
     def _begun_at(self, overlap: float | None, d: int | None = None) -> SGD:
         """Return the descent from an overlap, by default that of random starts of runs, in the theory's convention."""

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from glassformer.core.checks import is_number, require_name
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.data_analysis.signals import BilinearSignal, PositiveSignal
 from glassformer.designs.dense import DenseDesign
@@ -242,6 +242,10 @@ def _group_numbers(groups: Any, given: Sequences) -> NDArray[np.int64]:
         return np.arange(len(given.values))
     own = column_or_1d(groups)
     check_consistent_length(given.values, own)
+    missing = [place for place, one in enumerate(own.tolist()) if one is None or one != one]
+    if missing:
+        allowed = "numbers or names, none of them missing"
+        raise DataError("groups", f"<{own[missing[0]]} of sample {missing[0]}>", allowed, "give every sample a group")
     return np.asarray(np.unique(own, return_inverse=True)[1], dtype=np.int64)
 
 

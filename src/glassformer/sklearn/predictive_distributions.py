@@ -57,7 +57,8 @@ class LeaveOneOutErrors:
         sizes = np.abs(self.residuals) / self._unit(self.power)
         order = np.argsort(sizes)
         share = np.cumsum(self.weights[order])
-        place = int(np.searchsorted(share, coverage * (share[-1] + 1)))
+        # The new residual has the mean weight of the others: the unit of the weights does not matter.
+        place = int(np.searchsorted(share, coverage * (share[-1] + self.weights.mean())))
         return np.asarray(np.append(sizes[order], np.inf)[place] * self._unit(power))
 
 

@@ -122,7 +122,8 @@ def label_quality(model: Any, student: Student, true: Array, predictions: Array)
     """
     channel = model.channel
     found: dict[str, Array] = {}
-    if channel.discrete and (student.values or student.loss.labels == "signs" or channel.rows == student.rows == 1):
+    decides = student.values or student.loss.labels == "signs" or (student.signs and channel.rows == student.rows == 1)
+    if channel.discrete and decides:
         truth = np.asarray(channel.true_labels(true)).reshape(len(true), -1)
         if truth.shape[1] == 1:
             found["label_error"] = np.mean(student.decisions(predictions) != truth[:, 0], axis=-1)

@@ -198,7 +198,7 @@ def _images(problem: RowProblem, packing: Packing, state: OrderState, averages: 
     """Return where the map of every set leads to, shape (sets, size)."""
     sets = range(len(averages.training_loss))
     parts = [RowAverages(*(part[one : one + 1] for part in averages)) for one in sets]
-    return np.array([packing.pack(problem.from_averages(state, part).state) for part in parts])
+    return np.array([packing.pack(problem.from_averages(state, part, one).state) for one, part in enumerate(parts)])
 
 
 def _search(few: RowProblem, packing: Packing, vector: Array, minima: NearbyMinima) -> tuple[Array, int]:

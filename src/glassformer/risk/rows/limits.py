@@ -34,8 +34,9 @@ _UNINFORMED, _INFORMED = 0.01, 0.99
 _POSITIONAL_POWER = 0.3
 # Relative distance of errors beyond the error estimates that makes two fixed points (chosen by trial).
 _DIFFERENT = 1e-3
-# Strengths of the first search for the best one, and the accuracy of its logarithm (chosen by trial).
-_STRENGTHS, _LOG_ACCURACY = np.geomspace(1e-3, 10.0, 9), 0.05
+# Strengths of the first search for the best one, which goes on to larger ones up to the last number, and the accuracy
+# of its logarithm (chosen by trial).
+_STRENGTHS, _LARGEST_STRENGTH, _LOG_ACCURACY = np.geomspace(1e-3, 10.0, 9), 1e4, 0.05
 # Objective of strengths at which nothing converged.
 _LOST = 1e9
 # Sets of samples in that search.
@@ -330,6 +331,8 @@ def _row_at(problem: RowProblem, risk: RowRisk) -> _Row:
     if status.ok:
         status = Status.SYMMETRY_BROKEN if broken else Status.BISTABLE if distinct else Status.CONVERGED
     notes = [_minima_note(alpha, points, measured, lowest)] if distinct else []
+    if risk.strength is None and not _STRENGTHS[0] * (1 + _LOG_ACCURACY) < problem.strength < _LARGEST_STRENGTH:
+        notes.append(f"alpha = {alpha:g}: the best strength is an end of the search, {problem.strength:.3g}")
     missed = float(best.step.averages.mean.unsolved)
     if missed > 0:
         notes.append(f"alpha = {alpha:g}: the proximal map was not found for a share {missed:.2g} of the samples")
@@ -379,13 +382,17 @@ def best_strength(problem: RowProblem, risk: RowRisk) -> float:
         if lowest is None:
             return _LOST
         own = errors_at(problem, lowest.state, -1)
-        if "label_error" in own:
+        if problem.model.channel.discrete or "label_error" in own:
             # Counted errors have steps; they fall as cosines rise.
             return float(1 - np.mean(own["cosine"]))
         return float(own.get("prediction_error", own["error"]))
 
-    logarithms = np.log(_STRENGTHS)[::-1]
-    values = np.array([objective(one) for one in logarithms])
+    logarithms = list(np.log(_STRENGTHS)[::-1])
+    values = [objective(one) for one in logarithms]
+    # The best strength grows like the noise of the labels.
+    while np.argmin(values) == 0 and values[0] < _LOST and logarithms[0] < np.log(_LARGEST_STRENGTH):
+        logarithms.insert(0, 2 * logarithms[0] - logarithms[1])
+        values.insert(0, objective(logarithms[0]))
     place = int(np.argmin(values))
     low, high = logarithms[min(place + 1, len(values) - 1)], logarithms[max(place - 1, 0)]
     if values[place] == _LOST:

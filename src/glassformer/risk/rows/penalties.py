@@ -87,7 +87,9 @@ class RowPenalty(ABC):
         """
 
     @abstractmethod
-    def order(self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array) -> RowOrder:
+    def order(
+        self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array, number: int | None = None
+    ) -> RowOrder:
         r"""Return the order parameters at conjugate parameters.
 
         Args:
@@ -95,6 +97,7 @@ class RowPenalty(ABC):
             strength: :math:`\lambda`.
             conjugates: conjugate parameters.
             gram: inner products of the positional encodings, shape (L, L).
+            number: of a set of sampled weights, whose spread gives the error; None for all of them.
         """
 
 
@@ -113,7 +116,9 @@ class RowRidge(RowPenalty):
         gains = np.linalg.inv(v_hat + strength / values[:, None, None] * np.eye(len(v_hat)))[places]
         return np.einsum("dab,bd->ad", gains, field), _symmetric(gains.mean(axis=0))
 
-    def order(self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array) -> RowOrder:
+    def order(
+        self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array, number: int | None = None
+    ) -> RowOrder:
         q_hat, m_hat, v_hat, mean_hat = conjugates
         spectrum = np.array(prior.feature_spectrum)[:, None, None]
         gains = np.linalg.inv(v_hat + strength / spectrum * np.eye(len(v_hat)))
@@ -156,13 +161,15 @@ class SampledRowPenalty(RowPenalty):
         weights, response, _ = self.minimisers(field, v_hat, strength)
         return weights, _symmetric(response)
 
-    def order(self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array) -> RowOrder:
+    def order(
+        self, prior: Any, strength: float, conjugates: RowConjugates, gram: Array, number: int | None = None
+    ) -> RowOrder:
         if np.any(gram):
             raise IncompatibleError("positional encodings have no theory with this penalty: use penalty ridge")
         if len(prior.feature_spectrum) > 1:
             raise IncompatibleError(_OTHER_SPECTRUM)
         q_hat, m_hat, v_hat, mean_hat = conjugates
-        true, normal = _weights(prior, len(q_hat))
+        true, normal = _weights(prior, len(q_hat), number)
         signal, rest = m_hat @ true, square_root(q_hat) @ normal
         true = np.concatenate([true, true], axis=1)
         w, response, response_square = self.minimisers(
@@ -275,16 +282,23 @@ def _patterns(signs: Array) -> list[tuple[Any, Any]]:
 _ACCURACY, _SWEEPS, _MOST_STEPS = 1e-10, 4, 500
 # Relative step of Newton's method after which the remaining error, about its square, is rounding.
 _LAST_STEP = 1e-8
-# Sampled weights of the teacher.
-_WEIGHTS = 1 << 14
+# Sampled weights of the teacher, and sets of them, as many as of labels.
+_WEIGHTS, _SETS = 1 << 14, 8
 
 
-def _weights(prior: Any, rows: int) -> tuple[Array, Array]:
-    """Return weights of the teacher with exact second moments and independent normal numbers, shapes (., n)."""
+def _weights(prior: Any, rows: int, number: int | None) -> tuple[Array, Array]:
+    """Return weights of the teacher and independent normal numbers of one set or all, shapes (., n).
+
+    Second moments of every set are exact.
+    """
     true = prior.sample((prior.rows, _WEIGHTS), np.random.default_rng(1))
-    normal = normal_points(rows, _WEIGHTS, 1)[0].T
-    true = np.linalg.solve(np.linalg.cholesky(true @ true.T / _WEIGHTS), true)
-    return true, np.linalg.solve(np.linalg.cholesky(normal @ normal.T / _WEIGHTS), normal)
+    parts = np.split(np.concatenate([true, normal_points(rows, _WEIGHTS, 1)[0].T]), _SETS, axis=1)
+    own = np.stack(parts if number is None else parts[number % _SETS : number % _SETS + 1])
+    exact = []
+    for part in (own[:, : prior.rows], own[:, prior.rows :]):
+        moments = part @ np.swapaxes(part, 1, 2) / part.shape[2]
+        exact.append(np.concatenate(list(np.linalg.solve(np.linalg.cholesky(moments), part)), axis=1))
+    return exact[0], exact[1]
 
 
 ROW_PENALTIES: dict[str, RowPenalty] = {

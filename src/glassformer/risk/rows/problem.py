@@ -86,8 +86,8 @@ class RowProblem:
         """Return averages at a state, and the state that they lead to; ``near`` as for the averages."""
         return self.from_averages(state, self.sampler.averages(state, near=near))
 
-    def from_averages(self, state: OrderState, averages: RowAverages) -> RowStep:
-        """Return the state that averages lead to."""
+    def from_averages(self, state: OrderState, averages: RowAverages, number: int | None = None) -> RowStep:
+        """Return the state that averages lead to; with the number of a set, by weights sampled for this set alone."""
         mean = averages.mean
         block = self.block
         square = block.shape[0] == self.model.prior.rows
@@ -99,7 +99,7 @@ class RowProblem:
             v_hat=v_hat * block,
             mean_hat=self.count * mean.score_mean,
         )
-        order = self.penalty.order(self.model.prior, self.strength, conjugates, np.array(self.gram))
+        order = self.penalty.order(self.model.prior, self.strength, conjugates, np.array(self.gram), number)
         intercept = state.intercept
         if self.has_intercept:
             # A step of gradient descent on the loss, whose curvature per sample is about one.

@@ -78,7 +78,8 @@ def _growth(problem: RowProblem) -> tuple[float, float]:
         state = point.state._replace(overlap=overlap.reshape(shape))
         averages = problem.sampler.averages(state)
         sets = [type(averages)(*(part[one : one + 1] for part in averages)) for one in range(problem.sets)]
-        columns.append([problem.from_averages(state, own).state.overlap.ravel() / _SMALL for own in sets])
+        images = [problem.from_averages(state, own, one).state for one, own in enumerate(sets)]
+        columns.append([image.overlap.ravel() / _SMALL for image in images])
     slopes = np.array(columns).transpose(1, 2, 0)
     rates = [float(np.max(np.abs(np.linalg.eigvals(own)))) for own in slopes]
     mean = float(np.max(np.abs(np.linalg.eigvals(slopes.mean(axis=0)))))
@@ -122,7 +123,13 @@ def _weak_recovery(problem: RowProblem) -> Threshold:
 def _interpolation(problem: RowProblem) -> Threshold:
     name = "interpolation"
     if problem.student.loss.name == "square" and problem.student.is_linear:
-        alpha = problem.student.rows * float(problem.model.prior.degrees) / problem.outputs
+        # Rows of which only a sum is seen are one row, and outputs that depend on each other are one label.
+        size = problem.student.rows * problem.student.tokens
+        unit = np.eye(size).reshape(size, problem.student.rows, problem.student.tokens)
+        slopes, degrees = problem.student.predictions(unit), float(problem.model.prior.degrees)
+        heads, of_rows = round(1 / degrees), slopes.reshape(problem.student.rows, -1)
+        rows = sum(int(np.linalg.matrix_rank(of_rows[head::heads])) for head in range(heads))
+        alpha = rows * degrees / int(np.linalg.matrix_rank(slopes))
         return Threshold(name, alpha, 0.0, "with fewer samples all labels can be fitted: labels = weights")
     return Threshold(name, np.nan, 0.0, "no equation is known for this student and loss: see the training loss")
 

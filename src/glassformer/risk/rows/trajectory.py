@@ -161,7 +161,7 @@ def _path(problem: RowProblem, start: OrderState, steps: int) -> tuple[list[Orde
         path.append(step.state)
         for number, own in enumerate(singles):
             averages = problem.sampler.averages(own[-1], chosen=[number])
-            own.append(problem.from_averages(own[-1], averages).state)
+            own.append(problem.from_averages(own[-1], averages, number).state)
     errors = [[_error(problem, state) for state in own] for own in singles]
     spread = np.std(errors, axis=0, ddof=1) / np.sqrt(problem.sets)
     return path, step, confidence_factor(problem.sets) * spread
