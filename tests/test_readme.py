@@ -21,6 +21,8 @@ SMALLER = (
     (r"d=60, instances=4", "d=20, instances=2"),
     (r"\[(\d+), \d+\], splits=1", r"[\1], splits=1"),
     (r"strengths=10", "strengths=3"),
+    (r"BilinearRegressor\(\)", "BilinearRegressor(strengths=3, folds=2)"),
+    (r"penalty=penalty", "penalty=penalty, strengths=3, folds=2"),
     (r"\b(cv|folds)=\d", r"\1=2"),
 )
 

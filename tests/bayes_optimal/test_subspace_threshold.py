@@ -65,7 +65,7 @@ def test_search_along_a_known_direction_agrees_with_single_fixed_points(monkeypa
 @pytest.mark.slow
 def test_noise_that_breaks_rotations_does_not_grow():
     """Labels of one layer of rank two are blind to rotations: both halves of a sample may err alike."""
-    model = DeepAttention(depth=1, tokens=1, rank=2, activation="linear", points=64)
+    model = DeepAttention(depth=1, tokens=1, rank=2, activation="linear", points=32)
     channel, basis = model.channel, symmetric_basis(np.eye(2), model)
     sampled = channel.response(np.eye(2), 0, np.eye(2))
     noise = np.random.default_rng(0).standard_normal(sampled.first.shape)

@@ -109,7 +109,7 @@ def test_equivalent_rows_remain_equal_at_a_stable_symmetric_state():
 @pytest.mark.slow
 def test_labels_with_an_atom_are_integrated_there_too():
     """Plain quadrature gives 0.3887 in every entry at zero overlap."""
-    channel = SequenceMultiIndex(rectified, 2, points=256).channel
+    channel = SequenceMultiIndex(rectified, 2, points=128).channel
     assert channel.rank == pytest.approx(0.75, abs=0.01)
     value, error = channel.information_matrix(np.eye(2)[None])
     assert np.all(error < 4e-3)

@@ -115,7 +115,7 @@ def test_label_noise_of_votes():
 @pytest.mark.slow
 def test_message_passing_on_votes():
     model = SequenceMultiIndex(lambda z: 3 * z[0, 0], 1, 1, noise_law="logistic", points=64)
-    found = simulate(model, [4.0], d=60, instances=3)
+    found = simulate(model, [4.0], d=60, instances=2)
     assert abs(found["error"][0] - found["theory"][0]) < 5 * found["standard_error"][0] + 0.01
 
 

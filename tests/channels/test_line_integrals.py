@@ -166,7 +166,7 @@ def test_errors_contain_the_points_that_cells_hide():
     y = np.sqrt(np.abs(z[:, 0])) + z[:, 1]
     scores = np.array([_scores_on_a_cusp(*pair) for pair in zip(y, omega, strict=True)])
     exact = np.mean(scores[:, 0] ** 2)
-    channel = SequenceMultiIndex(lambda z: jnp.sqrt(jnp.abs(z[0, 0])) + z[1, 0], 2, points=512).channel
+    channel = SequenceMultiIndex(lambda z: jnp.sqrt(jnp.abs(z[0, 0])) + z[1, 0], 2, points=256).channel
     value, error = (part[0, 0, 0] for part in channel.information_matrix(CORRELATED[None]))
     assert abs(value - exact) < 2 * error
     assert error < 0.015
@@ -212,7 +212,7 @@ def test_information_on_one_row_if_the_other_is_known_almost_perfectly(link):
 @pytest.mark.slow
 def test_points_next_to_kinks_of_level_links_are_found():
     """A link that is level on one side of a kink needs more halvings before the secants converge."""
-    count, y = 8192, -0.7
+    count, y = 2048, -0.7
     channel = SequenceMultiIndex(largest, 2).channel
     found = channel.log_partitions(np.full(count, y), np.zeros((count, 2, 1)), np.eye(2))
     density = np.exp(found).mean() / (2 * norm.pdf(y) * norm.cdf(y))

@@ -137,7 +137,7 @@ def test_the_legend_names_what_is_drawn_and_names_of_thresholds_do_not_overlap()
 @pytest.mark.slow
 def test_a_preview_is_drawn_over_the_last_curve_and_cannot_be_exported(opened, thread, monkeypatch, tmp_path):
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
-    page = opened("?model=attention&depth=1&points=128&alpha=0.5")
+    page = opened("?model=attention&depth=1&points=64&alpha=0.5")
     page.change("skip", "1.5")
     thread.until(lambda: page.answer.preview)
     assert [one.faded for one in page.picture.series] == [True, False] and page.csv.disabled and page.png.disabled

@@ -115,7 +115,8 @@ def test_a_rate_that_diverges_is_halved_until_it_does_not():
 @pytest.mark.slow
 def test_steps_too_short_to_learn_are_not_called_converged():
     design, _, labels = drawn(120, 6, 1)
-    short = descend(factor_student(design, labels, 1), GradientDescent(learning_rate=1e-6), np.random.default_rng(2))
+    settings = GradientDescent(learning_rate=1e-6, max_steps=5000)
+    short = descend(factor_student(design, labels, 1), settings, np.random.default_rng(2))
     assert not short.training.status.ok
     silent = descend(factor_student(design, 0 * labels, 1), GradientDescent(), np.random.default_rng(2))
     assert silent.training.status.ok
@@ -240,7 +241,7 @@ def test_combinations_that_do_not_exist_are_refused():
 def test_links_with_slopes_are_fitted():
     """Enough noisy labels of a bent link: close to the optimum, from one start."""
     model = BilinearSequenceRegression(beta=1, rho=0.1, channel=jnp.tanh, noise=0.01)
-    settings = GradientDescent(max_steps=1500)
+    settings = GradientDescent(max_steps=800)
     found = simulate(model, [1.2], d=20, instances=1, algorithm="gd", settings=settings)
     assert 0.2 * found["theory_bayes_optimal"][0] < found["error"][0] < 0.03
 
