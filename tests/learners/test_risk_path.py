@@ -24,7 +24,7 @@ from glassformer.learners.leave_one_out import ridge_leave_one_out
 from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss
 from glassformer.learners.proximal_gradient import least_risk
 from glassformer.learners.risk_path import PenalisedProblem
-from glassformer.learners.weighted_losses import WeightedLoss
+from glassformer.learners.weighted_losses import BestIntercept, Intercept, WeightedLoss
 from glassformer.risk.losses import Hinge, Huber, Logistic, Square, loss_of
 
 ACCURATE = Iteration(tolerance=1e-8, max_iterations=20000)
@@ -322,3 +322,10 @@ def test_labels_far_from_zero_are_certified_as_well(loss):
         settings=Iteration(tolerance=1e-8, max_iterations=2000),
     )
     assert path.converged
+
+
+def test_the_best_intercept_of_very_unequal_weights_is_exact():
+    """Slopes of the lighter class are a ten-millionth of those of the other, and still have to cancel these."""
+    y, h = np.repeat([1.0, -1.0], [28, 12]), 30 * np.random.default_rng(0).standard_normal(40)
+    loss = BestIntercept(WeightedLoss(Logistic(), np.where(y > 0, 1e-4, 1e3)), Intercept())
+    assert abs(np.sum(loss.slope(y, h))) < 1e-15

@@ -176,6 +176,10 @@ class BestIntercept(_DerivedLoss):
         here, low, high = self.intercept, -np.inf, np.inf
         (slopes, curvatures), weights = slopes_at(here.value), self.weights
         total, unit = float(slopes.sum()), float(weights.sum()) * y.size / weights.size
+        if self.binary:
+            # Slopes of both labels cancel: those of the lighter one are not negligible.
+            lighter = min(float(np.sum(weights * (y == sign))) for sign in (1, -1))
+            unit = min(unit, 2 * lighter) if lighter > 0 else unit
         longest = _FIRST_STEP
         for _ in range(_STEPS):
             if curvatures is not None:
@@ -198,7 +202,7 @@ class BestIntercept(_DerivedLoss):
             if abs(step) > _SHORTEST_SECANT:
                 here.curvature = (after - total) / step
             here.value, total = here.value + step, after
-        if _EXACT * unit < abs(total) <= _FOUND * unit and here.curvature > 0:
+        if _EXACT * unit < abs(total) <= min(_FOUND * unit, here.curvature * longest):
             # One more step makes the sum zero up to rounding, which certificates require.
             here.value -= total / here.curvature
             return slopes_at(here.value)
