@@ -240,6 +240,13 @@ def test_starts_of_descent_on_data_have_the_theory_of_the_lowest_minimum(softmax
     assert isinstance(given.row_risk.start, tuple)
 
 
+def test_rows_of_different_heads_see_different_coordinates():
+    model = DeepAttention(depth=1, heads=2, tokens=2, noise=0.1, points=32)
+    risk = RowRisk(student=lambda z: z[:2] + z[2:], student_rows=4)
+    same = risk.problem(model, 1.0, 0.1).block
+    np.testing.assert_array_equal(same, np.tile(np.eye(2), (2, 3)))
+
+
 def test_side_information_is_refused():
     model = SequenceMultiIndex(sign, side_information=0.5)
     assert "side_information = 0.5" in (RegularisedRisk("logistic").incompatibility(model) or "")

@@ -70,9 +70,13 @@ class RowProblem:
 
     @cached_property
     def block(self) -> Array:
-        """One for pairs of rows of student and teacher that see the same coordinates, shape (P, P)."""
-        prior, rows = self.model.prior, self.student.rows
-        return np.asarray(prior.block if rows == prior.count else np.ones((rows, rows)))
+        """One for pairs of the student's rows, then of student's and teacher's rows, that see the same coordinates.
+
+        Zero for others; shape (P, P + P*). Row ``k`` sees the coordinates of head ``k mod heads``.
+        """
+        rows, heads = np.arange(self.student.rows), round(1 / float(self.model.prior.degrees))
+        others = np.concatenate([rows, np.arange(self.model.prior.rows)])
+        return np.asarray((rows[:, None] - others) % heads == 0, dtype=float)
 
     def at(self, alpha: float, strength: float | None = None) -> RowProblem:
         """Return the problem on the same labels at another sample ratio, and another strength if given."""
@@ -89,9 +93,7 @@ class RowProblem:
     def from_averages(self, state: OrderState, averages: RowAverages, number: int | None = None) -> RowStep:
         """Return the state that averages lead to; with the number of a set, by weights sampled for this set alone."""
         mean = averages.mean
-        block = self.block
-        square = block.shape[0] == self.model.prior.rows
-        cross = block if square else np.ones((self.student.rows, self.model.prior.rows))
+        block, cross = np.split(self.block, [self.student.rows], axis=1)
         v_hat = -self.count * 0.5 * (mean.slope + mean.slope.T)
         conjugates = RowConjugates(
             q_hat=self.count * mean.score_square * block,
