@@ -156,8 +156,9 @@ def test_the_command_line(tmp_path, capsys):
     assert "noise_law = logistic" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("points", [pytest.param(1024, marks=pytest.mark.statistics), 4096])
+# The same averages of fewer points, within three errors: test_information_where_labels_say_little.
+@pytest.mark.statistics
+@pytest.mark.parametrize("points", [1024, 4096])
 def test_errors_cover_shared_random_numbers(points):
     """Next to a known field slopes magnify it, and more data points, which share the pool, do not lessen it."""
     x, w = np.polynomial.hermite_e.hermegauss(100)

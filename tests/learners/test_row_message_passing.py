@@ -38,8 +38,9 @@ def drawn(model, d, alpha):
     [
         (SIGN, 3.0, RowRisk("logistic", intercept=True), 0.3),
         (SPARSE, 1.5, RowRisk("square", "lasso"), 0.5),
-        pytest.param(CLASSES, 3.0, RowRisk("cross-entropy"), 0.5, marks=pytest.mark.slow),
-        pytest.param(CLASSES, 3.0, RowRisk("cross-entropy", "group"), 0.5, marks=pytest.mark.slow),
+        # The loss is in the next case, the penalty in the first.
+        pytest.param(CLASSES, 3.0, RowRisk("cross-entropy"), 0.5, marks=pytest.mark.statistics),
+        (CLASSES, 3.0, RowRisk("cross-entropy", "group"), 0.5),
     ],
 )
 def test_messages_end_at_the_minimiser(model, alpha, risk, strength):

@@ -132,13 +132,11 @@ def test_multinomial_regression_treats_classes_alike(multinomial_limits):
     assert table["stability"][0] < 1
 
 
-@pytest.mark.slow
+# Of random models of one row: tests/risk/test_row_properties.py.
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     ("name", "model", "ratio", "table"),
-    [
-        pytest.param("label", "classes", 3.0, "multinomial_limits", marks=pytest.mark.statistics),
-        ("prediction", "softmax", 2.0, "attention_limits"),
-    ],
+    [("label", "classes", 3.0, "multinomial_limits"), ("prediction", "softmax", 2.0, "attention_limits")],
 )
 def test_no_risk_is_below_the_bayes_optimal_error(name, model, ratio, table, request):
     model, table = request.getfixturevalue(model), request.getfixturevalue(table)
