@@ -21,7 +21,7 @@ from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign
 from glassformer.learners.empirical_risk import EmpiricalRisk
 from glassformer.learners.leave_one_out import ridge_leave_one_out
-from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss
+from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss, best_intercepts
 from glassformer.learners.proximal_gradient import least_risk
 from glassformer.learners.risk_path import PenalisedProblem
 from glassformer.learners.weighted_losses import BestIntercept, Intercept, WeightedLoss
@@ -329,3 +329,13 @@ def test_the_best_intercept_of_very_unequal_weights_is_exact():
     y, h = np.repeat([1.0, -1.0], [28, 12]), 30 * np.random.default_rng(0).standard_normal(40)
     loss = BestIntercept(WeightedLoss(Logistic(), np.where(y > 0, 1e-4, 1e3)), Intercept())
     assert abs(np.sum(loss.slope(y, h))) < 1e-15
+    classes, h = np.eye(3)[np.arange(60) % 3], 5 * np.random.default_rng(0).standard_normal((60, 3))
+    softmax = WeightedLoss(SoftmaxLoss(), (classes @ [1e3, 1.0, 1e-4])[:, None])
+    slopes = softmax.slope(classes, h + best_intercepts(softmax, classes, h, np.zeros(3))).sum(axis=0)
+    assert np.max(np.abs(slopes)) < 1e-9
+
+
+def test_leave_one_out_has_no_samples_without_weight():
+    design, labels = data()
+    with pytest.raises(ParameterError, match="weights = 0 is not allowed: expected numbers > 0"):
+        leave_one_out(design, labels, np.zeros((8, 8)), 0.3, weights=np.arange(100.0))

@@ -309,6 +309,10 @@ def test_settings_without_a_meaning_are_refused(name, value):
         RegularisedRisk(**{name: value})
 
 
+def test_positions_may_be_an_array():
+    assert RegularisedRisk(positions=np.array([2.0, -2.0])) == RegularisedRisk(positions=[2.0, -2.0])
+
+
 def test_settings_of_rows_are_refused_for_matrices():
     from glassformer import BilinearSequenceRegression
 

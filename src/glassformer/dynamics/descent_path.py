@@ -455,12 +455,14 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
         end = {name: part.value[-1] for name, part in estimates.items()}
         bars = {error_column(name): part.error[-1] for name, part in estimates.items()}
         more = {"row_error": path.row_error.value[-1], "steps": float(path.descent.steps)}
+        measured = [name for name in ("error", *path.measures) if name in estimates and name != "training_loss"]
         if path.diverges_at is None:
             stop = path.early_stop()[0]
-            measured = [name for name in ("error", *path.measures) if name in estimates and name != "training_loss"]
             best = {f"early_stopped_{name}": estimates[name].value[stop] for name in measured}
             more |= {"early_stop": float(stop), **best, "arrival": path.arrival().value}
         else:
+            best = {f"early_stopped_{name}": np.nan for name in measured}
+            more |= {"early_stop": np.nan, **best, "arrival": np.full_like(path.arrival().value, np.nan)}
             notes.append(_divergence_note(path))
         rows.append({"alpha": path.alpha, **end, **more, **bars})
     names = list(dict.fromkeys(name for row in rows for name in row))

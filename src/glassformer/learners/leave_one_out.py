@@ -106,6 +106,8 @@ def leave_one_out(
         (True, True)
     """
     require_arguments(leave_one_out, locals())
+    if weights is not None and np.any(np.asarray(weights, dtype=float) == 0):
+        raise ParameterError("weights", 0, "numbers > 0: leave samples of weight zero out of design and labels")
     problem = PenalisedProblem.of(design, labels, loss, penalty, bool(intercept), weights)
     if np.shape(estimate) != problem.design.signal_shape:
         raise ParameterError("estimate", estimate, f"a matrix of shape {problem.design.signal_shape}, as the inputs")

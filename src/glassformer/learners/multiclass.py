@@ -128,10 +128,14 @@ def best_intercepts(loss: Any, y: Array, h: Array, start: Array) -> Array:
         True
     """
     shift, weights = start, np.broadcast_to(loss.weights, (len(h), 1))
+    total, classes = float(weights.sum()), (weights * y).sum(axis=0)
+    # Slopes of the classes cancel: those of light ones are not negligible.
+    unit = len(classes) * np.minimum(classes, total - classes)
+    unit = np.where(unit > 0, np.minimum(unit, total), total)
     for _ in range(_STEPS):
         probability = softmax(h + shift, axis=-1)
         slope = (weights * (probability - y)).sum(axis=0)
-        if np.max(np.abs(slope)) <= _FOUND * float(weights.sum()):
+        if np.all(np.abs(slope) <= _FOUND * unit):
             break
         curvature = np.diag((weights * probability).sum(axis=0)) - (weights * probability).T @ probability
         step = np.linalg.lstsq(curvature, slope, rcond=1e-12)[0]

@@ -190,6 +190,9 @@ class RegularisedRisk(Learner):
             components = real_numbers("positions", self.positions)
             if isinstance(self.positions, bool) or components.ndim not in (1, 2) or not components.size:
                 raise ParameterError("positions", self.positions, "numbers of shape (L,) or (L, r), one row per token")
+            if not isinstance(self.positions, list | tuple):
+                # Settings are compared with each other, which arrays cannot.
+                object.__setattr__(self, "positions", components.tolist())
         if isinstance(self.start, str):
             unknown = [name for name in self.start.split(",") if name.strip() not in _STARTS]
         else:
