@@ -56,7 +56,7 @@ TOO_MUCH = [
     (f"{RUN} --alpha 1e12 --storage generated", "alpha", "operations"),
     ("simulate aim --rho 0.5 --alpha 1e80 --d 20", "alpha", "operations"),
     ("simulate aim --rho 0.5 --alpha 0.5 --d 10 --tokens 100000", "tokens", "GB"),
-    ("simulate attention --alpha 1e80 --d 20", "alpha", "operations"),
+    ("simulate attention --alpha 1e80 --d 20", "alpha", "hours"),
     (f"{RUN} --d 100000000000", "d", "GB"),
     (f"{RUN} --instances 1000000000000", "instances", "operations"),
     (f"{RUN} --rho 1e9", "rho", "GB"),

@@ -27,8 +27,11 @@ def require_short_time(options: argparse.Namespace, model: Any, seconds: float) 
     if seconds <= _LONGEST or getattr(options, "model_points", None) is not None:
         return
     sizes = {name: getattr(model, name) for name in _SIZES if hasattr(options, f"model_{name}")}
+    if hasattr(options, "instances"):
+        # Runs take as long as they have samples.
+        sizes["alpha"] = max(options.alpha)
     name = max(sizes, key=sizes.__getitem__)
-    needed = f"{seconds / 60:.0f} minutes" if seconds < 2 * 3600 else f"{seconds / 3600:.0f} hours"
+    needed = f"{seconds / 60:.0f} minutes" if seconds < 2 * 3600 else f"{seconds / 3600:.3g} hours"
     expected = f"at most {_LONGEST / 60:.0f} minutes of computing (about {needed} needed, on all cores)"
     smaller = "a smaller d, fewer instances, " if hasattr(options, "instances") else ""
     remedy = f"use {smaller}fewer layers, heads, tokens or --data-points; to wait, give --data-points {model.points}"
