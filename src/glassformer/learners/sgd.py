@@ -490,7 +490,7 @@ class DescentEquations(Equations):
 
         sgd = self._begun_at(None)
         if sgd.draws_passes:
-            raise IncompatibleError(f"{_PASSES}: use sampling = bernoulli, or simulate")
+            raise IncompatibleError(f"{_PASSES}: use sampling = bernoulli")
         found = descent_limits([sgd.path(self.model, float(ratio)) for ratio in validated_alpha(alpha)])
         if throw:
             found.raise_unless_converged()
