@@ -213,10 +213,11 @@ def test_information_on_one_row_if_the_other_is_known_almost_perfectly(link):
 @pytest.mark.slow
 def test_points_next_to_kinks_of_level_links_are_found():
     """A link that is level on one side of a kink needs more halvings before the secants converge."""
-    count, y = 2048, -0.7
+    count, y = 448, -0.7
     channel = SequenceMultiIndex(largest, 2).channel
     found = channel.log_partitions(np.full(count, y), np.zeros((count, 2, 1)), np.eye(2))
     density = np.exp(found).mean() / (2 * norm.pdf(y) * norm.cdf(y))
+    # With one halving instead of six it is 3.5e-3, at 448 points as at 8192.
     assert abs(density - 1) < 2e-3
 
 
