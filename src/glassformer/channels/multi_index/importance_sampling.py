@@ -40,8 +40,6 @@ from glassformer.numerics.small_matrices import triangular_inverse
 _DEGREES, _PRIOR_SHARE = 6, 0.15
 # Power of the Laplace masses in the weights of the modes, so that a mode of underestimated mass still gets points.
 _TEMPERING = 0.5
-# Number of modes in one step of a compiled loop.
-_UNROLL = 4
 # Sampled latents of one batch, so that temporaries stay in the cache (measured), and data points of one batch.
 _LATENTS_AT_ONCE, _FEWEST, _MOST = 2**14, 8, 64
 # Number of full batches of one call. For little work per batch, sending the data takes as long as the work.
@@ -282,7 +280,7 @@ def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
     # Points of the prior: the uniform number that chose it, rescaled, chooses the chart.
     rescaled = (own.choices - (1 - _PRIOR_SHARE)) / _PRIOR_SHARE
     first = (list(own.normals), jnp.clip(rescaled * len(charts), 0, len(charts) - 1).astype(int))
-    (drawn, chart), _ = jax.lax.scan(draw_around, first, modes, unroll=_UNROLL)
+    (drawn, chart), _ = jax.lax.scan(draw_around, first, modes)
     # Every point is used with all its images, so that symmetries of the posterior hold exactly. The sampling density is
     # then the mean of the density over the images.
     latents = _Latents(entry_list(drawn), chart if several else None, None)
@@ -302,7 +300,7 @@ def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
 
     log_prior = -0.5 * sum(part**2 for part in x)
     of_prior = _PRIOR_SHARE / len(charts) * jnp.exp(log_prior)
-    density, _ = jax.lax.scan(add_student, of_prior, modes, unroll=_UNROLL)
+    density, _ = jax.lax.scan(add_student, of_prior, modes)
     log_density = jnp.log(jnp.mean(density.reshape(count[0], number, count[1]), axis=1))
     return _Latents(entry_list(x), chart_of_image, log_prior - jnp.repeat(log_density, number, axis=0))
 
