@@ -222,6 +222,7 @@ def test_divergence_is_reported():
     assert np.isnan(table["error"][-1]) and np.isnan(table["plugin_error"][-1])
 
 
+@pytest.mark.slow
 def test_slow_divergence_is_reported_and_a_large_limit_is_not():
     """Errors of a linear student follow exp(-(2 eta - eta^2) t): they grow beyond eta = 2."""
     model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)

@@ -121,6 +121,7 @@ def test_theory_is_of_independent_batches():
         trajectory(SIGN, [2.0], 3, learner=replace(LOGISTIC, looks=2), d=20)
 
 
+@pytest.mark.slow
 def test_descent_that_diverges_at_every_ratio_has_the_same_columns():
     table = replace(LOGISTIC, learning_rate=50.0, weight_decay=1.0, steps=6).limits(SIGN, [2.0], False)
     assert table.status == [Status.DIVERGING]

@@ -460,6 +460,7 @@ def test_copies_of_bilinear_models_choose_their_prior_anew():
     assert replace(signs, beta=2.0).prior == SeparableFactorPrior(2.0, 1, Rademacher())
 
 
+@pytest.mark.slow
 def test_signs_behind_signs_have_the_known_hard_phase():
     """Perfect recovery is possible from 1.2447 on, and found by message passing from 1.4926 on."""
     found = limits(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), prior="rademacher"), [1.2, 1.3, 1.45, 1.55])
