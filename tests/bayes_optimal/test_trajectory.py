@@ -102,6 +102,12 @@ def test_of_gaussian_weights_the_first_step_of_vector_message_passing_is_the_las
     np.testing.assert_allclose(found[:, 1:], limits(model, [0.0, 0.8, 1.5])["error"][:, None] * np.ones(2), rtol=1e-9)
 
 
+@pytest.mark.parametrize("options", [{"overlap": 0.5}, {"algorithm": MessagePassing(random_start=0.5)}])
+def test_runs_beside_equations_of_another_start_are_refused(options):
+    with pytest.raises(IncompatibleError, match=r"overlap = 0\.5|random_start = 0\.5"):
+        follow(NOISY, 0.9, steps=2, d=20, instances=1, **options)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("learner", ["vamp", "blind-gamp", BlindMessagePassing(assumed_rho=1.0)])
 def test_message_passing_on_linear_labels_has_runs_beside_its_equations(learner):

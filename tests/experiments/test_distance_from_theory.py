@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, ParameterError, Ridge, simulate
+from glassformer import (
+    BilinearSequenceRegression,
+    OnlineSGD,
+    ParameterError,
+    RegularisedRisk,
+    Ridge,
+    SequenceMultiIndex,
+    simulate,
+)
+from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.status import Status
+from glassformer.experiments.instances import Experiment
 from glassformer.experiments.simulation import far_from_theory, few_instances
+from glassformer.risk.losses import Huber
 
 GOOD, BAD = (SimpleNamespace(status=status) for status in (Status.CONVERGED, Status.CONTRADICTED))
 
@@ -62,3 +74,14 @@ def test_single_runs_are_reached_from_the_result():
     assert result.to_dict()["points"][1]["instances"][2]["seed"] == 2
     with pytest.raises(ParameterError, match=r"name = 'row_error' is not allowed: expected one of .*training_error"):
         result.of_instances("row_error")
+
+
+def test_settings_of_runs_do_not_hide_parameters_and_are_written_as_json():
+    model = SequenceMultiIndex(lambda z: z[0, 0], 1, 1, points=64)
+    runs = simulate(model, [1.5], d=8, instances=1, algorithm=OnlineSGD(points=32, batch=1))
+    assert (runs.parameters["points"], runs.parameters["field_points"]) == (64, 32)
+    linear = BilinearSequenceRegression(rho=0.5, noise=0.1)
+    for loss in (Huber(), lambda y, h: (y - h) ** 2):
+        learner = RegularisedRisk(loss=loss, strength=0.1)
+        runs = Experiment(linear, linear.at_size(4), np.ones(1), 4, 1, 0, learner, "float64", CheckpointFolder())
+        assert json.dumps(runs.table({}, [], []).to_dict()["parameters"])

@@ -318,6 +318,25 @@ def test_mistakes_in_a_sweep_are_named(changed, named):
         Sweep(**{"model": "bsr", "grid": {"alpha": [0.1]}, "parameters": {"beta": 1, "rho": 0.5}, **changed})
 
 
+def test_axes_of_whole_numbers_are_given_by_their_ends_as_well():
+    own = {"parameters": {"rho": 0.5}, "compute": "simulate"}
+    assert Sweep("bsr", {"alpha": [0.5], "d": "20:40:3"}, **own).axes["d"] == [20, 30, 40]
+    with pytest.raises(ParameterError, match=r"d\[1\] = 20.5"):
+        Sweep("bsr", {"alpha": [0.5], "d": "20:21:3"}, **own)
+
+
+def test_settings_that_cannot_be_identified_are_computed_with_a_warning():
+    numbers = (number for number in ())
+
+    def loss(y, h):
+        return (y - h) ** 2 if numbers else 0.0
+
+    settings, simulation = {"loss": loss, "strength": 0.1}, {"algorithm": "risk"}
+    own = Sweep("bsr", {"alpha": [0.5]}, "simulate", {"rho": 0.5, "noise": 0.1}, simulation, settings)
+    with pytest.warns(RuntimeWarning, match="these settings are valid for this run only"):
+        assert own.points[0].key != own.points[0].key
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [("[sweep]\nmodel = ", "TOML"), ("[model]\nname = 1\n", "model"), ("[sweep]\nmodel = 'bsr'\n", "compute")],

@@ -24,6 +24,7 @@ from glassformer.learners.leave_one_out import ridge_leave_one_out
 from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss, best_intercepts
 from glassformer.learners.proximal_gradient import least_risk
 from glassformer.learners.risk_path import PenalisedProblem
+from glassformer.learners.validation import out_of_fold_predictions
 from glassformer.learners.weighted_losses import BestIntercept, Intercept, WeightedLoss
 from glassformer.risk.losses import Hinge, Huber, Logistic, Square, loss_of
 
@@ -135,6 +136,20 @@ def test_invalid_arguments_raise(arguments, error, words):
         risk_path(*data(), **arguments)
     with pytest.raises(ParameterError, match="folds = 101"):
         cross_validate(*data(), folds=101)
+
+
+@pytest.mark.parametrize("fold", [np.arange(100) < 50, [-1], [100], [], np.arange(100)])
+def test_folds_are_indices_of_a_part_of_the_samples(fold):
+    with pytest.raises(ParameterError, match=r"folds = .*indices from 0 to 99"):
+        out_of_fold_predictions(*data(), 0.1, folds=[fold])
+
+
+def test_folds_without_weight_have_no_loss():
+    rng = np.random.default_rng(0)
+    design, labels, weights = DenseDesign.sample(12, (2, 2), rng), rng.standard_normal(12), np.repeat([0.0, 1.0], 6)
+    found = cross_validate(design, labels, strengths=[0.1], folds=12, weights=weights)
+    kept = cross_validate(design.rows(weights > 0), labels[6:], strengths=[0.1], folds=6)
+    assert sorted(found.losses.ravel()) == pytest.approx(sorted(kept.losses.ravel()), rel=1e-3)
 
 
 def test_stopped_path_has_status_iteration_limit():

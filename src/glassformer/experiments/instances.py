@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.errors import IncompatibleError, ParameterError, UnidentifiedError
 from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
+from glassformer.core.options import options_in
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, to_json_types
@@ -254,7 +255,11 @@ class Experiment:
     def table(self, columns: dict[str, Array], runs: list[list[Run]], notes: Sequence[str]) -> Simulation:
         """Return the table of the runs; the status of a row is that of its first run that did not converge."""
         own, finite = self.model.parameters, self.size.model.parameters
-        given = {name: value for name, value in vars(self.learner).items() if value is not None}
+        # A setting with the name of a parameter of the model (points) has the name of its option.
+        options = {one.field: one.name for one in options_in(type(self.learner)) if one.field in own}
+        given = {
+            options.get(name, name): _named(value) for name, value in vars(self.learner).items() if value is not None
+        }
         settings = {"algorithm": self.learner.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
         return Simulation(
             model=self.model.name,
@@ -294,6 +299,13 @@ class _Designs:
         from glassformer.designs.sharded import ShardedDesign
 
         return ShardedDesign(design)
+
+
+def _named(value: Any) -> Any:
+    """Return the name of a loss or another function, which JSON cannot represent, and any other setting unchanged."""
+    if not (callable(value) or is_dataclass(value)):
+        return value
+    return getattr(value, "name", None) or getattr(value, "__name__", None) or type(value).__name__
 
 
 def standard_error(samples: Array) -> Array:

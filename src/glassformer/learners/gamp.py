@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from glassformer.core.checks import require_arguments
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import damping_setting, max_iterations_setting, non_negative, open_unit_interval, setting
 from glassformer.core.status import Status
@@ -76,9 +77,12 @@ class StateEvolution(Equations):
         return gamp_trajectory(self.model, alpha, steps, overlap)
 
     def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
-        """Return message passing without damping."""
-        del overlap, d
-        return replace(self.learner, damping=0.0, max_iterations=steps)  # type: ignore[type-var]
+        """Return message passing without damping, from its usual start, which the equations describe."""
+        if d is not None and overlap is not None and not self.model.channel.even:
+            raise IncompatibleError(
+                f"overlap = {overlap:g} is the start of theory alone, and runs start without it: leave out overlap or d"
+            )
+        return replace(self.learner, damping=0.0, max_iterations=steps, random_start=None)  # type: ignore[type-var]
 
     def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
         """Return the given overlap, or for even labels the overlap of a random start at this size."""

@@ -32,7 +32,7 @@ class CrossValidation(DisplayMixin):
 
     Attributes:
         strengths: shape (k,), the largest first.
-        losses: mean loss per held-out sample, shape (folds, k).
+        losses: mean loss per held-out sample, shape (folds, k), of the folds with samples of positive weight.
         converged: whether all fits converged.
     """
 
@@ -125,12 +125,12 @@ def cross_validate(
     limit = settings or ITERATION
     limit = replace(limit, tolerance=min(_LOOSER * limit.tolerance, 0.5))
     losses, converged = [], True
-    for fold, path, fields in _paths_without(
-        _folds(y, groups, folds, seed, own.binary), design, y, loss, penalty, wanted, intercept, w, limit
-    ):
+    # A fold without weight has no loss.
+    weighted = [fold for fold in _folds(y, groups, folds, seed, own.binary) if np.any(w[fold] > 0)]
+    for fold, path, fields in _paths_without(weighted, design, y, loss, penalty, wanted, intercept, w, limit):
         converged &= path.converged
         values = [own.value(y[fold], h).reshape(int(fold.sum()), -1).sum(axis=1) for h in fields]
-        total = max(float(np.sum(w[fold])), 1e-300)
+        total = float(np.sum(w[fold]))
         losses.append([float(np.sum(w[fold] * value) / total) for value in values])
     return CrossValidation(wanted, np.array(losses), converged)
 
@@ -181,9 +181,10 @@ def out_of_fold_predictions(
         >>> np.flatnonzero(np.isfinite(out_of_fold_predictions(design, labels, 0.1, folds=[[3], [7]])))
         array([3, 7])
     """
+    require_arguments(out_of_fold_predictions, locals(), but=("folds",))
     y, w = np.asarray(labels, dtype=float), sample_weights(weights, len(np.asarray(labels)))
     if isinstance(folds, Sequence):
-        split = [np.isin(np.arange(len(y)), fold) for fold in folds]
+        split = [_flags(fold, len(y)) for fold in folds]
     else:
         split = _folds(y, groups, folds, seed, loss_of(loss).binary)
     predictions = np.full_like(y, np.nan)
@@ -221,6 +222,16 @@ def _paths_without(
             fitted,
             [held_out.forward(s, 0) + b for s, b in zip(fitted.estimates, fitted.intercepts, strict=True)],
         )
+
+
+def _flags(fold: ArrayLike, samples: int) -> NDArray[np.bool_]:
+    """Return flags of the samples in a fold that is given by their indices."""
+    indices = np.asarray(fold)
+    inside = indices.dtype.kind in "iu" and indices.size > 0 and indices.min() >= 0 and indices.max() < samples
+    flags = np.isin(np.arange(samples), indices)
+    if not inside or flags.all():
+        raise ParameterError("folds", fold, f"indices from 0 to {samples - 1} of some, not all, of the samples")
+    return flags
 
 
 def _folds(labels: Array, groups: ArrayLike | None, folds: int, seed: int, binary: bool) -> list[NDArray[np.bool_]]:

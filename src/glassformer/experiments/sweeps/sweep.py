@@ -105,7 +105,15 @@ class Sweep:
 
     def __post_init__(self) -> None:
         # Imported here: pydantic is slow to import, and not needed without a sweep.
-        from glassformer.experiments.sweeps.types import SIMULATION, Ratio, check, list_of, of_model, one_of
+        from glassformer.experiments.sweeps.types import (
+            SIMULATION,
+            Ratio,
+            check,
+            is_integer_type,
+            list_of,
+            of_model,
+            one_of,
+        )
 
         check("model", self.model, one_of(MODELS))
         check("compute", self.compute, one_of(COMPUTATIONS))
@@ -125,6 +133,8 @@ class Sweep:
         for name in types.keys() & self.parameters.keys():
             check(name, self.parameters[name], types[name])
         for name in types.keys() & axes.keys():
+            if isinstance(self.grid[name], str) and is_integer_type(types[name]):
+                axes[name] = [int(value) if value.is_integer() else value for value in axes[name]]
             check(name, axes[name], list_of(types[name]))
         if "alpha" in axes:
             axes["alpha"] = [float(value) for value in axes["alpha"]]
@@ -238,7 +248,8 @@ class Sweep:
         # Keys do not contain the default learner, so that records made before there were others stay valid.
         whose = {} if self.learner == _SIMULATION["algorithm"] else {"learner": self.learner}
         fixed = {name: self._content(name, value) for name, value in {**self.parameters, **simulation, **whose}.items()}
-        common = identity(FORMAT, __version__, self.compute, self.model, self._parsed_settings())
+        settings = self._parsed_settings()
+        common = _identity_or_unique("these settings", FORMAT, __version__, self.compute, self.model, settings)
         points = []
         for place in itertools.product(*varied):
             # A fixed parameter and an axis of one value give the same key.
@@ -250,12 +261,7 @@ class Sweep:
 
     def _content(self, name: str, value: Any) -> str:
         """Return the identity of a value, for keys; for a value without identity, a unique text."""
-        try:
-            return identity(resolve_parameter(name, value, self._folder))
-        except UnidentifiedError as error:
-            text = f"points of this {name} are valid for this run only: its content cannot be identified ({error})"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-            return uuid.uuid4().hex
+        return _identity_or_unique(f"this {name}", resolve_parameter(name, value, self._folder))
 
     def tasks(self, points: Sequence[GridPoint]) -> Iterator[Task]:
         """Yield points in groups that are computed together: batches over ``alpha``, or single simulations."""
@@ -311,6 +317,16 @@ def _axis(name: str, values: Any) -> list[Any]:
     if not found or len({identity_or_none(value) or id(value) for value in found}) < len(found):
         raise ParameterError(name, values, "at least one value, all of them different")
     return found
+
+
+def _identity_or_unique(what: str, *parts: Any) -> str:
+    """Return the identity of the parts, or a unique text with a warning if they have none."""
+    try:
+        return identity(*parts)
+    except UnidentifiedError as error:
+        text = f"points of {what} are valid for this run only: its content cannot be identified ({error})"
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return uuid.uuid4().hex
 
 
 def json_values(named: Mapping[str, Any]) -> dict[str, Any]:

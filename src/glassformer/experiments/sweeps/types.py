@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 from types import GenericAlias
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -46,6 +46,17 @@ def of_model(name: str) -> dict[str, Any]:
         <class 'int'>
     """
     return {name: _PART if kind is Any else kind for name, kind in parameter_types(name).items()}
+
+
+def is_integer_type(kind: Any) -> bool:
+    """Return whether values of a type are integers, and no other numbers.
+
+    Example:
+        >>> is_integer_type(int | None), is_integer_type(float)
+        (True, False)
+    """
+    parts = (kind, *get_args(kind))
+    return int in parts and float not in parts
 
 
 def of_settings(kind: type) -> dict[str, Any]:
