@@ -27,13 +27,13 @@ from glassformer.models.registry import build
 from glassformer.numerics.decompositions import square_root
 from glassformer.priors import laws
 from glassformer.priors.base import ScalarPrior
-from glassformer.priors.bilinear import LowWidthPrior
+from glassformer.priors.bilinear import BilinearPrior, LowWidthPrior
 from glassformer.priors.denoised import Denoised
 from glassformer.priors.factors import SeparableFactorPrior
 from glassformer.priors.laws import Discrete, GaussBernoulli, Gaussian, Rademacher, law_of
 from glassformer.priors.rows import GaussianRowsPrior
 from glassformer.priors.separable import SeparablePrior
-from glassformer.priors.wishart import WishartPrior
+from glassformer.priors.wishart import NarrowWishartPrior, WishartPrior
 
 # A new law needs one line here; those of the table are named as a user names them.
 LAWS = [
@@ -429,6 +429,8 @@ def test_a_prior_of_whole_matrices_takes_the_place_of_a_width():
     exact = BilinearSequenceRegression(rho=np.inf, noise=0.2)
     assert limits(model, [0.5])["error"] == pytest.approx(limits(exact, [0.5])["error"])
     assert model.parameters["prior"] == "Matrix()"
+    rounded = BilinearSequenceRegression(beta=0.5, prior=BilinearPrior(0.5, 0.3)).at_size(25).model
+    assert rounded.prior == BilinearPrior(rounded.beta, 0.3) == BilinearPrior(12 / 25, 0.3)
     spectrum = AttentionIndexed(prior=WishartPrior(0.5), tokens=2)
     assert limits(spectrum, [0.1])["error"] == pytest.approx(limits(AttentionIndexed(0.5, 2), [0.1])["error"])
 
@@ -443,6 +445,9 @@ def test_a_prior_of_whole_matrices_takes_the_place_of_a_width():
         (lambda: BilinearSequenceRegression(width=2, prior=Matrix()), "width = 2 exclude"),
         (lambda: BilinearSequenceRegression(rho=0.5, prior="rademacher"), "rademacher and rho = 0.5 exclude"),
         (lambda: BilinearSequenceRegression(prior=WishartPrior(0.5)), "not symmetric"),
+        (lambda: BilinearSequenceRegression(beta=2, prior=BilinearPrior(1.0, 0.5)), "give beta = 1"),
+        (lambda: BilinearSequenceRegression(prior=LowWidthPrior(1.0)), "give rho = 0"),
+        (lambda: AttentionIndexed(prior=NarrowWishartPrior()), "give rho = 0"),
         (lambda: AttentionIndexed(0.5, prior=WishartPrior(0.5)), "rho = 0.5 exclude each other"),
         (lambda: AttentionIndexed(prior=Matrix()), "are symmetric"),
         (lambda: AttentionIndexed(), "rho = None"),

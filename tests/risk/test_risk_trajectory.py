@@ -14,6 +14,11 @@ from glassformer import (
 )
 from glassformer.core.status import Status
 from glassformer.learners.regularised_risk import ProximalMessagePassing
+from glassformer.risk.limits import risk_limits
+from glassformer.risk.losses import Square
+from glassformer.risk.penalties import penalty_of
+from glassformer.risk.thresholds import risk_thresholds
+from glassformer.risk.trajectory import risk_trajectory
 
 LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 WIDE = BilinearSequenceRegression(beta=2, rho=0.5, noise=0.1)
@@ -134,3 +139,16 @@ def far_hinge(y, h):
     import jax.numpy as jnp
 
     return jnp.maximum(0.0, 9.0 - y * h)
+
+
+def test_ratios_and_strengths_out_of_range_are_refused_by_name():
+    square, nuclear = Square(), penalty_of("nuclear")
+    with pytest.raises(ParameterError, match=r"alpha = 0.0 is not allowed: expected > 0"):
+        risk_trajectory(LINEAR, [0.5, 0.0], square, nuclear, 0.1, 1)
+    assert risk_trajectory(LINEAR, [0.5], square, nuclear, 0.1, 1)["error"].shape == (2,)
+    for call in (
+        lambda: risk_limits(LINEAR, [0.5], square, nuclear, -0.1),
+        lambda: risk_thresholds(LINEAR, square, nuclear, -0.1),
+    ):
+        with pytest.raises(ParameterError, match=r"strength = -0.1 is not allowed: expected finite and >= 0"):
+            call()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -68,8 +68,8 @@ class BilinearSequenceRegression(Model):
         width: fixed width ``r``, instead of ``rho``. The theory is that of ``rho = 0``, and data can be simulated.
         prior: with ``width``, the law of the factors' entries: ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"`` or
             any :class:`~glassformer.priors.law.Law` of mean zero and variance one; standard normal by default. Without
-            ``rho`` and ``width``, a :class:`~glassformer.priors.base.ScalarPrior` of matrices of any spectrum. As an
-            attribute: the prior of ``S``.
+            ``rho`` and ``width``, a :class:`~glassformer.priors.base.ScalarPrior` of matrices of any spectrum at the
+            same ``beta``. As an attribute: the prior of ``S``.
         token_correlation: correlation of the tokens of one sequence, for simulations only: a number ``c`` for
             :math:`C_{lm} = c^{|l-m|}`, or the matrix ``C`` of shape (L, L). Inputs are :math:`X = C^{1/2}Z` with
             standard normal ``Z``. No theory is known: labels depend on :math:`C^{1/2}S`, whose law is not invariant
@@ -164,7 +164,12 @@ class BilinearSequenceRegression(Model):
             if self.rho is not None or self.width is not None:
                 name, value = ("rho", self.rho) if self.rho is not None else ("width", self.width)
                 raise IncompatibleError(f"prior = {given!r} and {name} = {value} exclude each other: give one of them")
-            return matrix_prior(given, 1.0)
+            prior = matrix_prior(given, 1.0)
+            if prior.shape_ratio not in (None, self.beta):
+                raise IncompatibleError(
+                    f"prior = {given!r} and beta = {self.beta} exclude each other: give beta = {prior.shape_ratio:g}"
+                )
+            return prior
         law = Gaussian() if given is None else centred(given)
         if self.width is not None:
             if law.rotational:
@@ -254,7 +259,9 @@ class BilinearSequenceRegression(Model):
         shape = (max(1, round(self.beta * d)), d)
         spectrum = None if self.spectrum is None else self.spectrum.resized(min(shape))
         rho = None if self.rho is None else factor_columns(self.width, self.rho, d) / d
-        prior = self.prior if spectrum is None else None
+        prior = requested_prior(self.prior) if spectrum is None else None
+        if isinstance(prior, ScalarPrior) and prior.shape_ratio is not None:
+            prior = replace(cast(Any, prior), beta=shape[0] / d)
         model = BilinearSequenceRegression(
             shape[0] / d,
             rho,

@@ -195,6 +195,9 @@ class ScalarPrior(Prior):
     )
     instead: ClassVar[str] = "give finite rho > 0"
     """Remedy if another width or the singular values are required."""
+    shape_ratio = default_property(
+        None, ":math:`L/d` of the matrices, field ``beta`` of the dataclass; None if the prior holds for any ratio."
+    )
     second_moment = default_property(
         1.0, "Power of the signal, mean included; the overlap at variance ``V`` is this minus V."
     )

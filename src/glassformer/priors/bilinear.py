@@ -72,6 +72,10 @@ class BilinearPrior(SpectralPrior):
         return self.rho * (1 + self.beta - self.rho) / self.beta if self.rho < min(1.0, self.beta) else 1.0
 
     @property
+    def shape_ratio(self) -> float:
+        return self.beta
+
+    @property
     def ratios(self) -> tuple[float, float]:
         return self.beta, self.rho
 
@@ -155,6 +159,7 @@ class LongSequencePrior(ScalarPrior):
     """
 
     instead: ClassVar[str] = "give finite beta instead of beta = inf"
+    shape_ratio = np.inf
 
     rho: float
 

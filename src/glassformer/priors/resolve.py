@@ -156,6 +156,9 @@ def matrix_prior(given: object, degrees: float) -> ScalarPrior:
     if given.degrees != degrees:
         kind = "symmetric" if degrees == 0.5 else "not symmetric"
         raise ParameterError("prior", given, f"a prior of matrices that are {kind} (degrees = {degrees:g})")
+    if not given.extensive:
+        allowed = "a prior whose sample sizes are per entry of the matrix"
+        raise ParameterError("prior", given, allowed, "for negligible width give rho = 0, or width, instead of prior")
     found = given.mmse(np.array([0.0, 1.0])).value
     if np.shape(found) != (2,) or not (abs(found[0] - 1) < _START and 0 <= found[1] <= 1):
         allowed = "a prior whose mmse takes shape (batch,), is one before any data and falls"

@@ -165,6 +165,10 @@ class RectangularSpectrumPrior(SpectrumPrior):
             raise ParameterError("spectrum", self.spectrum, "singular values, not negative and not all zero")
 
     @property
+    def shape_ratio(self) -> float:
+        return self.beta
+
+    @property
     def ratio(self) -> float:
         """Of the longer side to the shorter one."""
         return max(float(self.beta), 1 / float(self.beta))

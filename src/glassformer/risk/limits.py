@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.bayes_optimal.solve import validated_alpha
-from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.models.base import Model, require_theory
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, refine_averages
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import MatrixPenalty
-from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, risk_problem
+from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, positive_alpha, risk_problem
 from glassformer.risk.tuning import best_strength
 
 # Best strengths below this share of lambda_max are noted (a convention).
@@ -68,9 +66,7 @@ def risk_limits(
         >>> risk_limits(model, [0.5], Square(), penalty_of("nuclear"), 0.1)["error"].round(8)
         array([0.24076464])
     """
-    alpha = validated_alpha(alpha)
-    if np.any(alpha <= 0):
-        raise ParameterError("alpha", float(alpha.min()), "> 0: regularised risk needs samples")
+    alpha = positive_alpha(alpha)
     require_theory(model)
     problem = risk_problem(model, loss, penalty, strength)
     if strength is None:

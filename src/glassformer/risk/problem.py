@@ -8,11 +8,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
+from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.core.cache import memoize
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.checks import is_number
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 from glassformer.risk.attention_averages import attention_averages
@@ -186,13 +188,24 @@ class RiskProblem:
         return np.asarray(prior.degrees * self.penalty.largest_strength(prior, conjugate))
 
 
+def positive_alpha(alpha: ArrayLike) -> Array:
+    """Return sample ratios as an array, or raise an error that names the first one that is not positive."""
+    values = validated_alpha(alpha)
+    if np.any(values <= 0):
+        raise ParameterError("alpha", float(values.min()), "> 0: regularised risk needs samples")
+    return values
+
+
 def risk_problem(model: Model, loss: Loss, penalty: MatrixPenalty, strength: float | None) -> RiskProblem:
     """Return the problem of a model, loss, penalty and strength.
 
     Raises:
+        ParameterError: the strength is out of range.
         IncompatibleError: they are incompatible.
     """
     prior, channel = model.prior, model.channel
+    if strength is not None and not (is_number(strength) and 0 <= strength < np.inf):
+        raise ParameterError("strength", strength, "finite and >= 0, or None for the best one")
     if model.overlap_shape:
         reason = "this theory is for models of one matrix, bsr and aim"
         raise IncompatibleError(f"model {model.name}: {reason}; use learner risk, whose theory includes models of rows")

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError
@@ -27,7 +28,7 @@ from glassformer.numerics.sequences import diverges
 from glassformer.risk.fixed_points import AGREEMENT, fixed_points
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty, OrderParameters
-from glassformer.risk.problem import RiskProblem, risk_problem
+from glassformer.risk.problem import RiskProblem, positive_alpha, risk_problem
 from glassformer.risk.tuning import best_strength
 
 # Susceptibility before the first step, in units of the teacher's power: large enough that the proximal map of a loss
@@ -38,7 +39,7 @@ _DIFFERENCE = 1e-5
 
 
 def risk_trajectory(
-    model: Model, alpha: Array, loss: Loss, penalty: MatrixPenalty, strength: float | None, steps: int
+    model: Model, alpha: ArrayLike, loss: Loss, penalty: MatrixPenalty, strength: float | None, steps: int
 ) -> Steps:
     r"""Return the error after every step of undamped proximal message passing, in the limit of large sizes.
 
@@ -48,7 +49,7 @@ def risk_trajectory(
 
     Args:
         model: model of the teacher.
-        alpha: sample ratios, shape (points,).
+        alpha: sample ratios, finite and > 0, shape (points,).
         loss: convex loss from :mod:`glassformer.risk.losses`.
         penalty: penalty from :mod:`glassformer.risk.penalties`.
         strength: :math:`\lambda > 0`; None for the best one at each sample ratio, and for the penalty ``pinned``.
@@ -79,6 +80,7 @@ def risk_trajectory(
         >>> table["error"][[0, 1, 60]].round(8).tolist()  # from nothing to the error of the limit
         [1.0, 1.05993175, 0.24076464]
     """
+    alpha = positive_alpha(alpha)
     require_theory(model)
     return steps_of(risk_problem(model, loss, penalty, strength), alpha, strength, steps)
 
