@@ -27,9 +27,11 @@ from glassformer import (
     vamp,
     vector_state_evolution,
 )
+from glassformer.bayes_optimal.equation_of_state import equation_of_state
 from glassformer.core.checks import kinds_of
 from glassformer.dynamics.online_sgd import Pace, Start
 from glassformer.learners.gamp import gamp
+from glassformer.priors.resolve import rows_prior
 
 MODEL = BilinearSequenceRegression(rho=0.5, noise=0.1)
 RNG = np.random.default_rng(0)
@@ -95,6 +97,8 @@ def test_an_object_of_another_kind(function, name):
         (lambda: vamp(MODEL, DESIGN, LABELS, seed=-1), "seed = -1 is not allowed: expected an integer >= 0"),
         (lambda: vector_state_evolution(MODEL, [1.0], 3, settings=()), "settings = () is not allowed"),
         (lambda: vector_state_evolution(MODEL, [1.0], 10**400), "entries = "),
+        (lambda: equation_of_state(MODEL, [1.0, 0.0]), "q_hat = 0.0 is not allowed: expected > 0"),
+        (lambda: rows_prior(None, 1, 1, 0.0, 2), "expected positive eigenvalues of mean one"),
         (lambda: cross_validate(DESIGN, LABELS, intercept=object()), "intercept = <object"),
         (lambda: leave_one_out(DESIGN, LABELS, np.ones(3), 0.1), "estimate = "),
         (lambda: leave_one_out(DESIGN, LABELS, np.ones((5, 5)), -1.0), "strength = -1.0 is not allowed"),

@@ -39,6 +39,12 @@ def test_one_branch_without_a_hard_phase(model):
     np.testing.assert_allclose(found["error_up"], limits(model, found["alpha"])["error"], rtol=1e-6, atol=1e-9)
 
 
+def test_a_signal_known_exactly_is_left_below_the_counting_threshold():
+    found = follow_branches(BilinearSequenceRegression(beta=1, rho=0.5), [0.5, 0.7, 1.0])  # counting: 0.75
+    np.testing.assert_allclose(found["error_down"], [0.351455158, 0.084381581, 0.0], atol=1e-8)
+    assert found.notes == ["One branch at these sample ratios"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.statistics)])
 def test_models_of_several_rows(depth):

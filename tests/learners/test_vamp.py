@@ -78,6 +78,8 @@ def test_incompatible_models():
     for other in (signs, DeepAttention(depth=1, points=64)):
         with pytest.raises(IncompatibleError, match="of one matrix"):
             vector_state_evolution(other, np.ones(5), 10)
+    with pytest.raises(IncompatibleError, match="extensive width"):
+        vector_state_evolution(BilinearSequenceRegression(width=2, noise=0.1), np.ones(5), 10)
     with pytest.raises(DataError, match="1 to 10 finite numbers >= 0"):
         vector_state_evolution(MODEL, -np.ones(5), 10)
     with pytest.warns(DataWarning, match="mean"):

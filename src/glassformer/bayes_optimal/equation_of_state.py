@@ -15,8 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from glassformer.core.cache import memoize
+from glassformer.core.checks import real_numbers
+from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.models import Model
 from glassformer.models.base import counting_threshold, require_theory
@@ -84,7 +87,7 @@ def _vertex(t: Array, value: Array) -> float:
     return float(value[1] - slope**2 / (4 * bend)) if bend != 0 else float(value[1])
 
 
-def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
+def equation_of_state(model: Model, q_hat: ArrayLike) -> StateCurve:
     r"""Return the fixed points with given :math:`\hat q > 0`, and their sample ratios.
 
     Equation :eq:`equation-of-state` of the documentation.
@@ -94,6 +97,9 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
         >>> equation_of_state(BilinearSequenceRegression(rho=np.inf, noise=0.5), np.array([1.0])).alpha
         array([1.])
     """
+    q_hat = real_numbers("q_hat", q_hat).ravel()
+    for value in q_hat[q_hat <= 0]:
+        raise ParameterError("q_hat", float(value), "> 0")
     variance, variance_error = mmse(model, q_hat)
     # The variance of discrete signals falls exponentially, below the smallest floating-point number.
     positive = np.maximum(variance, np.finfo(float).tiny)

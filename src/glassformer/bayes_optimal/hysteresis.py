@@ -8,7 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal.limits import combined_status, mean_error, row_columns
-from glassformer.bayes_optimal.solve import solve_state_evolution, uninformed_variance, validated_alpha
+from glassformer.bayes_optimal.solve import (
+    informed_variance,
+    solve_state_evolution,
+    uninformed_variance,
+    validated_alpha,
+)
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
@@ -28,7 +33,8 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
 
     On the way up the iteration at each sample ratio starts from the fixed point at the ratio below; on the way down,
     from the fixed point at the ratio above. The first iteration has the uninformed and the informed start. With even
-    labels the overlap of a start is at least that of the uninformed start, which breaks the symmetry. Between the
+    labels the overlap of a start is at least that of the uninformed start, which breaks the symmetry, and its error is
+    at least that of the informed start, so that an unstable fixed point without error is left. Between the
     spinodals the branches differ: a hard phase, in which message passing follows the branch of larger error.
 
     Args:
@@ -105,15 +111,16 @@ def _increasing(alpha: Array) -> Array:
 
 def _branch(model: Model, alpha: Array, start: str, settings: Iteration | None) -> Iterator[Solution]:
     first: str | Array = start
-    largest = uninformed_variance(model)
+    smallest, largest = informed_variance(model), uninformed_variance(model)
     for ratio in track(alpha, f"{len(alpha)} sample ratios, {start}"):
         solution = solve_state_evolution(model, np.array([ratio]), first, settings)
         yield solution
-        # With even labels a direction of zero overlap would never be learned.
+        # With even labels a direction of zero overlap would never be learned, and without noise an exactly known signal
+        # would stay known at ratios at which that fixed point is unstable.
         if model.prior.rows == 1:
-            first = np.minimum(solution.value, largest)
+            first = np.clip(solution.value, smallest, largest)
         else:
-            first = map_eigenvalues(solution.value, lambda values: np.clip(values, 0.0, largest))
+            first = map_eigenvalues(solution.value, lambda values: np.clip(values, smallest, largest))
 
 
 def _note(alpha: Array, two: Array) -> str:

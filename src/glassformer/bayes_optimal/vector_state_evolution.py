@@ -43,7 +43,7 @@ def vector_state_evolution(
         :math:`E\|\hat S-S\|^2/(dL)`.
 
     Raises:
-        IncompatibleError: labels are not linear, or the signal is not one matrix.
+        IncompatibleError: labels are not linear, or the signal is not one matrix of extensive width.
         DataError: eigenvalues are negative, not finite, or more than the entries.
 
     Source: Rangan, Schniter, Fletcher, IEEE Trans. Inf. Theory 65, 6664 (2019), with the denoiser of a matrix.
@@ -61,6 +61,11 @@ def vector_state_evolution(
     require_arguments(vector_state_evolution, locals())
     require_integer("entries", entries)
     prior = _linear_matrix(model)
+    if not prior.extensive:
+        raise IncompatibleError(
+            "vector message passing on given inputs is for signals of extensive width, whose labels count per entry: "
+            "give rho > 0, or use limits"
+        )
     eigenvalues = np.asarray(eigenvalues, dtype=float).ravel()
     valid = 0 < eigenvalues.size <= entries and np.all(np.isfinite(eigenvalues)) and np.all(eigenvalues >= 0)
     if not valid:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from glassformer.core.checks import real_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.priors.base import Prior, ScalarPrior
 from glassformer.priors.law import Law
@@ -84,7 +85,7 @@ def rows_prior(
         if not law.rotational or side_information:
             other = f"prior = {law.label}" if side_information == 0 else f"side_information = {side_information}"
             raise IncompatibleError(f"{other} and feature_spectrum exclude each other: give one of them")
-        return resolve_prior(SpectrumRowsPrior(tuple(spectrum), rows))
+        return resolve_prior(SpectrumRowsPrior(tuple(real_numbers("feature_spectrum", spectrum).ravel()), rows))
     if law.rotational:
         return resolve_prior(GaussianRowsPrior(rows, heads, side_information))
     return resolve_prior(SeparablePrior(law, rows, heads, side_information), law)
