@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import xarray
 
 from glassformer import (
     BilinearSequenceRegression,
@@ -391,6 +392,14 @@ def test_collecting_what_is_not_settled_exits_as_status_does(tmp_path, capsys):
     sorted((tmp_path / "points").iterdir())[0].unlink()
     assert main(["sweep", "collect", str(tmp_path)]) == main(["sweep", "status", str(tmp_path)]) == 3
     assert "5 missing" in capsys.readouterr().err
+
+
+def test_large_seeds_are_written_as_netcdf(tmp_path):
+    simulation = {"algorithm": "ridge", "d": 4, "seed": 2**31}
+    run_sweep(Sweep("bsr", {"alpha": [0.5]}, "simulate", {"rho": 0.5, "noise": 0.1}, simulation), tmp_path)
+    assert main(["sweep", "collect", str(tmp_path), "--netcdf", str(tmp_path / "a.nc")]) == 0
+    with xarray.open_dataset(tmp_path / "a.nc", engine="scipy") as found:
+        assert found["seed"].values.tolist() == [2**31]
 
 
 def test_records_tell_their_version(tmp_path, capsys, monkeypatch):

@@ -7,7 +7,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from glassformer.core.errors import ParameterError
+from glassformer import BilinearSequenceRegression, BlindMessagePassing, GradientDescent, OnlineSGD, simulate
+from glassformer.core.errors import DataWarning, ParameterError
+from glassformer.learners.gamp import gamp
 from glassformer.learners.ridge import ridge_error
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
@@ -237,3 +239,31 @@ def test_bad_nuclear_norm_parameters_are_named(beta, rho, name):
 def test_bad_low_width_parameter_is_named():
     with pytest.raises(ParameterError, match=r"^beta = "):
         nuclear_norm_threshold_low_width(-1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "name"),
+    [
+        (GradientDescent, {"small": 5.0}, "small"),
+        (OnlineSGD, {"small": 5.0}, "small"),
+        (BlindMessagePassing, {"assumed_rho": 0.5, "smoothing": 3.0}, "smoothing"),
+    ],
+)
+def test_settings_without_effect_are_refused(kind, settings, name):
+    with pytest.raises(ParameterError, match=rf"{name} = .*no value with"):
+        kind(**settings)
+
+
+def test_more_samples_than_entries_need_a_strength():
+    with pytest.raises(ParameterError, match=r"strength = 0.0 .*> 0 with 20 samples"):
+        simulate(BilinearSequenceRegression(rho=0.5), [1.25], d=4, instances=1, algorithm="nuclear-norm")
+
+
+def test_every_instance_is_compared_with_its_claimed_error():
+    rng = np.random.default_rng(0)
+    narrow, wide = (BilinearSequenceRegression(rho=rho, noise=0.1) for rho in (0.2, 2.0))
+    signals, inputs = [one.prior.sample((20, 20), rng) for one in (narrow, wide)], rng.standard_normal((2, 400, 20, 20))
+    labels = np.einsum("inld,ild->in", inputs, signals) / 20 + np.sqrt(0.1) * rng.standard_normal((2, 400))
+    with pytest.warns(DataWarning, match="claimed error"):
+        found = gamp(narrow, inputs, labels)
+    assert [str(status) for status in found.status] == ["converged", "contradicted_by_residual"]

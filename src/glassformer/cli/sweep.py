@@ -90,8 +90,11 @@ def _collect(options: argparse.Namespace) -> int:
 
     found = collect(options.store)
     if options.netcdf:
+        # Version 3 has no integers of 64 bits: large seeds are written as numbers of double precision.
+        large = {name: axis for name, axis in found.coords.items() if axis.dtype.kind == "i" and axis.max() >= 2**31}
+        written = found.assign_coords({name: axis.astype(float) for name, axis in large.items()})
         with replace_file(options.netcdf, "netcdf") as part:
-            found.to_netcdf(part, engine="scipy")
+            written.to_netcdf(part, engine="scipy")
     if options.csv:
         write_csv(options.csv, to_frame(found))
     print(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import damping_setting, max_iterations_setting, positive, setting
 from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, LearnerInfo
 from glassformer.learners.gamp import MatrixMessagePassing, MatrixStateEvolution, fit_gamp, step_tolerance
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from glassformer.learners.data_set import DataSet
     from glassformer.priors.measured import MeasuredPrior
 
+# Default smoothing of the estimated law.
+_SMOOTHING = 2.0
 _CONSISTENT = (
     "the limit is the Bayes-optimal error, because the law of the singular values is estimated consistently; this is "
     "supported by simulations, not proven"
@@ -123,11 +125,18 @@ class BlindMessagePassing(MatrixMessagePassing):
         None, "assumed width ratio r/d (default: the law of the signal is estimated)", positive
     )
     smoothing: float = setting(
-        2.0, "smoothing of the estimated law, in standard deviations of an entry's noise", positive
+        _SMOOTHING, "smoothing of the estimated law, in standard deviations of an entry's noise", positive
     )
     tolerance: float = step_tolerance()
     max_iterations: int = max_iterations_setting(300)
     damping: float | None = damping_setting()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.assumed_rho is not None and self.smoothing != _SMOOTHING:
+            raise ParameterError(
+                "smoothing", self.smoothing, "no value with assumed_rho, for which no law is estimated"
+            )
 
     def incompatibility(self, model: Any) -> str | None:
         reason = super().incompatibility(model)

@@ -160,16 +160,18 @@ def label_power(model: Model, design: Design, labels: Array) -> tuple[Finding, .
     return () if finding.harmless else (finding,)
 
 
-def claimed_error(model: Model, design: Design, labels: Array, solution: Solution) -> tuple[Finding, ...]:
+def claimed_error(
+    model: Model, design: Design, labels: Array, solution: Solution, instance: int = 0
+) -> tuple[Finding, ...]:
     r"""Return a finding if residuals of linear labels, shape (n,), contradict the claimed error of a converged run.
 
     The mean square of the residuals, with the Onsager term, is :math:`\alpha/A = \Delta + E` for any assumed width.
     """
-    settled = solution.status[0] in (Status.CONVERGED, Status.CONTRADICTED)
+    settled = solution.status[instance] in (Status.CONVERGED, Status.CONTRADICTED)
     if labels.ndim > 1 or not settled or not getattr(model.channel, "linear", False):
         return ()
-    noise, claimed = float(model.channel.label_noise), float(solution.error_estimate[0])
-    measured = design.sample_ratio / float(solution.extra["precision"][0]) - noise
+    noise, claimed = float(model.channel.label_noise), float(solution.error_estimate[instance])
+    measured = design.sample_ratio / float(solution.extra["precision"][instance]) - noise
     chance = np.sqrt(2 / len(labels)) * (noise + max(measured, claimed)) / max(claimed, 1e-300)
     text = (
         f"relative distance of the claimed error {claimed:.3g} from the measured one, {measured:.3g}; "

@@ -11,6 +11,9 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import positive, setting
 from glassformer.learners.base import Equations, Learner
 
+# Default size of a small initialisation.
+_SMALL = 1e-3
+
 
 class Descent(Learner):
     """Gradient descent from a random start."""
@@ -19,6 +22,11 @@ class Descent(Learner):
     """Property of a model that defines what is trained; it raises an error for models that cannot be trained."""
     init: str
     small: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.init == "prior" and self.small != _SMALL:
+            raise ParameterError("small", self.small, "no value with init = prior", "give init = small as well")
 
     @property
     def initial_size(self) -> float:
@@ -72,7 +80,7 @@ def initialisation() -> Any:
 
 def small_size() -> Any:
     """Return the setting ``small``."""
-    return setting(1e-3, "size of a small initialisation", positive)
+    return setting(_SMALL, "size of a small initialisation", positive)
 
 
 def _check_initialisation(name: str, value: Any, optional: bool) -> None:

@@ -284,14 +284,16 @@ def gamp(
     from glassformer.learners.data_validation import validate_data
 
     own, y = validate_data(model, design, labels)
-    violated = [*violations(next(own.parts())), *label_power(model, own, y[0])]
+    powers = [finding for labels_of_one in y for finding in label_power(model, own, labels_of_one)]
+    violated = [*violations(next(own.parts())), *powers[:1]]
     warn_of_violations(violated)
     solution = run_gamp(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
     if violated:
         return blame_inputs(solution)
-    contradicted = claimed_error(model, own, y[0], solution)
-    warn_of_violations(contradicted)
-    return replace(solution, status=[Status.CONTRADICTED, *solution.status[1:]]) if contradicted else solution
+    contradicted = [claimed_error(model, own, y[k], solution, k) for k in range(own.instances)]
+    warn_of_violations(next(filter(None, contradicted), ()))
+    statuses = zip(solution.status, contradicted, strict=True)
+    return replace(solution, status=[Status.CONTRADICTED if found else status for status, found in statuses])
 
 
 def run_gamp(

@@ -103,6 +103,9 @@ class NuclearNorm(SquareLossLearner):
             rho = model.prior.factor_width(columns) / columns
             alpha, noise = data.design.sample_ratio, model.channel.label_noise
             strength = best_nuclear_norm(rows / columns, rho, alpha, noise).strength
+        if strength == 0 and data.design.samples > rows * columns:
+            allowed = f"> 0 with {data.design.samples} samples, more than the {rows * columns} entries of the signal"
+            raise ParameterError("strength", strength, allowed, "give a strength > 0, or alpha <= 1")
         limit = Iteration(tolerance=self.tolerance, floor=1e-14, max_iterations=self.max_iterations)
         return least_nuclear_norm(data.design, data.labels, strength * float(rows * columns) ** 0.25, limit)
 
