@@ -211,6 +211,22 @@ def test_information_on_one_row_if_the_other_is_known_almost_perfectly(link):
 
 
 @pytest.mark.slow
+def test_little_noise_is_one_more_row_of_the_fields():
+    """For a linear link everything is known exactly; importance sampling needs thousands of latents."""
+    noise = 0.01
+    channel = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, noise=noise, points=64).channel
+    found = channel.averages(CORRELATED[None])
+    spread = CORRELATED.sum() + noise
+    gap, error = np.abs(found.information.value[0] - 1 / spread), found.information.error[0]
+    assert np.all(gap < 2 * error)
+    assert np.all(error < 0.02)
+    y, omega = np.linspace(-1, 1, 64), np.zeros((64, 2, 1))
+    gap = channel.log_partitions(y, omega, CORRELATED) - norm.logpdf(y, 0, np.sqrt(spread))
+    assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(y))
+    assert gap.std() < 0.1
+
+
+@pytest.mark.slow
 def test_points_next_to_kinks_of_level_links_are_found():
     """A link that is level on one side of a kink needs more halvings before the secants converge."""
     count, y = 448, -0.7

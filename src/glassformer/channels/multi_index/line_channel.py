@@ -32,7 +32,7 @@ from glassformer.channels.multi_index.line_integrals import (
     grid,
     level_set_integrals,
 )
-from glassformer.channels.multi_index.link_rows import LinkRowsChannel
+from glassformer.channels.multi_index.link_rows import LinkRowsChannel, NoisyLinkRowsChannel
 from glassformer.core.cache import memoize
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
@@ -44,6 +44,9 @@ from glassformer.numerics.quasi_random import normal_points, pool_indices
 
 # Lines per axis and half. Low accuracy takes a fourth of the lines, which costs less than fewer data points would.
 _LINES, _LOW_ACCURACY = 64, 4
+# The same of labels with little noise, whose lines have one axis more; for low accuracy as well, because compiling for
+# another number of lines takes longer than these lines (by trial).
+_LINES_WITH_NOISE = 32
 # Points of the pilot sample that shows where lines are best (by trial).
 _PILOT = 64
 # Lines along each axis that are treated at once, so that temporaries stay in the cache (measured), and random numbers
@@ -54,6 +57,8 @@ _POSITIVE_MEASURE = 1e-9
 # Whitened deviation of fields below which cells are too short for single precision, and median of the labels over their
 # spread from which on single precision does not resolve their changes.
 _SINGLE_PRECISION, _FAR_FROM_ZERO = 3e-3, 16.0
+# Share of the noise in the variance of labels from which on single precision resolves the noise.
+THINNEST_SHELL = _SINGLE_PRECISION**2
 # Random fields that show the values of a discrete label, and the variance below which the mean alone decides.
 _FIELDS, _DECISIVE_VARIANCE = 2**14, 1e-9
 # Factors by which cells may be shorter than those of smooth links; the last grid but one is judged by the last.
@@ -190,6 +195,47 @@ class LineChannel(LinkRowsChannel):
             "points": compiled(own_points, np.float32),
             "exact points": compiled(own_points, np.float64),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyLineChannel(NoisyLinkRowsChannel):
+    r""":math:`y = g(Z) + \sqrt\Delta\,\xi`, one number, with little noise, integrated along lines.
+
+    The noise is a further row of fields, with prior and posterior variance one, of a link without noise: lines cross
+    the shell around the level set of :math:`g`, which importance sampling covers only with many latents.
+    """
+
+    refinement_factor = LineChannel.refinement_factor
+
+    effort: Effort = field(default=Effort(points=_LINES_WITH_NOISE, starts=1, steps=1), kw_only=True)
+
+    @cached_property
+    def _noiseless(self) -> LineChannel:
+        link, atoms = partial(_with_noise, self.link, float(np.sqrt(self.noise))), 0.0
+        rows = (self.indices + 1, self.tokens, self.shape, self.symmetric)
+        return LineChannel(link, *rows, atoms, effort=self.effort, points=self.points)
+
+    def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
+        omega, root = (np.pad(part, [(0, 0), (0, 1), (0, more)]) for part, more in ((omega, 0), (root, 1)))
+        root[:, -1, -1] = 1.0
+        return _first_latents(self._noiseless.moments(y, omega, root), self.latents)
+
+
+def _with_noise(link: Callable[[Any], Any], deviation: float, fields: Any) -> Any:
+    return link(fields[:-1]) + deviation * fields[-1, 0]
+
+
+def _first_latents(moments: PosteriorMoments, size: int) -> PosteriorMoments:
+    """Return the moments of the first latents alone."""
+    few = slice(size)
+    return moments._replace(
+        first=moments.first[:, few],
+        second=moments.second[:, few],
+        covariance=moments.covariance[:, few, few],
+        first_square=moments.first_square[:, few, few],
+        second_square=moments.second_square[:, few, few],
+        fewer=tuple(_first_latents(part, size) for part in moments.fewer),
+    )
 
 
 def _no_modes(x: Any, datum: Any) -> Any:

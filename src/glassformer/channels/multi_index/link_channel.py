@@ -15,8 +15,13 @@ from glassformer.channels.label_laws import label_law
 from glassformer.channels.link.contract import Link
 from glassformer.channels.link.tracing import trace_error
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.line_channel import LineChannel
-from glassformer.channels.multi_index.link_rows import LikelihoodRowsChannel, NoisyLinkRowsChannel, shell_effort
+from glassformer.channels.multi_index.line_channel import THINNEST_SHELL, LineChannel, NoisyLineChannel
+from glassformer.channels.multi_index.link_rows import (
+    THICK_SHELL,
+    LikelihoodRowsChannel,
+    NoisyLinkRowsChannel,
+    shell_effort,
+)
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.channels.multi_index.mislabelled_rows import MislabelledRowsChannel
 from glassformer.channels.multi_index.noiseless_labels import NoiselessLinkRowsChannel, NormalScores
@@ -60,8 +65,9 @@ def link_channel(
     ================================ ====================================================================
     labels                           averages over data
     ================================ ====================================================================
-    with noise, or of a label law    importance sampling; for noise below a twentieth of the label's
-                                     variance more latents on fewer data points
+    with noise, or of a label law    importance sampling; for several entries with noise below a
+                                     twentieth of the label's variance more latents on fewer data points
+    one entry, noise below that      integrals along lines, the noise being one more row
     one entry, or discrete, no noise integrals over level sets along lines
     several continuous entries       a small regularising noise on normal scores, or nearest labels
     one index and one token          quadrature, as for scalar channels
@@ -132,8 +138,10 @@ def link_channel(
         return LikelihoodRowsChannel(*parts, row_symmetries(flat, indices, tokens, False), law, points=points)
     symmetric = symmetries or row_symmetries(flat, indices, tokens, discrete)
     if noise > 0:
-        power = float(np.mean(np.var(labels, axis=0)))
-        effort, fewer = shell_effort(noise / max(power, noise))
+        share = noise / max(float(np.mean(np.var(labels, axis=0))), noise)
+        if labels.shape[1] == 1 and THINNEST_SHELL < share < THICK_SHELL:
+            return NoisyLineChannel(*parts, symmetric, noise, points=points)
+        effort, fewer = shell_effort(share)
         points = max(_FEWEST_POINTS, points // fewer)
         return NoisyLinkRowsChannel(*parts, symmetric, noise, effort=effort, points=points)
     if discrete or labels.shape[1] == 1:

@@ -26,7 +26,7 @@ from glassformer.numerics.small_matrices import row_flips
 # Work per data point where the noise is no small share of the label's variance. Chosen by trial.
 _EFFORT = Effort(points=64, starts=8, steps=10)
 # Share of the noise in the variance of labels above which this work suffices (measured).
-_THICK_SHELL = 0.05
+THICK_SHELL = 0.05
 # Latents of a data point with less noise, and the number that all 2048 data points of a replica can afford.
 _MOST_LATENTS, _AFFORDED_LATENTS = 8192, 512
 # Low accuracy takes a fourth of the latents, but no fewer than these: the error of few data points is larger than the
@@ -185,7 +185,7 @@ def shell_effort(share: float) -> tuple[Effort, int]:
     Args:
         share: noise over the variance of the label.
     """
-    if share >= _THICK_SHELL:
+    if share >= THICK_SHELL:
         return _EFFORT, 1
     points = min(2 ** int(np.ceil(np.log2(_EFFORT.points / np.sqrt(share)))), _MOST_LATENTS)
     return replace(_EFFORT, points=points), points // _AFFORDED_LATENTS
