@@ -267,7 +267,17 @@ def test_combinations_that_do_not_exist_are_refused():
         DeepAttentionIndexed(rho=np.inf)
     with pytest.raises(ParameterError, match="rho"):
         DeepAttentionIndexed(rho=-1)
+    with pytest.raises(IncompatibleError, match=r"the channel has skip = \(1.0,\), the model skip = \(2.0,\)"):
+        replace(MODEL, skip=2.0)
     assert AttentionIndexed(0.5).tokens == 2
+
+
+@pytest.mark.parametrize("changed", [{"skip": 2.0}, {"temperature": 3.0}, {"rho": 0.2}, {"tokens": 3}, {"layers": 3}])
+def test_varied_models_have_the_channel_of_their_parameters(changed):
+    given = {"rho": 0.5, "tokens": 2, "layers": 2, "skip": 1.0} | changed
+    varied = MODEL.varied(**changed)
+    assert varied.parameters == DeepAttentionIndexed(**given).parameters
+    assert repr(varied.channel) == repr(DeepAttentionIndexed(**given).channel) != repr(MODEL.channel)
 
 
 @pytest.mark.statistics

@@ -87,3 +87,11 @@ def test_the_command_line(capsys):
         == 0
     )
     assert "untied = True" in capsys.readouterr().out
+
+
+def test_finished_channels_must_be_those_of_untied_keys():
+    tied, wide = AttentionIndexed(0.3).channel, AttentionIndexed(0.3, tokens=3, untied=True).channel
+    with pytest.raises(IncompatibleError, match="untied exclude each other"):
+        AttentionIndexed(0.3, channel=tied.at_power(1.0), untied=True)
+    with pytest.raises(IncompatibleError, match="the channel has tokens = 3, the model tokens = 2"):
+        AttentionIndexed(0.3, channel=wide, untied=True)

@@ -143,6 +143,8 @@ def far_hinge(y, h):
 
 def test_ratios_and_strengths_out_of_range_are_refused_by_name():
     square, nuclear = Square(), penalty_of("nuclear")
+    with pytest.raises(ParameterError, match="loss = 'square' is not allowed: expected an object of class Loss"):
+        risk_limits(LINEAR, 0.5, "square", nuclear, 0.1)
     with pytest.raises(ParameterError, match=r"alpha = 0.0 is not allowed: expected > 0"):
         risk_trajectory(LINEAR, [0.5, 0.0], square, nuclear, 0.1, 1)
     assert risk_trajectory(LINEAR, [0.5], square, nuclear, 0.1, 1)["error"].shape == (2,)

@@ -81,7 +81,10 @@ class DeepAttentionIndexed(Model):
                 "rho = inf and several layers exclude each other: the mean of S alone determines the mixing. "
                 "Give finite rho"
             )
+        strengths = tuple(float(c) for c in real_numbers("skip", 1.0 if self.skip is None else self.skip).ravel())
+        strengths = strengths * (self.layers - 1) if len(strengths) == 1 else strengths
         if isinstance(self.channel, Channel):
+            self._require_match(self.channel, strengths)
             return
         AttentionIndexed(self.rho, self.tokens, temperature=self.temperature)
         if not isinstance(self.channel, str) or self.channel not in ("softmax", "linear"):
@@ -90,14 +93,25 @@ class DeepAttentionIndexed(Model):
         require_sampling(*farthest_from_default(self, "tokens", "layers"), fields, 1, _POINTS, _EFFORT)
         from glassformer.channels.attention.deep import DeepAttentionIndexedChannel
 
-        strengths = tuple(float(c) for c in real_numbers("skip", 1.0 if self.skip is None else self.skip).ravel())
-        strengths = strengths * (self.layers - 1) if len(strengths) == 1 else strengths
         if len(strengths) != self.layers - 1:
             raise ParameterError("skip", self.skip, f"one number, or {self.layers - 1} of them")
         channel = DeepAttentionIndexedChannel(
             self.tokens, strengths, 1 + float(self.rho), self.channel, float(self.temperature)
         )
-        object.__setattr__(self, "channel", channel)
+        self._set_channel(channel, channel=self.channel)
+
+    def _require_match(self, channel: Any, strengths: tuple[float, ...]) -> None:
+        """Raise unless a finished channel has the parameters of the model."""
+        asked: dict[str, Any] = {
+            "tokens": self.tokens,
+            "skip": strengths,
+            "power": 1 + self.rho,
+            "temperature": self.temperature,
+        }
+        for name, value in asked.items():
+            own = getattr(channel, name)
+            if np.shape(own) != np.shape(value) or not np.allclose(own, value):
+                raise IncompatibleError(f"the channel has {name} = {own}, the model {name} = {value}: make them equal")
 
     @classmethod
     def select(cls, given: dict[str, Any]) -> dict[str, Any] | None:

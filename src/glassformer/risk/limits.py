@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.models.base import Model, require_theory
@@ -66,6 +67,7 @@ def risk_limits(
         >>> risk_limits(model, [0.5], Square(), penalty_of("nuclear"), 0.1)["error"].round(8)
         array([0.24076464])
     """
+    require_arguments(risk_limits, locals())
     alpha = positive_alpha(alpha)
     require_theory(model)
     problem = risk_problem(model, loss, penalty, strength)

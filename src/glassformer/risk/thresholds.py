@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
+from glassformer.core.checks import require_arguments
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.roots import root_by_growth
 from glassformer.risk.loss_base import Loss
@@ -52,6 +53,7 @@ def risk_thresholds(model: Model, loss: Loss, penalty: MatrixPenalty, strength: 
         >>> round(risk_thresholds(model, Square(), penalty_of("nuclear"), 0.0)["perfect_recovery"].alpha, 6)
         0.725255
     """
+    require_arguments(risk_thresholds, locals())
     require_theory(model)
     return thresholds_of(risk_problem(model, loss, penalty, strength), strength)
 

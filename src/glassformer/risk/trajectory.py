@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.checks import require_integer
+from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.core.progress import track
@@ -80,6 +80,7 @@ def risk_trajectory(
         >>> table["error"][[0, 1, 60]].round(8).tolist()  # from nothing to the error of the limit
         [1.0, 1.05993175, 0.24076464]
     """
+    require_arguments(risk_trajectory, locals())
     alpha = positive_alpha(alpha)
     require_theory(model)
     return steps_of(risk_problem(model, loss, penalty, strength), alpha, strength, steps)

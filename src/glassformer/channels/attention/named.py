@@ -107,7 +107,12 @@ def untied_channel(
         >>> untied_channel("softmax", 2, 0.0, 1.0)
         SoftmaxUntiedChannel(tokens=2, temperature=1.0)
     """
-    if isinstance(channel, ScalarChannel):
+    if isinstance(channel, ScalarChannel) and link is None:
+        _require_match(channel, tokens, noise, temperature, 1.0)
+        if channel.field_components != (tokens**2,):
+            raise IncompatibleError(
+                f"channel = {channel!r} and untied exclude each other: choose {' or '.join(UNTIED)}"
+            )
         return channel
     if link is not None or channel not in UNTIED:
         what = "a link" if link is not None else f"channel = {channel}"
