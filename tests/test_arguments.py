@@ -27,6 +27,7 @@ from glassformer import (
     vamp,
     vector_state_evolution,
 )
+from glassformer.bayes_optimal.assumed_width import assumed_prior_limits
 from glassformer.bayes_optimal.equation_of_state import equation_of_state
 from glassformer.core.checks import kinds_of
 from glassformer.dynamics.online_sgd import Pace, Start
@@ -97,6 +98,10 @@ def test_an_object_of_another_kind(function, name):
         (lambda: vamp(MODEL, DESIGN, LABELS, seed=-1), "seed = -1 is not allowed: expected an integer >= 0"),
         (lambda: vector_state_evolution(MODEL, [1.0], 3, settings=()), "settings = () is not allowed"),
         (lambda: vector_state_evolution(MODEL, [1.0], 10**400), "entries = "),
+        (
+            lambda: assumed_prior_limits(MODEL, 0.5, "narrow"),
+            "assumed = 'narrow' is not allowed: expected an object of",
+        ),
         (lambda: equation_of_state(MODEL, [1.0, 0.0]), "q_hat = 0.0 is not allowed: expected > 0"),
         (lambda: rows_prior(None, 1, 1, 0.0, 2), "expected positive eigenvalues of mean one"),
         (lambda: cross_validate(DESIGN, LABELS, intercept=object()), "intercept = <object"),

@@ -12,6 +12,7 @@ from glassformer import (
     simulate,
     thresholds,
 )
+from glassformer.bayes_optimal.vector_state_evolution import vector_trajectory
 from glassformer.cli import main
 from glassformer.designs.pairs import PairDesign
 from glassformer.testing import check_model
@@ -87,6 +88,12 @@ def test_the_command_line(capsys):
         == 0
     )
     assert "untied = True" in capsys.readouterr().out
+
+
+def test_vector_message_passing_counts_all_labels_of_a_sample():
+    model, alpha = MODELS["linear"], [0.15, 0.4]
+    found = vector_trajectory(model, alpha, 60)["error"].reshape(2, -1)[:, -1]
+    np.testing.assert_allclose(found, limits(model, alpha)["error"], rtol=1e-6)
 
 
 def test_finished_channels_must_be_those_of_untied_keys():

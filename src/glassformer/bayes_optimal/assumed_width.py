@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from glassformer.bayes_optimal.fixed_point import Flags, Index, fixed_point
 from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.bayes_optimal.trajectory import iterate_states, require_steps, trajectory_table
+from glassformer.core.checks import require_arguments
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.results import Steps, Table
@@ -61,6 +62,7 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
         >>> assumed_prior_limits(model, [0.5], BilinearPrior(beta=1, rho=0.5))["error"].round(4)
         array([0.373])
     """
+    require_arguments(assumed_prior_limits, locals())
     alpha = validated_alpha(alpha)
     prior, counts = _prior_and_counts(model, alpha, assumed)
     noise = float(model.channel.noise)
@@ -121,6 +123,7 @@ def assumed_prior_trajectory(model: Model, alpha: ArrayLike, steps: int, assumed
         >>> assumed_prior_trajectory(model, [0.5], 2, BilinearPrior(beta=1, rho=0.5))["error"].round(4).tolist()
         [1.0, 0.6075, 0.4817]
     """
+    require_arguments(assumed_prior_trajectory, locals())
     alpha = validated_alpha(alpha)
     prior, counts = _prior_and_counts(model, alpha, assumed)
     require_steps(model, alpha, steps)

@@ -53,9 +53,10 @@ def gamp_trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: fl
         model: prior and channel.
         alpha: sample ratios, shape (points,), in the model's unit.
         steps: number of steps, at least 1.
-        overlap: overlap of every row with the truth before the first step, in [0, 1); by default that of side
-            information, and 0.001 for even labels. A random start of size ``r`` has an overlap of about
-            :math:`r/\sqrt d`; the time to escape from it grows like :math:`\log d`.
+        overlap: overlap of every row with the truth before the first step, in [0, 1): one minus the error, so that a
+            known mean is not counted, unlike in the column. By default it is that of side information, and 0.001 for
+            even labels. A random start of size ``r`` has an overlap of about :math:`r/\sqrt d`; the time to escape from
+            it grows like :math:`\log d`.
 
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration`` (0

@@ -132,7 +132,9 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
     """
     alpha, prior = validated_alpha(alpha), _linear_matrix(model)
     require_steps(model, alpha, steps)
-    noise, ratio = max(float(model.channel.label_noise), SMALLEST_VARIANCE), alpha[:, None, None] / prior.degrees
+    noise = max(float(model.channel.label_noise), SMALLEST_VARIANCE)
+    # Labels per entry; a sample of attention has one for every pair of tokens.
+    ratio = alpha[:, None, None] / prior.degrees * model.channel.columns
     # At negligible width there are too few labels per entry for the linear estimation to reduce the variance.
     share = float(prior.extensive)
 
