@@ -10,6 +10,7 @@ import pytest
 
 from glassformer import (
     BilinearSequenceRegression,
+    BlindMessagePassing,
     OnlineSGD,
     ParameterError,
     RegularisedRisk,
@@ -85,3 +86,14 @@ def test_settings_of_runs_do_not_hide_parameters_and_are_written_as_json():
         learner = RegularisedRisk(loss=loss, strength=0.1)
         runs = Experiment(linear, linear.at_size(4), np.ones(1), 4, 1, 0, learner, "float64", CheckpointFolder())
         assert json.dumps(runs.table({}, [], []).to_dict()["parameters"])
+
+
+def test_theory_that_did_not_converge_is_noted_beside_runs(monkeypatch):
+    model, alpha = BilinearSequenceRegression(rho=0.5, noise=0.1), np.array([0.5, 1.0])
+    assert [str(one) for one in BlindMessagePassing(assumed_rho=1.0).theory(model, alpha)["status"]] == 2 * [
+        "converged"
+    ]
+    found = {"error": np.ones(2), "status": np.array([Status.CONVERGED, Status.ITERATION_LIMIT])}
+    monkeypatch.setattr(Ridge, "theory", lambda *_: found)
+    notes = simulate(model, alpha, d=4, instances=1, algorithm="ridge").notes
+    assert [note[:37] for note in notes if "iteration_limit" in note] == ["theory at alpha = 1 is iteration_limit"[:37]]

@@ -123,6 +123,7 @@ def simulate(
     if isinstance(theory, str):
         notes.append(f"no theory of {learner.name}: {theory}")
         theory = {}
+    notes += _unsettled_theory(ratios, theory)
     bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
     if bistable:
         notes.append(
@@ -200,6 +201,17 @@ def _compared(columns: dict[str, Array], rows: Sequence[str]) -> list[tuple[str,
         return [("the error", columns["error"], columns["standard_error"], columns["theory"], estimate)]
     parts = [columns[name] for name in ("row_error", "row_standard_error", "row_theory")]
     return [(f"the error of {row}", *(part[:, k] for part in parts), estimate) for k, row in enumerate(rows)]  # type: ignore[misc]
+
+
+def _unsettled_theory(alpha: Array, theory: Mapping[str, Array]) -> list[str]:
+    """Return a note on each status of theory that is neither ``converged`` nor ``bistable``."""
+    statuses = list(theory.get("status", ()))
+    notes = []
+    for status in dict.fromkeys(statuses):
+        if status not in (Status.CONVERGED, Status.BISTABLE):
+            where = ", ".join(f"{a:g}" for a, one in zip(alpha, statuses, strict=True) if one is status)
+            notes.append(f"theory at alpha = {where} is {status}: {status.remedy}")
+    return notes
 
 
 def few_instances(instances: int) -> list[str]:

@@ -80,13 +80,20 @@ class Learner(ABC):
         """Return what runs reach in the limit of large sizes, or the reason why it is not known.
 
         Columns by name: ``error``, and those of ``error_estimate``, ``row_error``, ``label_error``,
-        ``prediction_error`` and ``plugin_error`` that are known.
+        ``prediction_error`` and ``plugin_error`` that are known, and ``status``, an array of objects.
 
         Args:
             model: the model at the ratios of the data.
             alpha: sample ratios, shape (points,).
             optimum: result of :func:`~glassformer.bayes_optimal.limits.limits` at these ratios, if it is known.
         """
+
+    def columns_of_limits(self, model: Any, alpha: Array) -> Mapping[str, Array]:
+        """Return the columns of the limits as theory of runs, with the status of each row."""
+        import numpy as np
+
+        table = self.limits(model, alpha, throw=False)
+        return {**table.columns, "status": np.array(table.status, dtype=object)}
 
     def other_minima(self, model: Any) -> str | None:
         """Return why runs of any size may end elsewhere than theory says; None where they do not."""

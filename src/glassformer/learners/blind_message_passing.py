@@ -150,7 +150,7 @@ class BlindMessagePassing(MatrixMessagePassing):
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         if self.assumed_rho is not None:
-            return self.limits(model, alpha, throw=False).columns
+            return self.columns_of_limits(model, alpha)
         return super().theory(model, alpha, optimum)
 
     def equations(self, model: Any) -> Equations:

@@ -141,7 +141,8 @@ class MessagePassing(Learner):
             for name, column in table.columns.items()
             if name in _COMPARED
         }
-        return {**known, "error": table["algorithmic_error"], "error_estimate": table["error_estimate"]}
+        own = {"error": table["algorithmic_error"], "error_estimate": table["error_estimate"]}
+        return {**known, **own, "status": np.array(table.status, dtype=object)}
 
     def equations(self, model: Any) -> Equations:
         return StateEvolution(self, model)

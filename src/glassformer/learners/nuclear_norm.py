@@ -92,7 +92,7 @@ class NuclearNorm(SquareLossLearner):
             return "its theory needs a width in proportion to the dimension: give rho instead of width"
         if (alpha <= 0).any():
             return "its theory needs samples: give alpha > 0"
-        return self.limits(model, alpha, throw=False).columns
+        return self.columns_of_limits(model, alpha)
 
     def fit(self, model: Any, data: DataSet) -> Solution:
         from glassformer.risk.nuclear_norm import best_nuclear_norm

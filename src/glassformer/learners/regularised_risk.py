@@ -269,7 +269,7 @@ class RegularisedRisk(Learner):
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
         # Starts of descent on data that the theory does not have lead to one of its minima, of which the lowest counts.
         own = self.start if not isinstance(self.start, str) or self.start in _STARTS_OF_THEORY else None
-        return replace(self, start=own).limits(model, alpha, throw=False).columns
+        return replace(self, start=own).columns_of_limits(model, alpha)
 
     def other_minima(self, model: Any) -> str | None:
         if not model.overlap_shape or self._is_one_linear_row(model) or self.start == "informed":

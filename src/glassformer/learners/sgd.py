@@ -371,7 +371,7 @@ class SGD(RowDescent):
         if model.channel.even and self.overlap is None and self.start is None:
             return "for even labels the time to leave a random start grows with d: use trajectory --d"
         try:
-            return self.limits(model, alpha, throw=False).columns
+            return self.columns_of_limits(model, alpha)
         except IncompatibleError as error:
             return str(error)
 
