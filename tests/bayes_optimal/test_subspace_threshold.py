@@ -4,7 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, subspace_threshold, thresholds
+from glassformer import (
+    AttentionIndexed,
+    DeepAttention,
+    IncompatibleError,
+    ParameterError,
+    SequenceMultiIndex,
+    subspace_threshold,
+    thresholds,
+)
 from glassformer.bayes_optimal import weak_recovery
 from glassformer.bayes_optimal.instability import growth_of
 from glassformer.bayes_optimal.subspaces import symmetric_basis
@@ -23,6 +31,8 @@ def test_weak_recovery_of_one_index_agrees_with_its_threshold(noise):
 
 @pytest.mark.slow
 def test_one_layer():
+    with pytest.raises(IncompatibleError, match="use thresholds"):
+        subspace_threshold(AttentionIndexed(0.0), 0)
     assert subspace_threshold(DeepAttention(depth=1, points=64), 0).alpha == pytest.approx(1 / 6, rel=1e-6)
 
 

@@ -331,6 +331,10 @@ def test_noise_has_one_home():
         BilinearSequenceRegression(rho=0.5, noise=0.1, channel=GaussianChannel(0.5))
     with pytest.raises(IncompatibleError, match="noise"):
         AttentionIndexed(0.5, noise=0.1, channel=LinearAttentionChannel(2, 0.5))
+    with pytest.raises(IncompatibleError, match="not for one field of variance 1"):
+        BilinearSequenceRegression(rho=0.5, channel=LinearAttentionChannel(2, 0.5))
+    with pytest.raises(IncompatibleError, match="labels of 1 indices, and tokens = 2 have 3"):
+        AttentionIndexed(0.5, channel=GaussianChannel(0.5))
 
 
 def test_weights_of_heads_are_parameters():

@@ -35,7 +35,7 @@ from glassformer.bayes_optimal.threshold_results import Threshold
 from glassformer.core.cache import memoize
 from glassformer.core.checks import require_arguments
 from glassformer.core.equality import content_hash, same_content
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.models.base import Model, require_theory
@@ -256,6 +256,7 @@ def subspace_threshold(
 
     Raises:
         ParameterError: the row does not exist, directions have a wrong shape, or the accuracy is not positive.
+        IncompatibleError: labels are of several indices of one matrix.
 
     Source: arXiv:2502.00901, theorem 2.3, for given directions.
 
@@ -268,6 +269,10 @@ def subspace_threshold(
     if not 0 < accuracy < np.inf:
         raise ParameterError("accuracy", accuracy, "finite and > 0")
     require_theory(model)
+    if not model.overlap_shape and model.channel.columns > 1:
+        raise IncompatibleError(
+            f"model {model.name} has one matrix, whose threshold has no choice of a subspace: use thresholds"
+        )
     chosen = projector_on(model, "subspace", subspace)
     if known is None:
         return _first_step(model, chosen, accuracy)

@@ -60,6 +60,11 @@ def attention_channel(
         channel = _of_one_sample(link, tokens)
     if isinstance(channel, ScalarChannel):
         _require_match(channel, tokens, noise, temperature, power)
+        if channel.columns != (indices := tokens * (tokens + 1) // 2):
+            raise IncompatibleError(
+                f"channel = {channel!r} has labels of {channel.columns} indices, and tokens = {tokens} have {indices}: "
+                f"choose {', '.join(NAMES)}, or another number of tokens"
+            )
         if getattr(channel, "root", ()) != root:
             raise IncompatibleError(f"token_correlation and channel = {channel!r} exclude each other: give one of them")
         return channel
