@@ -34,6 +34,7 @@ from glassformer.channels.multi_index.tied_attention import TiedAttentionChannel
 from glassformer.cli import main
 from glassformer.core.errors import LinkError
 from glassformer.designs.projection import projection_design
+from glassformer.models.comparison import compare
 
 
 def softmax(scores):
@@ -536,3 +537,20 @@ def test_constant_links_are_told_so(noise):
             SequenceMultiIndex(lambda z: 0 * z[0, 0], indices, 1, noise=noise)
     # What normal fields give one in 30 000 times is no constant.
     assert SequenceMultiIndex(lambda z: jnp.where(z[0, 0] + z[1, 0] > 6, 1.0, 0.0), 2, 1).indices == 2
+
+
+@pytest.mark.parametrize(
+    ("link", "prior", "matrix", "error"),
+    [
+        pytest.param(lambda z: z[0, 0] * z[1, 0], "gaussian", [[0.0, -1.0], [-1.0, 0.0]], 0.0, id="exchanged rows"),
+        pytest.param(lambda z: jnp.tanh(z[:, 0]).sum(), "gaussian", [[0.0, 1.0], [1.0, 0.0]], 0.0, id="committee"),
+        pytest.param(lambda z: (z**2).sum(), "gaussian", [[0.6, -0.8], [0.8, 0.6]], 0.0, id="rotated rows"),
+        # Signs have no rotation: the best exchange of rows leaves 2 - 2 * 0.8.
+        pytest.param(lambda z: (z**2).sum(), "rademacher", [[0.6, -0.8], [0.8, 0.6]], 0.4, id="rotated signs"),
+    ],
+)
+def test_estimates_are_compared_up_to_the_symmetries_of_an_own_link(link, prior, matrix, error):
+    model = SequenceMultiIndex(link, indices=2, noise=0.1, prior=prior)
+    signal = np.sqrt(50.0) * np.linalg.qr(np.random.default_rng(0).standard_normal((50, 2)))[0].T
+    found = compare(model, np.array(matrix) @ signal, signal)
+    assert found.errors["error"] == pytest.approx(error, abs=1e-9)

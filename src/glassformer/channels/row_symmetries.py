@@ -32,6 +32,7 @@ class RowSymmetries(NamedTuple):
             every rotation or reflection that acts in the same way on all families of a group. Some of these are among
             ``invariances`` and fix the same covariances as all of them.
         permutation_groups: rows that may be permuted. Each is the only row of its rotation group.
+        of_all_rotations: whether every rotation or reflection of all rows leaves labels unchanged, without groups.
     """
 
     invariances: Array
@@ -39,6 +40,7 @@ class RowSymmetries(NamedTuple):
     visible: Array
     rotation_groups: tuple[tuple[tuple[int, ...], ...], ...] = ()
     permutation_groups: tuple[tuple[int, ...], ...] = ()
+    of_all_rotations: bool = False
 
     @classmethod
     def of_rotations(
@@ -84,22 +86,31 @@ class RowSymmetries(NamedTuple):
         diagonals = np.diagonal(self.invariances, axis1=1, axis2=2)
         return np.asarray(diagonals[np.all(np.abs(diagonals) == 1, axis=1)])
 
-    def alignment(self, cross: Array) -> Array:
+    def alignment(self, cross: Array, rotational: bool = True) -> Array:
         """Return the symmetry ``O`` of the labels with the largest trace of ``O cross``.
 
         Args:
             cross: inner products of estimated with true rows, shape (P, P).
+            rotational: whether rotations keep the prior; for other priors the listed matrices alone are tried.
 
         Example:
             >>> quarter = np.array([[0.0, 1.0], [-1.0, 0.0]])
             >>> RowSymmetries.of_rotations((((0, 1),),)).alignment(quarter) @ quarter
             array([[1., 0.],
                    [0., 1.]])
+            >>> from glassformer import SequenceMultiIndex
+            >>> product = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], indices=2, noise=0.1).channel
+            >>> product.row_symmetries.alignment(np.eye(2)[::-1])
+            array([[0., 1.],
+                   [1., 0.]])
         """
         from scipy.optimize import linear_sum_assignment
 
+        if self.of_all_rotations and rotational:
+            left, _, right = np.linalg.svd(cross)
+            return np.asarray((left @ right).T)
         if not self.rotation_groups:
-            return np.diag(max(self.signs, key=lambda signs: float(signs @ np.diag(cross))))
+            return np.asarray(max(self.invariances, key=lambda matrix: float(np.sum(matrix * cross.T))))
         order = np.arange(len(cross))
         for rows in map(np.array, self.permutation_groups):
             estimated, true = linear_sum_assignment(np.abs(cross[np.ix_(rows, rows)]), maximize=True)

@@ -95,7 +95,7 @@ def compare(model: Any, estimate: Array, signal: Array, variance: Array | None =
     shape = (prior.rows, *row_shape)
     estimated, true = estimate.reshape(shape), signal.reshape(shape)
     cross = prior.gram(estimated, true)
-    alignment = model.channel.row_symmetries.alignment(cross)
+    alignment = model.channel.row_symmetries.alignment(cross, prior.rotational)
     difference, deviation = np.tensordot(alignment, estimated, axes=1) - true, true - prior.mean_rows(row_shape)
     row_error = np.diag(prior.gram(difference, difference))
     prior_error = float(np.mean(np.diag(prior.gram(deviation, deviation))))

@@ -30,6 +30,8 @@ Link = Callable[[Any], Any]
 def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> RowSymmetries:
     """Return the signed permutations of the rows that keep or relabel a link's labels, and the rows it depends on.
 
+    Links like the squared length of the fields, whose labels no rotation of all rows changes, are told too.
+
     Args:
         flat: flat label of fields of shape (P, L).
         indices: ``P``.
@@ -44,8 +46,10 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
     flipped = itertools.product([1.0, -1.0], repeat=min(indices, _FLIPPED))
     signs = [np.append(s, np.ones(indices - len(s))) for s in flipped]
     orders = itertools.permutations(range(indices)) if indices <= _PERMUTED else [tuple(range(indices))]
-    candidates = np.array([s[:, None] * np.eye(indices)[list(order)] for order in orders for s in signs])
-    fields = np.random.default_rng(1).standard_normal((_TRIALS, indices, tokens))
+    rng = np.random.default_rng(1)
+    fields = rng.standard_normal((_TRIALS, indices, tokens))
+    rotation = np.linalg.qr(rng.standard_normal((indices, indices)))[0]
+    candidates = np.array([*(s[:, None] * np.eye(indices)[list(order)] for order in orders for s in signs), rotation])
     turned = np.einsum("cpq,nql->cnpl", candidates, fields).reshape(-1, indices, tokens)
     labels = np.asarray(map_points(flat, turned)).reshape(len(candidates), _TRIALS, -1)
     # The identity comes first.
@@ -54,7 +58,10 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
     alike = same | (np.max(np.abs(labels + plain), axis=(1, 2)) <= rounding)
     if discrete:
         alike |= [_one_to_one(plain, own) for own in labels]
-    return RowSymmetries(candidates[same], candidates[alike], _visible(flat, indices, tokens, discrete))
+    # A rotation without structure is a symmetry only if all of them are. It is none of the listed symmetries.
+    rotated, same[-1], alike[-1] = bool(same[-1]) and indices > 1, False, False
+    visible = _visible(flat, indices, tokens, discrete)
+    return RowSymmetries(candidates[same], candidates[alike], visible, of_all_rotations=rotated)
 
 
 def _one_to_one(first: Array, second: Array) -> bool:

@@ -67,7 +67,7 @@ def match_rows(model: Any, student: Student, power: Array, overlap: Array, teach
     count = overlap.shape[1]
     true = np.ones(count) if teacher is None else teacher
     if student.own_link:
-        turn = model.channel.row_symmetries.alignment(overlap)
+        turn = model.channel.row_symmetries.alignment(overlap, model.prior.rotational)
         power, overlap = turn @ power @ turn.T, turn @ overlap
         sizes = np.diag(power)
         own, cosine = np.diag(overlap), np.diag(overlap) / np.sqrt(np.maximum(sizes * true, 1e-300))
