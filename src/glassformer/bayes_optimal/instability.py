@@ -74,13 +74,15 @@ def instability(
     most = max(1, min(_MOST_POINTS, _LARGEST_ARRAY // size))
     basis = symmetric_basis(unknown, model)
     points = max(min(FEWEST_POINTS, channel.points), int(finer * channel.points))
-    response = channel.with_points(points).response(variance, 0, unknown)
-    advance(channel.with_points(points).work)
+    few = channel.with_points(points)
+    response = few.response(variance, 0, unknown)
+    advance(few.work)
     slopes, leading = _in_basis(response, basis), growth_of(model, basis, response)
     goal = _goal(leading, accuracy) if channel.sampled else np.inf
     while leading.error > goal * leading.rate and points < most * channel.points:
         note(f"instability of unknown directions, {2 * points} data points")
         fresh = channel.with_points(2 * points).response(variance, points, unknown)
+        # The earlier half of the points is there already.
         advance(channel.with_points(points).work)
         slopes = slopes.joined(_in_basis(fresh, basis))
         points, again, newest = 2 * points, _leading(model, basis, slopes), growth_of(model, basis, fresh)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -348,3 +348,15 @@ def to_json_types(value: Any) -> Any:
     if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else None
     return int(value) if isinstance(value, np.integer) else value
+
+
+def name_or_value(value: Any) -> Any:
+    """Return the name of a function, a loss or a penalty, which JSON cannot represent, and any other value unchanged.
+
+    Example:
+        >>> name_or_value(abs), name_or_value("square"), name_or_value(0.5)
+        ('abs', 'square', 0.5)
+    """
+    if not (callable(value) or is_dataclass(value)):
+        return value
+    return getattr(value, "name", None) or getattr(value, "__name__", None) or type(value).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from glassformer.core.hashing import identity
 from glassformer.core.options import options_in
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Table, to_json_types
+from glassformer.core.results import Table, name_or_value, to_json_types
 from glassformer.core.status import Status
 from glassformer.designs.generated import GeneratedDesign
 from glassformer.learners.base import FitResult, FitStatus, Learner
@@ -257,9 +257,8 @@ class Experiment:
         own, finite = self.model.parameters, self.size.model.parameters
         # A setting with the name of a parameter of the model (points) has the name of its option.
         options = {one.field: one.name for one in options_in(type(self.learner)) if one.field in own}
-        given = {
-            options.get(name, name): _named(value) for name, value in vars(self.learner).items() if value is not None
-        }
+        chosen = {name: value for name, value in vars(self.learner).items() if value is not None}
+        given = {options.get(name, name): name_or_value(value) for name, value in chosen.items()}
         settings = {"algorithm": self.learner.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
         return Simulation(
             model=self.model.name,
@@ -299,13 +298,6 @@ class _Designs:
         from glassformer.designs.sharded import ShardedDesign
 
         return ShardedDesign(design)
-
-
-def _named(value: Any) -> Any:
-    """Return the name of a loss or another function, which JSON cannot represent, and any other setting unchanged."""
-    if not (callable(value) or is_dataclass(value)):
-        return value
-    return getattr(value, "name", None) or getattr(value, "__name__", None) or type(value).__name__
 
 
 def standard_error(samples: Array) -> Array:

@@ -11,6 +11,7 @@ from glassformer.core.checks import real_numbers
 from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_strength, parse_text
+from glassformer.core.results import name_or_value
 from glassformer.core.settings import (
     Iteration,
     boolean,
@@ -484,12 +485,12 @@ class RowEquations(RiskLimits):
     def _labelled(self, found: Any) -> Any:
         own, strength = self.risk.row_risk, self.risk.strength
         asked = {
-            "loss": getattr(own.loss, "name", None) or getattr(own.loss, "__name__", own.loss),
+            "loss": name_or_value(own.loss),
             "penalty": own.penalty,
             "strength": "best" if strength is None else strength,
         }
-        optional = {name: getattr(own, name) for name in _OF_ROWS if getattr(own, name) not in (None, False)}
-        optional = {name: getattr(value, "__name__", value) for name, value in optional.items()}
+        settings = {name: getattr(own, name) for name in _OF_ROWS}
+        optional = {name: name_or_value(value) for name, value in settings.items() if value not in (None, False)}
         return replace(found, parameters={**found.parameters, "learner": self.learner.name, **asked, **optional})
 
 

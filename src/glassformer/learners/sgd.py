@@ -13,6 +13,7 @@ from glassformer.core.errors import GlassformerError, IncompatibleError, Paramet
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_batch, parse_number, parse_text
 from glassformer.core.resources import require_resources
+from glassformer.core.results import name_or_value
 from glassformer.core.settings import (
     boolean,
     decay_rate,
@@ -501,7 +502,7 @@ class DescentEquations(Equations):
         settings = non_default_fields(sgd.completed(self.model))
         if sgd.start is not None:
             settings["start"] = [np.asarray(part).tolist() for part in sgd.start]
-        named = {name: getattr(value, "__name__", value) for name, value in settings.items()}
+        named = {name: name_or_value(value) for name, value in settings.items()}
         given = {"learning_rate": "1/(1 + sqrt(alpha))^2", **named}
         return replace(found, parameters={**found.parameters, "learner": self.learner.name, **given})
 

@@ -30,7 +30,7 @@ Link = Callable[[Any], Any]
 def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> RowSymmetries:
     """Return the signed permutations of the rows that keep or relabel a link's labels, and the rows it depends on.
 
-    Links like the squared length of the fields, whose labels no rotation of all rows changes, are told too.
+    Labels that no rotation of all rows changes, like the squared length of the fields, are recognised as well.
 
     Args:
         flat: flat label of fields of shape (P, L).
