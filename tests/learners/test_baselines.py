@@ -7,8 +7,18 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, BlindMessagePassing, GradientDescent, OnlineSGD, simulate
+from glassformer import (
+    BilinearSequenceRegression,
+    BlindMessagePassing,
+    GradientDescent,
+    MessagePassing,
+    OnlineSGD,
+    VectorMessagePassing,
+    simulate,
+    vamp,
+)
 from glassformer.core.errors import DataWarning, ParameterError
+from glassformer.core.status import Status
 from glassformer.learners.gamp import gamp
 from glassformer.learners.ridge import ridge_error
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
@@ -267,3 +277,15 @@ def test_every_instance_is_compared_with_its_claimed_error():
     with pytest.warns(DataWarning, match="claimed error"):
         found = gamp(narrow, inputs, labels)
     assert [str(status) for status in found.status] == ["converged", "contradicted_by_residual"]
+
+
+def test_inputs_of_every_instance_are_examined():
+    rng = np.random.default_rng(0)
+    model, inputs = BilinearSequenceRegression(rho=0.3, noise=0.1), rng.standard_normal((2, 100, 6, 6))
+    inputs[1] += 1
+    labels = np.einsum("inld,ld->in", inputs, model.prior.sample((6, 6), rng)) / 6
+    short = {"settings": MessagePassing(max_iterations=2)}, {"settings": VectorMessagePassing(max_iterations=2)}
+    for learner, options in zip((gamp, vamp), short, strict=True):
+        with pytest.warns(DataWarning, match="mean"):
+            found = learner(model, inputs, labels, **options)
+        assert [str(status) for status in found.status] == ["iteration_limit", str(Status.MISTAKEN)]

@@ -51,8 +51,8 @@ class Design(ABC):
         """Shape of the input of one sample: tokens and their dimension."""
 
     @abstractmethod
-    def parts(self) -> Iterator[Array]:
-        """Return inputs of the first instance, in order, each of shape (samples, tokens, d)."""
+    def parts(self, instance: int = 0) -> Iterator[Array]:
+        """Return inputs of one instance, in order, each of shape (samples, tokens, d)."""
 
     @property
     @abstractmethod

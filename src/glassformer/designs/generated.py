@@ -59,7 +59,8 @@ class GeneratedDesign(WrappedDesign):
         parts = [part for _, part in self._blocks(range(self._count))]
         return replace(parts[0], inputs=np.concatenate([part.inputs[0] for part in parts]))
 
-    def parts(self) -> Iterator[Array]:
+    def parts(self, instance: int = 0) -> Iterator[Array]:
+        del instance
         for _, part in self._blocks(range(self._count)):
             yield part.inputs[0]
 

@@ -63,8 +63,8 @@ class ShardedDesign(WrappedDesign):
     def _inner(self) -> StoredDesign:
         return self.stored
 
-    def parts(self) -> Iterator[Array]:
-        yield from self.stored.parts()
+    def parts(self, instance: int = 0) -> Iterator[Array]:
+        yield from self.stored.parts(instance)
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance

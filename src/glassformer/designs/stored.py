@@ -77,8 +77,8 @@ class StoredDesign(Design):
     def input_shape(self) -> tuple[int, int]:
         return int(self.inputs.shape[2]), int(self.inputs.shape[3])
 
-    def parts(self) -> Iterator[Array]:
-        yield self.inputs[0]
+    def parts(self, instance: int = 0) -> Iterator[Array]:
+        yield self.inputs[instance]
 
     @property
     def inputs_per_sample(self) -> int:

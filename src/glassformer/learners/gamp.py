@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
+    from glassformer.learners.data_assumptions import Finding
     from glassformer.learners.data_set import DataSet
     from glassformer.learners.gamp_state import GampState
     from glassformer.learners.gamp_step import GampStep
@@ -285,13 +286,11 @@ def gamp(
     from glassformer.learners.data_validation import validate_data
 
     own, y = validate_data(model, design, labels)
-    powers = [finding for labels_of_one in y for finding in label_power(model, own, labels_of_one)]
-    violated = [*violations(next(own.parts())), *powers[:1]]
-    warn_of_violations(violated)
+    violated = [[*violations(next(own.parts(k))), *label_power(model, own, y[k])] for k in range(own.instances)]
+    warn_of_violations(next(filter(None, violated), ()))
     solution = run_gamp(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
-    if violated:
-        return blame_inputs(solution)
-    contradicted = [claimed_error(model, own, y[k], solution, k) for k in range(own.instances)]
+    solution = blame_inputs(solution, violated)
+    contradicted = [() if violated[k] else claimed_error(model, own, y[k], solution, k) for k in range(own.instances)]
     warn_of_violations(next(filter(None, contradicted), ()))
     statuses = zip(solution.status, contradicted, strict=True)
     return replace(solution, status=[Status.CONTRADICTED if found else status for status, found in statuses])
@@ -329,11 +328,12 @@ def run_gamp(
     return gamp_solution(model, runs)
 
 
-def blame_inputs(solution: Solution) -> Solution:
-    """Return a solution on inputs that violate the assumptions, with this as the status of runs not converged."""
+def blame_inputs(solution: Solution, violated: Sequence[Sequence[Finding]]) -> Solution:
+    """Return a solution whose runs that did not converge have the violations of their instance as their status."""
     from glassformer.core.status import Status
 
-    return replace(solution, status=[status if status.ok else Status.MISTAKEN for status in solution.status])
+    statuses = zip(solution.status, violated, strict=True)
+    return replace(solution, status=[Status.MISTAKEN if found and not one.ok else one for one, found in statuses])
 
 
 def gamp_solution(model: Model, runs: list[MessagePassingRun[GampState]]) -> Solution:

@@ -148,10 +148,9 @@ def vamp(
     learner = settings or VectorMessagePassing()
     require_compatible(learner, model)
     own, y = validate_data(model, design, labels)
-    violated = violations(next(own.parts()))
-    warn_of_violations(violated)
-    solution = run_gamp(model, own, y, learner.gamp_settings, seed, step=VampStep)
-    return blame_inputs(solution) if violated else solution
+    violated = [violations(next(own.parts(k))) for k in range(own.instances)]
+    warn_of_violations(next(filter(None, violated), ()))
+    return blame_inputs(run_gamp(model, own, y, learner.gamp_settings, seed, step=VampStep), violated)
 
 
 @dataclass
