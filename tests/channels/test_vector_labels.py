@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import IncompatibleError, SequenceMultiIndex, limits
+from glassformer import IncompatibleError, SequenceMultiIndex, conjugate_overlap, limits
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.channels.multi_index.noiseless_labels import NormalScores
 from glassformer.numerics.quasi_random import confidence_factor
@@ -118,3 +118,14 @@ def test_scores_of_any_labels_are_normal():
     assert np.all(own[:, 2] * np.sign(fields[:, 0]) > 0)
     assert np.all(np.isfinite(own))
     np.testing.assert_allclose(log_slope, np.log(slope).sum(axis=1), rtol=1e-9)
+
+
+@pytest.mark.statistics
+def test_conjugate_overlap_includes_the_error_of_the_small_noise():
+    model = SequenceMultiIndex(lambda z: jnp.stack([1000 * z[0, 0], z[0, 1]]), 1, 2, points=64)
+    found = conjugate_overlap(model, [0.5], accuracy=0.1)
+    channel = model.channel.high_accuracy().with_points(found.points)
+    variance = np.array([[[0.5]]])
+    noisier, value = (part.information_matrix(variance).value for part in (channel.with_more_noise, channel))
+    assert abs(found.value - 4) < found.error_estimate
+    assert found.error_estimate > abs(noisier - value)[0]

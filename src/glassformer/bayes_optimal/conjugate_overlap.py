@@ -11,13 +11,15 @@ from numpy.typing import ArrayLike
 from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import advance, progress
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.quasi_random import confidence_factor
 
 if TYPE_CHECKING:
     import pandas
+
+    from glassformer.channels.base import Channel
 
 # Sampled data points per replica, at most: a limit of time and memory (chosen by trial).
 _MOST = 1 << 18
@@ -56,7 +58,11 @@ class ConjugateOverlap(DisplayMixin):
     def remarks(self) -> tuple[str, ...]:
         """Statement of the accuracy."""
         text = f"relative error estimate {self.accuracy:.2g} on the diagonal, with {self.points} points per replica"
-        return (text if self.reached else f"{text}: less accurate than requested, allow more points (most)",)
+        return (
+            text
+            if self.reached
+            else f"{text}: less accurate than requested; more points (most) reduce the sampling error",
+        )
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a data frame with one row per entry."""
@@ -106,19 +112,32 @@ def conjugate_overlap(
     # Sampled posteriors have a bias that more data points do not remove, so that more work is spent on each point.
     channel = model.channel.high_accuracy()
     points = channel.points
+
+    def information(channel: Channel) -> Estimate:
+        averages = channel.averages(variance[None])
+        confidence = confidence_factor(averages.replicas.shape[1]) if channel.sampled else 1.0
+        return Estimate(rate * averages.information.value[0], confidence * rate * averages.information.error[0])
+
+    def accuracy_of(found: Estimate) -> float:
+        floor = _SMALLEST * rate * channel.columns
+        return float(np.max(np.diag(found.error) / np.maximum(np.diag(found.value), floor)))
+
     with progress(f"conjugate overlap {model.name}", points):
         while True:
-            averages = channel.with_points(points).averages(variance[None])
-            confidence = confidence_factor(averages.replicas.shape[1]) if channel.sampled else 1.0
-            value, error = rate * averages.information.value[0], confidence * rate * averages.information.error[0]
-            floor = _SMALLEST * rate * channel.columns
-            worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))
+            found = information(channel.with_points(points))
+            worst = accuracy_of(found)
             if worst <= accuracy or 2 * points > most or not channel.sampled:
-                return ConjugateOverlap(value, error, points, worst, worst <= accuracy)
+                break
             # Errors fall with the root of the number of points. A larger set of points is a new sample of the data.
             wanted = points * (_SAFETY * worst / accuracy) ** 2
             spent, points = points, min(max(2 * points, 1 << int(np.ceil(np.log2(wanted)))), 1 << int(np.log2(most)))
             advance(spent, points)
+    if channel.with_more_noise is not None:
+        # Noiseless labels are regularised by a small noise; the error of this is the change with more noise.
+        noisier = information(channel.with_more_noise.with_points(points))
+        found = Estimate(found.value, found.error + np.abs(noisier.value - found.value))
+        worst = accuracy_of(found)
+    return ConjugateOverlap(*found, points, worst, worst <= accuracy)
 
 
 def _checked_overlap(model: Model, overlap: ArrayLike) -> Array:
