@@ -152,6 +152,35 @@ def test_a_sweep_shows_means_with_standard_errors_and_theory_not_a_series_per_se
     (theory,) = (one for one in axes.lines if np.array_equal(one.get_ydata(), [0.61, 0.29]))
     assert theory.get_linestyle() == ":"  # two points are no curve
     assert sorted(labels(axes)) == ["mean of 3 runs, $d = 20$", "oscillating", "theory"]
+    # Quantities without a theory have none in the picture.
+    axes = Figure().subplots()
+    sweep.plot(found.assign(cosine=found["error"]), Picture(None, axes=axes), "cosine")
+    assert "theory" not in labels(axes)
+
+
+def test_a_sweep_names_values_that_are_no_numbers_and_other_axes_than_the_sample_ratio():
+    names, alpha, status = ["gaussian", "sign"], [0.3, 0.6], np.full((2, 2), "converged", dtype=object)
+    dims, attributes = ("channel", "alpha"), {"compute": "limits", "model": "bsr"}
+    columns = {"label_error": (dims, np.full((2, 2), 0.3)), "label_error_estimate": (dims, np.full((2, 2), 0.1))}
+    found = xarray.Dataset({**columns, "status": (dims, status)}, {"channel": names, "alpha": alpha}, attributes)
+    axes = Figure().subplots()
+    sweep.plot(found, Picture(None, axes=axes), "label_error")
+    assert labels(axes) == ["channel = gaussian", "channel = sign"]
+    assert len(axes.collections) == 2  # error bars
+    # Thresholds against a parameter; names are drawn beside each other.
+    dims, values = ("prior",), list("abcd")
+    columns = {"weak_recovery": (dims, np.arange(4.0)), "status": (dims, np.full(4, "converged", dtype=object))}
+    axes = Figure().subplots()
+    sweep.plot(
+        xarray.Dataset(columns, {"prior": values}, {**attributes, "compute": "thresholds"}), Picture(None, axes=axes)
+    )
+    assert [text.get_text() for text in axes.get_xticklabels()] == values
+    found = xarray.Dataset(columns, {"prior": values}, {**attributes, "compute": "thresholds"}).rename(prior="rho")
+    found = found.assign_coords(rho=[0.1, 0.2, 0.3, 0.4])
+    found["rho"].attrs["units"] = "r/d"
+    axes = Figure().subplots()
+    sweep.plot(found, Picture(None, axes=axes))
+    assert axes.get_xlabel() == "rho (r/d)"
 
 
 def found_thresholds(**alpha):

@@ -9,10 +9,14 @@ import numpy as np
 import xarray
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.results import error_column
 from glassformer.core.status import Status
 from glassformer.plotting.curves import Branch, draw_curve, draw_runs, mark_unsettled
 from glassformer.plotting.plots import runs_label
 from glassformer.plotting.style import Picture, canvas, colors, error_label, label_alpha, title_of
+
+# Most curves that have an entry in the legend each (a convention); of more, evenly chosen ones have an entry.
+_ENTRIES = 12
 
 
 def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = None) -> None:
@@ -35,20 +39,28 @@ def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = Non
         raise ParameterError("quantity", chosen, f"one of {', '.join(drawable)}")
     points = _mean_over_seeds(_points(found, chosen))
     dims = points["value"].dims
-    axis = "alpha" if "alpha" in dims else max(dims, key=lambda name: points.sizes[name])
+    named = {name for name in dims if points[name].dtype.kind not in "fi"}
+    axis = "alpha" if "alpha" in dims else max(dims, key=lambda name: (name not in named, points.sizes[name]))
     others = [name for name in dims if name != axis]
+    words = points[axis].to_numpy()
+    if axis in named:
+        # Values that are no numbers are drawn one beside the other, in their order.
+        points, found = (one.assign_coords({axis: np.arange(len(words))}) for one in (points, found))
     curves = points.stack(curve=others) if others else points.expand_dims("curve")
     runs, count = found.attrs["compute"] == "simulate", curves.sizes["curve"]
     with canvas(path) as (axes,):
         for k, color in enumerate(colors(count)):
             curve = curves.isel(curve=k)
-            label = ", ".join(f"{name} = {curve[name].item():g}" for name in others if curve[name].dtype.kind in "fi")
-            _draw(axes, curve, axis, runs, color, label or None)
+            values = {name: curve[name].item() for name in others}
+            label = ", ".join(f"{n} = {one}" if n in named else f"{n} = {one:g}" for n, one in values.items())
+            _draw(axes, curve, axis, runs, color, label if k % -(-count // _ENTRIES) == 0 else None, axis in named)
         places = xarray.broadcast(found[axis], curves["value"])[0].transpose(*curves["value"].dims)
         at, value, status = (part.to_numpy().ravel() for part in (places, curves["value"], curves["status"]))
         mark_unsettled(axes, at, value, status.tolist())
         unit = str(found[axis].attrs.get("units", ""))
-        axes.set_xlabel(label_alpha(unit) if unit else str(axis))
+        axes.set_xlabel(label_alpha(unit) if axis == "alpha" else f"{axis} ({unit})" if unit else str(axis))
+        if axis in named:
+            axes.set_xticks(range(len(words)), words.tolist())
         axes.set_ylabel(error_label(unit) if chosen == "error" else chosen.replace("_", " "))
         if "error" in chosen:
             axes.set_ylim(bottom=0)
@@ -58,7 +70,7 @@ def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = Non
             draw_runs(axes, none, none, none, color="0.5", ms=4, label=runs_label(found.sizes.get("seed", 1)) + size)
             if "theory" in curves and axis == "alpha" and np.isfinite(curves["theory"]).any():
                 axes.plot(none, none, color="0.5", label="theory", **_theory_look(curves.sizes["alpha"]))
-        if axes.get_legend_handles_labels()[0] and count <= 12:
+        if axes.get_legend_handles_labels()[0]:
             axes.legend()
 
 
@@ -70,14 +82,14 @@ def _theory_look(points: int) -> dict[str, Any]:
 def _points(found: xarray.Dataset, chosen: str) -> xarray.Dataset:
     """Return one quantity as ``value``, with its error bar, status, branch and theory."""
     value = found[chosen]
-    others = [chosen.replace("error", "standard_error"), f"{chosen}_error_estimate"]
-    names = ["standard_error", "error_estimate"] if chosen == "error" else others
+    # The error estimate of a threshold has the whole name of the threshold.
+    names = [error_column(chosen, "standard_error"), error_column(chosen), f"{chosen}_error_estimate"]
     error = next((found[name] for name in names if name in found and name != chosen), xarray.full_like(value, np.nan))
     # With two fixed points, the error is that of the informed one.
     two = chosen != "algorithmic_error" and "algorithmic_error" in found
     lower = found["error"] != found["algorithmic_error"] if two else xarray.zeros_like(found["status"], dtype=bool)
     points = {"value": value, "error": error, "status": found["status"], "lower": lower}
-    theory = chosen.replace("error", "theory")
+    theory = error_column(chosen, "theory")
     return xarray.Dataset(points | ({"theory": found[theory]} if theory in found else {}))
 
 
@@ -97,10 +109,12 @@ def _mean_over_seeds(points: xarray.Dataset) -> xarray.Dataset:
     return mean.assign(error=error, status=status, lower=points["lower"].any("seed"))
 
 
-def _draw(axes: Any, curve: xarray.Dataset, axis: Any, runs: bool, color: Any, label: str | None) -> None:
-    """Draw one curve; means of runs are not joined by a line, which would suggest values between them."""
+def _draw(
+    axes: Any, curve: xarray.Dataset, axis: Any, runs: bool, color: Any, label: str | None, separate: bool
+) -> None:
+    """Draw one curve. Means of runs and separate points are not joined, which would suggest values between them."""
     x, value, error = (curve[name].to_numpy() for name in (axis, "value", "error"))
-    if runs:
+    if runs or separate:
         if "theory" in curve:
             axes.plot(x, curve["theory"].to_numpy(), color=color, **_theory_look(len(x)))
         draw_runs(axes, x, value, error, color=color, label=label, ms=4)
