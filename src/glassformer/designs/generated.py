@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.estimate import Array
+from glassformer.core.random_streams import random_stream
 from glassformer.designs.wrapped import WrappedDesign
 
 # Numbers of a block: large enough for a matrix product to be quick, small enough for several in memory.
@@ -94,7 +95,7 @@ class GeneratedDesign(WrappedDesign):
         for k in numbers:
             where = slice(k * self.block, min((k + 1) * self.block, self.samples))
             # The last block may be a part of one: the beginning of what a larger sample would draw.
-            rng = np.random.default_rng([*self.seed, k])
+            rng = random_stream(*self.seed, k)
             yield where, self.kind(rng.standard_normal((where.stop - where.start, *self.shape), dtype=np.float32))
 
     def _over_blocks(self, function: Callable[[slice, Any], Array]) -> list[Array]:

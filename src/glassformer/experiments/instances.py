@@ -19,6 +19,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
 from glassformer.core.options import options_in
 from glassformer.core.progress import track
+from glassformer.core.random_streams import random_stream
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, name_or_value, to_json_types
 from glassformer.core.status import Status
@@ -202,9 +203,9 @@ class Experiment:
     ) -> tuple[Array, FitResult]:
         """Draw a teacher and its labels, and fit the learner to them."""
         model, design = self.size.model, designs.of(seed, samples)
-        signal = model.prior.sample(model.signal_shape(design), np.random.default_rng([seed, 0]))
-        labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
-        side = model.prior.side_observation(signal, np.random.default_rng([seed, 3]))
+        signal = model.prior.sample(model.signal_shape(design), random_stream(seed, 0))
+        labels = model.channel.sample(design.forward(signal, 0), random_stream(seed, 2))
+        side = model.prior.side_observation(signal, random_stream(seed, 3))
         return signal, self.learner.learn(model, DataSet(design, labels, seed, checkpoint, side, signal))
 
     def _run(self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Run:
@@ -292,7 +293,7 @@ class _Designs:
         if storage == GENERATED:
             return GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
         precision = "float32" if storage == SHARDED else storage
-        design: Any = size.design.sample(samples, size.input_shape, np.random.default_rng([seed, 1]), precision)
+        design: Any = size.design.sample(samples, size.input_shape, random_stream(seed, 1), precision)
         if storage != SHARDED:
             return design
         from glassformer.designs.sharded import ShardedDesign

@@ -12,6 +12,7 @@ from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
+from glassformer.core.random_streams import random_stream
 from glassformer.learners.data_validation import first_non_finite
 from glassformer.models.base import Model
 from glassformer.models.comparison import Comparison, Inner, compare
@@ -62,7 +63,7 @@ class DataSet:
     @property
     def rng(self) -> np.random.Generator:
         """A new generator of the learner's random numbers, in its initial state."""
-        return np.random.default_rng([self.seed, 3])
+        return random_stream(self.seed, 3)
 
     def errors_of(self, model: Model, estimate: Array) -> dict[str, Any]:
         """Return the errors of an estimate by name, as in a history; empty without a teacher."""

@@ -24,6 +24,7 @@ import numpy as np
 
 from glassformer.channels.field_averages import Scores
 from glassformer.core.estimate import Array
+from glassformer.core.random_streams import random_stream
 from glassformer.learners.gamp_state import SAMPLED_SLACK, SIGNIFICANT, GampConvergence, GampState, PseudoData
 from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.numerics.sequences import AitkenExtrapolation
@@ -80,7 +81,7 @@ class GampStep(GampConvergence):
             estimate = self._denoised(np.zeros(shape), nothing, None)
         signal = estimate.signal if self.initial_signal is None else self.initial_signal
         if self._random_start > 0:
-            rng = np.random.default_rng([self.seed, _START_STREAM, self.instance, attempt])
+            rng = random_stream(self.seed, _START_STREAM, self.instance, attempt)
             signal = signal + self._random_start * rng.standard_normal(shape)
         damping = self.design.damping if self.settings.damping is None else self.settings.damping
         score = np.zeros((self.design.samples, self.channel.rows, self.channel.columns))

@@ -23,6 +23,7 @@ from glassformer.core.checkpoints import Checkpoint, CheckpointFolder, pack_leav
 from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
 from glassformer.core.progress import note, track
+from glassformer.core.random_streams import random_stream
 from glassformer.core.settings import check_settings, checked_field, non_negative, positive, positive_integer
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
@@ -112,7 +113,7 @@ def train_classifier(
     Source: arXiv:2502.00901, figure 3 and appendix F.
     """
     settings, checkpoint = settings or ClassifierTraining(), checkpoint or Checkpoint()
-    parameters = _initial(data, settings, np.random.default_rng([seed, 0]))
+    parameters = _initial(data, settings, random_stream(seed, 0))
     optimizer = optax.adamw(settings.learning_rate, weight_decay=settings.weight_decay)
     steps = CachedJit(_steps, optimizer=optimizer, masked=settings.masked)
     carried, structure = jax.tree.flatten((parameters, optimizer.init(parameters)))
@@ -136,7 +137,7 @@ def train_classifier(
 
     for epoch in range((len(weights) - 1) // len(blocks), settings.epochs):
         # The order of an epoch does not depend on where the run was continued; the last batch is filled up.
-        order = np.random.default_rng([seed, 1, epoch]).permutation(samples)
+        order = random_stream(seed, 1, epoch).permutation(samples)
         order = np.resize(order, (-(-samples // settings.batch), min(settings.batch, samples)))
         for block in blocks:
             whole = jax.tree.unflatten(structure, carried)
