@@ -286,6 +286,36 @@ def test_records_that_are_computed_again_are_those_that_were_lost(kept, tmp_path
         assert abs(record.values["error"] - before[key]["error"]) <= before[key]["error_estimate"]
 
 
+def test_a_point_that_two_sweeps_have_keeps_its_result(tmp_path):
+    point = Sweep("bsr", {"rho": [0.5], "alpha": [0.5]}).points[0]
+    for first, second in (("a", "b"), ("b", "a")):
+        store = Store(tmp_path / first)
+        store.write(first, {point.key: (point, Record("failed", {}))})
+        store.write(second, {point.key: (point, Record("converged", {"error": 0.5}))})
+        assert store.read()[point.key].good
+
+
+class Scaled:
+    """Functions that look equal in words."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, h):
+        return self.scale * h
+
+    def __repr__(self):
+        return "Scaled"
+
+
+def test_functions_of_equal_words_are_points_of_their_own(tmp_path):
+    fixed = {"rho": 0.5, "noise": 0.5}
+    run_sweep(Sweep("bsr", {"link": [Scaled(1.0), Scaled(3.0)], "alpha": [0.5]}, parameters=fixed), tmp_path)
+    error = collect(tmp_path)["error"].to_numpy().ravel()
+    expected = [limits(BilinearSequenceRegression(noise=noise, rho=0.5), 0.5)["error"][0] for noise in (0.5, 0.5 / 9)]
+    np.testing.assert_allclose(error, expected, rtol=1e-6)
+
+
 def test_a_store_that_cannot_be_made_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="store"):

@@ -141,9 +141,16 @@ class Store:
             part.write_bytes("".join(lines.values()).encode())
 
     def read(self, task: str | None = None) -> dict[str, Record]:
-        """Return the records of one task or of all, by the keys of their points; warn of damaged lines."""
-        paths = sorted(self.points.glob("*.jsonl")) if task is None else [self.points / f"{task}.jsonl"]
-        return {key: record for path in paths for key, (_, record) in _read_lines(path).items()}
+        """Return the records of one task or of all, by the keys of their points; warn of damaged lines.
+
+        Sweeps that overlap may have a point in different tasks. A result then counts more than a failure.
+        """
+        found: dict[str, Record] = {}
+        for path in sorted(self.points.glob("*.jsonl")) if task is None else [self.points / f"{task}.jsonl"]:
+            for key, (_, record) in _read_lines(path).items():
+                if record.good or key not in found:
+                    found[key] = record
+        return found
 
 
 # A line consists of this, the checksum of the record, the next part, the record, and a brace with a line break.

@@ -266,10 +266,11 @@ class Sweep:
     def tasks(self, points: Sequence[GridPoint]) -> Iterator[Task]:
         """Yield points in groups that are computed together: batches over ``alpha``, or single simulations."""
         batch = 1 if self.compute == "simulate" else model_type(self.model).ratios_per_call
-        groups: dict[str, list[GridPoint]] = {}
+        groups: dict[tuple[Any, ...], list[GridPoint]] = {}
         for point in points:
-            others = {name: value for name, value in point.coordinates.items() if name != "alpha"}
-            groups.setdefault(repr(others), []).append(point)
+            # Points along alpha share the objects of the other axes. Different functions may look equal in words.
+            others = tuple((name, id(value)) for name, value in point.coordinates.items() if name != "alpha")
+            groups.setdefault(others, []).append(point)
         for group in groups.values():
             for begin in range(0, len(group), batch):
                 together = tuple(group[begin : begin + batch])
