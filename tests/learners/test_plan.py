@@ -16,6 +16,7 @@ from glassformer import (
     plan,
 )
 from glassformer.cli import main
+from glassformer.core.results import Table
 from glassformer.learners.crossings import CurveValues, crossings
 
 NOISY = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
@@ -111,6 +112,18 @@ def test_rounding_beyond_perfect_recovery_is_no_curve(target):
 
 
 @pytest.mark.slow
+def test_values_below_a_large_error_estimate_are_not_zero(monkeypatch):
+    def uncertain(self, model, alpha, throw=True):
+        alpha = np.asarray(alpha, dtype=float)
+        columns = {"alpha": alpha, "error": 0.05 + 0 * alpha, "error_estimate": 0.06 + 0 * alpha}
+        return Table("bsr", {}, columns, [Status.CONVERGED] * len(alpha))
+
+    monkeypatch.setattr(Ridge, "limits", uncertain)
+    found = plan(NOISY, 0.04, "ridge")["ridge"]
+    assert found.alpha == np.inf
+    assert "within the error estimate 0.06" in found.note
+
+
 def test_errors_on_labels():
     model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
     found = plan(model, 0.1, quantity="label_error")

@@ -439,8 +439,8 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
     Returns:
         A table with one row per sample ratio: the columns of :func:`descent_table` after the last step, ``steps``,
         ``early_stop`` (the step of least loss on new samples), ``early_stopped_error``,
-        ``early_stopped_label_error`` and so on, the values there, and ``arrival`` (the first step at which the cosine
-        of each row exceeds 1/2, infinity if never).
+        ``early_stopped_label_error`` and so on, the values there with their error estimates, and ``arrival`` (the first
+        step at which the cosine of each row exceeds 1/2, infinity if never).
 
     Example:
         >>> from glassformer import SequenceMultiIndex
@@ -458,12 +458,14 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
         measured = [name for name in ("error", *path.measures) if name in estimates and name != "training_loss"]
         if path.diverges_at is None:
             stop = path.early_stop()[0]
-            best = {f"early_stopped_{name}": estimates[name].value[stop] for name in measured}
-            more |= {"early_stop": float(stop), **best, "arrival": path.arrival().value}
+            best = {f"early_stopped_{name}": Estimate(*(part[stop] for part in estimates[name])) for name in measured}
+            more |= {"early_stop": float(stop), "arrival": path.arrival().value}
         else:
-            best = {f"early_stopped_{name}": np.nan for name in measured}
-            more |= {"early_stop": np.nan, **best, "arrival": np.full_like(path.arrival().value, np.nan)}
+            best = {f"early_stopped_{name}": Estimate(np.nan, np.nan) for name in measured}
+            more |= {"early_stop": np.nan, "arrival": np.full_like(path.arrival().value, np.nan)}
             notes.append(_divergence_note(path))
+        more |= {name: part.value for name, part in best.items()}
+        bars |= {error_column(name): part.error for name, part in best.items()}
         rows.append({"alpha": path.alpha, **end, **more, **bars})
     names = list(dict.fromkeys(name for row in rows for name in row))
     blank = {name: np.full_like(next(row[name] for row in rows if name in row), np.nan) for name in names}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.errors import IncompatibleError
+from glassformer.core.results import error_column
 from glassformer.core.settings import check_settings
 
 if TYPE_CHECKING:
@@ -198,14 +199,20 @@ class Equations:
         """Return the columns of the limits that the command line prints in addition to the error."""
         return table.known_columns(("cosine", "rank", "strength"))
 
-    def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
-        """Return curves by name: a quantity, and the error of the corresponding estimate.
+    def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array, Array]]:
+        """Return curves by name: a quantity, the column on which its error depends, and the error of that column.
 
         Args:
             table: the limits.
             quantity: a column of the limits.
         """
-        return {self.learner.name: (table[quantity], table["error"])}
+        return {self.learner.name: self.curve(table, quantity)}
+
+    @staticmethod
+    def curve(table: Table, quantity: str, error: str = "error") -> tuple[Array, Array, Array]:
+        """Return the curve of a column; without an error estimate of its own it depends on the column ``error``."""
+        known = quantity if error_column(quantity) in table.columns else error
+        return table[quantity], table[known], table[error_column(known)]
 
     def remark(self, alpha: float) -> str:
         """Return what a plan says of the learner at a sample ratio, if anything."""

@@ -61,16 +61,16 @@ class StateEvolution(Equations):
             return table.known_columns(("label_error", "overlap"))
         return table.known_columns(("row_error", "label_error" if discrete else "prediction_error"))
 
-    def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
+    def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array, Array]]:
         """Return the curves of the Bayes-optimal estimator and of message passing (on labels for one row only)."""
-        best, algorithmic = table["error"], table["algorithmic_error"]
-        curves = {"bayes_optimal": (table[quantity], best)}
+        algorithmic, estimate = table["algorithmic_error"], table["error_estimate"]
+        curves = {"bayes_optimal": self.curve(table, quantity)}
         if quantity == "error":
-            return {**curves, "message_passing": (algorithmic, algorithmic)}
+            return {**curves, "message_passing": (algorithmic, algorithmic, estimate)}
         if self.model.overlap_shape:
             return curves
         errors = self.model.channel.label_errors(algorithmic[:, None, None], self.model.last_layer)
-        return {**curves, "message_passing": (errors[quantity], algorithmic)}
+        return {**curves, "message_passing": (errors[quantity], algorithmic, estimate)}
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         from glassformer.bayes_optimal.trajectory import gamp_trajectory

@@ -32,6 +32,8 @@ _FIRST, _LAST, _FINE, _COARSE = -5, 5, 0.5, 1.0
 _NEXT_TO = (0.98, 1.02)
 # Exponents by which the range is extended per step if the target is not reached, and largest exponent.
 _EXTENSION, _FARTHEST = 8, 21
+# Largest error estimate of values that are rounding errors (a convention; those of exact curves are below 1e-7).
+_ROUNDING = 1e-6
 # Relative change over the last extension below which a curve has levelled off.
 _LEVEL = 0.01
 
@@ -241,13 +243,10 @@ class _Limits:
                 f"({self.model.name}, channel {self.model.channel.label}): use {' or '.join(available)}"
             )
         standard_error = table.columns.get(error_column(self.quantity, "standard_error"), np.zeros_like(alpha))
-        own = error_column(self.quantity)
         by_name = {}
-        for name, (value, error) in self.learner.equations(self.model).curves(table, self.quantity).items():
-            # Quantities without an error estimate of their own are as accurate, relatively, as the error.
-            known, estimate = (value, table[own]) if own in table.columns else (error, table["error_estimate"])
-            # Values below their error estimate count as zero, so that rounding errors do not cross a target.
-            above_zero = np.where(known <= estimate, 0.0, value)
+        for name, (value, known, estimate) in self.learner.equations(self.model).curves(table, self.quantity).items():
+            # Rounding errors beyond perfect recovery count as zero, so that they do not cross a target.
+            above_zero = np.where((known <= estimate) & (estimate <= _ROUNDING), 0.0, value)
             by_name[name] = CurveValues(above_zero, known, estimate, standard_error, table.status)
         return _Curves(alpha, by_name)
 
@@ -309,6 +308,10 @@ def _entries(limits: _Limits, name: str, curves: _Curves, target: float) -> list
     passed = crossings(lambda ratios: limits.at(ratios).by_name[name], alpha, curve, target, limits.thresholds, sampled)
     if not passed or not passed[-1].falls:
         last = _without_crossing(name, alpha[good], curve.value[good], target, _first_unsettled(curve.status))
+        doubt = float(curve.error_estimate[good][-1])
+        if abs(curve.value[good][-1] - target) <= doubt and curve.error[good][-1] == curve.value[good][-1]:
+            text = f"{last.note}; the target is within the error estimate {doubt:.2g} of the last value"
+            last = replace(last, note=text)
     else:
         end = passed[-1]
         beyond = _first_unsettled([one for one, a in zip(curve.status, alpha, strict=True) if a >= end.alpha])

@@ -509,12 +509,11 @@ class DescentEquations(Equations):
     def display_columns(self, table: Table) -> list[str]:
         return table.known_columns(("label_error", "prediction_error", "cosine", "steps"))
 
-    def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
+    def curves(self, table: Table, quantity: str) -> dict[str, tuple[Array, Array, Array]]:
         """Return a quantity after the last step, and where the loss on new samples is least."""
-        best = f"early_stopped_{quantity}"
         return {
-            self.learner.name: (table[quantity], table["error"]),
-            f"{self.learner.name}_early_stopped": (table[best], table["early_stopped_error"]),
+            self.learner.name: self.curve(table, quantity),
+            f"{self.learner.name}_early_stopped": self.curve(table, f"early_stopped_{quantity}", "early_stopped_error"),
         }
 
     def remark(self, alpha: float) -> str:

@@ -136,7 +136,7 @@ class TheoryCurve(NamedTuple):
         parts, status = [], [self.estimated.status]
         for model, targets in self.ends:
             table = self.learner.limits(model, samples * self.ratio, throw=False)
-            *_, (error, _) = self.learner.equations(model).curves(table, "error").values()
+            *_, (error, *_) = self.learner.equations(model).curves(table, "error").values()
             rescaled = self.theory.rescaled_error(table, model.matrix_prior.second_moment)
             parts.append(self.unit * np.stack(targets.label_errors(model.channel, error, rescaled)))
             status += [one for one in table.status if one is not Status.BISTABLE]
