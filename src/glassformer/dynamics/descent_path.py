@@ -461,7 +461,7 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
             best = {f"early_stopped_{name}": Estimate(*(part[stop] for part in estimates[name])) for name in measured}
             more |= {"early_stop": float(stop), "arrival": path.arrival().value}
         else:
-            best = {f"early_stopped_{name}": Estimate(np.nan, np.nan) for name in measured}
+            best = {f"early_stopped_{name}": Estimate(np.array(np.nan), np.array(np.nan)) for name in measured}
             more |= {"early_stop": np.nan, "arrival": np.full_like(path.arrival().value, np.nan)}
             notes.append(_divergence_note(path))
         more |= {name: part.value for name, part in best.items()}
