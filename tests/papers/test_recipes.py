@@ -74,6 +74,10 @@ def test_regions_and_crossing_of_two_minima():
     table = Table("smi", {}, columns, status)
     assert positional._region(table).tolist() == [0, 1, 2, -1, 3]
     assert positional._crossing(table) == pytest.approx(1.25)
+    # Points that did not settle do not hide the crossing.
+    columns["free_energy_down"] = np.array([1.0, 1.5, 7.0, 0.5, 0.5])
+    status = [Status.CONVERGED] * 2 + [Status.ITERATION_LIMIT] + [Status.CONVERGED] * 2
+    assert positional._crossing(Table("smi", {}, columns, status)) == pytest.approx(1.5)
 
 
 def test_whitened_words_have_unit_covariance():

@@ -194,7 +194,7 @@ def phase_diagram(quick: bool) -> Recipe:
     """Which minimum of the risk is the lower one, over sample ratio and mixture, and the Bayes optimum on a cut."""
     mixtures = np.linspace(0.1, 0.5, 5) if quick else np.linspace(0.05, 0.55, 11)
     ratios, points = (np.linspace(0.25, 3.0, 12), 256) if quick else (np.linspace(0.2, 3.6, 35), 1024)
-    return Recipe([partial(_diagram, mixtures=mixtures, ratios=ratios, points=points)], size=(5.8, 4.4))
+    return Recipe([partial(_diagram, mixtures=mixtures, ratios=ratios, points=points)], size=(5.8, 4.9))
 
 
 def _diagram(_: Context, mixtures: Array, ratios: Array, points: int) -> Part:
@@ -215,9 +215,9 @@ def _diagram(_: Context, mixtures: Array, ratios: Array, points: int) -> Part:
         where = [(name, ratios[row == k]) for k, (name, _) in enumerate(_REGIONS)]
         parts = [f"{name} {own.min():.3g} to {own.max():.3g}" for name, own in where if own.size]
         lines.append(f"  {mixture:.2f}: {crossing:.3f}; {', '.join(parts)}")
-    lines.append(f"{np.sum(regions < 0)} of {regions.size} points did not settle, at the ends of minima")
+    lines.append(f"{np.sum(regions < 0)} of {regions.size} points did not settle, most of them where a minimum ends")
     series = [Series([], [], color, "s", name, look={"ms": 8, "mec": "0.4", "mew": 0.5}) for name, color in _REGIONS]
-    series.append(Series([], [], "w", "s", "not settled: a minimum ends", look={"ms": 8, "mec": "0.4", "mew": 0.5}))
+    series.append(Series([], [], "w", "s", "not settled", look={"ms": 8, "mec": "0.4", "mew": 0.5}))
     series.append(Series(crossings, mixtures, "k", "-o", "risks are equal", look={"ms": 3}))
     half = 0.5 * (mixtures[1] - mixtures[0])
     settings = {
@@ -229,7 +229,8 @@ def _diagram(_: Context, mixtures: Array, ratios: Array, points: int) -> Part:
     }
     verticals = [(weak, "0.4", "Bayes-optimal: weak, perfect recovery"), (perfect, "0.4", None)]
     draw = partial(_draw_regions, ratios=ratios, mixtures=mixtures, regions=regions)
-    legend = {"loc": "lower right", "fontsize": 8, "frameon": True}
+    # Regions fill the plot: the legend has its place below it.
+    legend = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 3, "fontsize": 8}
     axes = [Axis(series, 1, settings, verticals, legend, annotate=draw)]
     cut = int(np.argmin(np.abs(mixtures - _MIXTURE)))
     axis, frame, text = _cut(models[cut], tables[cut], crossings[cut], optimum, perfect)
@@ -250,8 +251,10 @@ def _region(table: Table) -> Array:
 
 
 def _crossing(table: Table) -> float:
-    """Sample ratio at which the free energies cross, between neighbouring ones that have both minima; NaN if none."""
-    alpha, gap, region = table["alpha"], table["free_energy_up"] - table["free_energy_down"], _region(table)
+    """Sample ratio at which the free energies cross, between settled ones that have both minima; NaN if none."""
+    region = _region(table)
+    alpha, energy, other = (table[name][region >= 0] for name in ("alpha", "free_energy_up", "free_energy_down"))
+    gap, region = energy - other, region[region >= 0]
     for k in np.flatnonzero((region[:-1] == 1) & (region[1:] == 2)):
         return float(alpha[k] + (alpha[k + 1] - alpha[k]) * gap[k] / (gap[k] - gap[k + 1]))
     return np.nan
@@ -302,4 +305,4 @@ def _cut(
     lines = [f"errors on new labels at mixture {_MIXTURE:g}: alpha, positional, semantic (nan: no such minimum)"]
     lines += [f"  {a:.2f}  {one:.5f}  {two:.5f}" for a, one, two in zip(alpha, positional, semantic, strict=True)]
     lines.append(f"the Bayes-optimal estimate is perfect from alpha = {perfect:.3g} at every mixture below one")
-    return Axis(series, 1, settings, verticals), frame, lines
+    return Axis(series, 1, settings, verticals, {"loc": "center right"}), frame, lines
