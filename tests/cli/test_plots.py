@@ -16,7 +16,7 @@ from glassformer.bayes_optimal.free_entropy import landscape
 from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.cli import main
-from glassformer.cli.output import report
+from glassformer.cli.output import print_json, report
 from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.plotting import plots, sweep
@@ -266,6 +266,11 @@ def test_never_and_does_not_apply_are_told_apart():
     assert [one["error_estimate"] for one in found] == [0.0, None, None]
     shown = str(found_thresholds(a=0.5, b=np.inf, c=np.nan)).splitlines()[2:5]
     assert [line.split()[:2] for line in shown] == [["a", "0.5"], ["b", "inf"], ["c", "-"]]
+
+
+def test_numbers_that_json_does_not_have_are_null(capsys):
+    print_json("doctor", {"machine": {"free_gigabytes": np.inf}})
+    assert '"free_gigabytes": null' in capsys.readouterr().out
 
 
 def test_tables_print_five_columns_and_tell_infinite_from_unknown(capsys):

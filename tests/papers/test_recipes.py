@@ -4,7 +4,14 @@ import numpy as np
 import pandas
 import pytest
 
-from glassformer import SGD, BilinearSequenceRegression, NuclearNorm, RegularisedRisk, SequenceMultiIndex
+from glassformer import (
+    SGD,
+    BilinearSequenceRegression,
+    GradientDescent,
+    NuclearNorm,
+    RegularisedRisk,
+    SequenceMultiIndex,
+)
 from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.results import Table
 from glassformer.core.status import Status
@@ -51,6 +58,12 @@ def test_marks_and_their_bars_are_inside_the_frame_and_titles_name_size_and_numb
     assert content.caption.startswith("quick") and content.summary.startswith("quick")
     draw_figure(tmp_path / "a.png", content)
     assert (tmp_path / "a.png").stat().st_size > 3000
+
+
+def test_runs_without_a_theory_are_compared_with_the_optimum_by_name():
+    runs = Runs("descent", GradientDescent(max_steps=2), [0.3], 4, 2)
+    summary = compute(Recipe([panel([runs])])).summary
+    assert "Bayes-optimal 0." in summary and "  theory 0." not in summary
 
 
 def test_weak_recovery_is_among_the_ratios_of_a_curve():

@@ -144,8 +144,10 @@ def schema_name(kind: str) -> str:
 
 
 def print_json(kind: str, document: dict[str, Any]) -> None:
-    """Print a document of this kind."""
-    print(json.dumps({"schema": schema_name(kind), **document}, indent=2))
+    """Print a document of this kind. Numbers that are not finite, such as unknown free memory, are null."""
+    from glassformer.core.results import to_json_types
+
+    print(json.dumps({"schema": schema_name(kind), **to_json_types(document)}, indent=2))
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:

@@ -110,8 +110,8 @@ def _plot(options: argparse.Namespace) -> int:
     from glassformer.experiments.sweeps.collect import collect
     from glassformer.plotting.sweep import plot
 
-    options.plot = options.plot or options.store / "sweep.png"
+    found, options.plot = collect(options.store), options.plot or options.store / "sweep.png"
     require_writable_file("plot", options.plot)
-    plot(collect(options.store), picture(options), options.quantity)
+    plot(found, picture(options), options.quantity)
     print(f"written to {options.plot}")
     return 0

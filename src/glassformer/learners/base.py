@@ -230,7 +230,8 @@ class Equations:
         """
         del alpha, steps, overlap
         title = self.learner.info.title
-        return f"no equations are known for the steps of {title}: use gamp, vamp, risk or online-sgd"
+        others = "gamp, vamp or risk, for rows of weights sgd or online-sgd"
+        return f"no equations are known for the steps of {title}: use {others}"
 
     def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
         """Return the learner whose simulated steps the trajectory describes, of runs at dimension ``d`` if given."""

@@ -350,13 +350,14 @@ def summary_lines(one: ComputedCurve) -> list[str]:
             lines += _row_lines(runs, table)
             continue
         head = f"  {runs.label}, d = {runs.d}, {runs.instances} instances"
-        lines.append(f"{head} (in brackets: difference from theory in standard errors)")
+        name, theory = _theory_of(table, runs.column)
+        lines.append(f"{head} (in brackets: difference from {name} in standard errors)")
         columns = ["error", "relative_error"] if runs.column in ("error", "relative_error") else [runs.column]
         for k, alpha in enumerate(table["alpha"]):
-            expected = float(_theory_of(table, runs.column)[k])
-            cells = "; relative to the signal ".join(_difference(table, name, k, expected) for name in columns)
+            expected = float(theory[k])
+            cells = "; relative to the signal ".join(_difference(table, column, k, expected) for column in columns)
             ended = status_counts([run.status for run in table.instances[k]])
-            lines.append(f"    alpha {alpha:7.4f}  theory {expected:.4f}  measured {cells}  {ended}")
+            lines.append(f"    alpha {alpha:7.4f}  {name} {expected:.4f}  measured {cells}  {ended}")
     return lines
 
 
@@ -372,11 +373,14 @@ def _row_lines(runs: Runs, table: Simulation) -> list[str]:
     return lines
 
 
-def _theory_of(table: Simulation, column: str) -> Array:
-    """The theory of the learner; where it has none the Bayes-optimal one."""
+def _theory_of(table: Simulation, column: str) -> tuple[str, Array]:
+    """The theory of the learner, with its name in the summary; of a learner without one the Bayes-optimal error."""
+    of_learner, optimum = "theory", "theory_bayes_optimal"
     if column == "label_error":
-        return table["label_theory" if "label_theory" in table else "label_bayes_optimal"]
-    return np.where(np.isnan(table["theory"]), table["theory_bayes_optimal"], table["theory"])
+        of_learner, optimum = "label_theory", "label_bayes_optimal"
+    if of_learner not in table or np.all(np.isnan(table[of_learner])):
+        return "Bayes-optimal", table[optimum]
+    return "theory", table[of_learner]
 
 
 def _difference(table: Simulation, column: str, k: int, expected: float) -> str:

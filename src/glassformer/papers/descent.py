@@ -143,9 +143,8 @@ def _after_steps(
             f"{spread[worst]:.4f}, of the equations {error[::_EVERY][worst]:.4f}",
         ]
         if not known.all():
-            lines.append(
-                f"  not drawn, as the equations have errors above {_UNCERTAIN:.0%}: alpha <= {x[~known].max():.3g}"
-            )
+            where = ", ".join(f"{place:.3g}" for place in x[~known])
+            lines.append(f"  not drawn, as the equations have errors above {_UNCERTAIN:.0%}: alpha = {where}")
     lines.append(f"minimum of the risk: {least[quantity][-1] / best:.2f} Bayes-optimal errors")
     frames = [table.to_pandas().assign(source="descent") for table in tables]
     return Overlay([*series, _DRAWN_RUNS], lines, frames)

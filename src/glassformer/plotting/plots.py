@@ -221,8 +221,9 @@ def plot_plan(found: Plan, path: Path | Picture) -> None:
     """Draw the error curves of the plan, the target, and the sample ratios that reach it."""
     curves = {name: values for name, values in found.curves.items() if name != "alpha"}
     with canvas(path) as (axes,):
-        for (name, values), color in zip(curves.items(), colors(len(curves)), strict=True):
-            draw_curve(axes, found.curves["alpha"], values, color=color, marker=".", ms=4, label=readable_name(name))
+        for (name, values), color, line in zip(curves.items(), colors(len(curves)), cycle(_LINES), strict=False):
+            look = {"color": color, "ls": line, "marker": ".", "ms": 4, "label": readable_name(name)}
+            draw_curve(axes, found.curves["alpha"], values, **look)
         axes.axhline(found.target, color="0.5", ls="--", lw=1, label=f"target {found.target:g}")
         reached = [entry.alpha for entry in found.entries if np.isfinite(entry.alpha) and entry.alpha > 0]
         for k, alpha in enumerate(reached):
