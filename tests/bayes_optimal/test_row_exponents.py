@@ -1,10 +1,13 @@
 """Exponents of every row: those of links of one index, and of several."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import ParameterError, SequenceMultiIndex
+from glassformer import BilinearSequenceRegression, IncompatibleError, ParameterError, SequenceMultiIndex
+from glassformer.bayes_optimal.bounds import growth_bound, information_bound
 from glassformer.bayes_optimal.row_exponents import row_exponents
 from glassformer.channels.link.exponents import link_exponents
 
@@ -41,3 +44,12 @@ def test_arguments():
     for name, value in (("largest", 0), ("samples", 100)):
         with pytest.raises(ParameterError, match=name):
             row_exponents(model, **{name: value})
+
+
+def test_models_without_theory_are_refused():
+    correlated = BilinearSequenceRegression(rho=0.5, token_correlation=0.5)
+    with pytest.raises(IncompatibleError, match="token_correlation"):
+        row_exponents(correlated)
+    for bound in (partial(information_bound, variance=np.eye(1), direction=np.ones(1)), growth_bound):
+        with pytest.raises(IncompatibleError, match="token_correlation"):
+            bound(correlated)

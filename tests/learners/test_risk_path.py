@@ -354,3 +354,11 @@ def test_leave_one_out_has_no_samples_without_weight():
     design, labels = data()
     with pytest.raises(ParameterError, match="weights = 0 is not allowed: expected numbers > 0"):
         leave_one_out(design, labels, np.zeros((8, 8)), 0.3, weights=np.arange(100.0))
+
+
+def test_groups_of_folds():
+    design, labels = DenseDesign.sample(8, (2, 2), np.random.default_rng(0)), np.arange(8.0)
+    with pytest.raises(ParameterError, match=r"one group of 8 samples.*two or more groups"):
+        cross_validate(design, labels, groups=np.zeros(8), folds=2)
+    with pytest.raises(IncompatibleError, match="groups and the indices of the folds exclude each other"):
+        out_of_fold_predictions(design, labels, 1.0, folds=[[0], [1]], groups=np.arange(8) % 2)

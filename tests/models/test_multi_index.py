@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from glassformer import (
     SGD,
+    AttentionIndexed,
     DeepAttention,
     IncompatibleError,
     ParameterError,
@@ -554,3 +555,17 @@ def test_estimates_are_compared_up_to_the_symmetries_of_an_own_link(link, prior,
     signal = np.sqrt(50.0) * np.linalg.qr(np.random.default_rng(0).standard_normal((50, 2)))[0].T
     found = compare(model, np.array(matrix) @ signal, signal)
     assert found.errors["error"] == pytest.approx(error, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (AttentionIndexed, {"rho": 0.5, "untied": "yes"}, "untied = 'yes' .*True or False"),
+        (DeepAttention, {"tied": "no"}, "tied = 'no' .*True or False"),
+        (DeepAttention, {"depth": 1, "heads": 2, "head_weights": [[0.0, 0.0]]}, "head_weights .*not zero"),
+        (DeepAttention, {"head_weights": [[1.0], [0.0]]}, "head_weights .*leave out layers without attention"),
+    ],
+)
+def test_flags_and_vanishing_heads_are_refused(kind, settings, message):
+    with pytest.raises(ParameterError, match=message):
+        kind(**settings)

@@ -635,6 +635,22 @@ def test_groups_are_held_back_together():
     for missing in (np.where(subject == 3, np.nan, subject), np.where(subject == 3, None, "one")):
         with pytest.raises(ValueError, match=r"groups = '<\w+ of sample 30>' is not allowed"):
             BilinearRegressor(**settings).fit(inputs, labels, groups=missing)
+    with pytest.raises(ValueError, match=r"one group of 120 samples.*expected two or more groups"):
+        BilinearRegressor(**settings).fit(inputs, labels, groups=np.ones(120))
+
+
+def test_errors_of_predictions_leave_out_whole_groups():
+    """Samples of one subject have nearly the same input and the same label, which is noise."""
+    rng = np.random.default_rng(0)
+    subject = np.repeat(np.arange(12), 5)
+    inputs = rng.standard_normal((12, 3, 3))[subject] + 0.01 * rng.standard_normal((60, 3, 3))
+    labels = rng.standard_normal(12)[subject]
+    alone, whole = (
+        BilinearRegressor(strength=1e-2).fit(inputs, labels, groups=groups).predict(inputs, return_std=True)[1].mean()
+        for groups in (None, subject)
+    )
+    assert alone < 0.5
+    assert whole > 1
 
 
 def test_errors_of_predictions_grow_out_of_the_range_of_the_inputs():

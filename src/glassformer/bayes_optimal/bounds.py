@@ -23,7 +23,7 @@ from glassformer.bayes_optimal.subspaces import symmetric_basis
 from glassformer.channels.base import Channel
 from glassformer.core.checks import require_integer
 from glassformer.core.estimate import Array
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.numerics.decompositions import square_root
 
 # Independent groups of samples, levels of the tree of cells, and samples that define the cells (chosen by trial: more
@@ -66,6 +66,9 @@ def information_bound(model: Model, variance: Array, direction: Array, samples: 
         samples: number of sampled fields and labels.
         seed: of the random samples.
 
+    Raises:
+        IncompatibleError: no theory of the model is known, for instance of correlated tokens.
+
     Example:
         >>> from glassformer import BilinearSequenceRegression
         >>> model = BilinearSequenceRegression(beta=1, rho=0.5, noise=1.0)
@@ -73,6 +76,7 @@ def information_bound(model: Model, variance: Array, direction: Array, samples: 
         >>> bool(0.48 < found.value < 0.5 + 4 * found.error)
         True
     """
+    require_theory(model)
 
     def projected(deviation: Array) -> Array:
         return np.asarray(np.einsum("npl,p->nl", deviation, direction))
@@ -94,12 +98,16 @@ def growth_bound(
         samples: number of sampled fields and labels.
         seed: of the random samples.
 
+    Raises:
+        IncompatibleError: no theory of the model is known, for instance of correlated tokens.
+
     Example:
         >>> from glassformer import SequenceMultiIndex
         >>> found = growth_bound(SequenceMultiIndex(lambda z: abs(z[0, 0]), 1, 1), samples=2**17)
         >>> bool(1.9 < found.value < 2 + 4 * found.error)
         True
     """
+    require_theory(model)
     size, columns = model.prior.rows, model.channel.columns
     variance = np.eye(size) if variance is None else variance
     directions, matrices, _ = symmetric_basis(np.eye(size) if unknown is None else unknown, model)

@@ -15,7 +15,7 @@ from glassformer.bayes_optimal.bounds import mean_square, squares_of_means
 from glassformer.channels.base import Exponents
 from glassformer.core.checks import require_integer
 from glassformer.core.estimate import Array
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 
 # Standard errors above which a coefficient is not zero (a convention: many coefficients are tested).
 _STANDARD_ERRORS = 6.0
@@ -35,6 +35,7 @@ def row_exponents(model: Model, largest: int = 4, samples: int = 2**20, seed: in
 
     Raises:
         ParameterError: an argument is out of range.
+        IncompatibleError: no theory of the model is known, for instance of correlated tokens.
 
     Source: Damian, Pillaud-Vivien, Lee, Bruna, arXiv:2403.05529, row by row.
 
@@ -45,6 +46,7 @@ def row_exponents(model: Model, largest: int = 4, samples: int = 2**20, seed: in
         Exponents(information=2.0, generative=2.0)
     """
     require_integer("largest", largest)
+    require_theory(model)
     prior, channel = model.prior, model.channel
     rows, columns = prior.rows, channel.columns
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
@@ -40,7 +42,7 @@ def positive_integer(name: str, value: Any, optional: bool = False) -> None:
 
 def boolean(name: str, value: Any, optional: bool = False) -> None:
     """Raise unless a value is True or False, or None if that is allowed."""
-    if not (value is None and optional) and not isinstance(value, bool):
+    if not (value is None and optional) and not isinstance(value, bool | np.bool_):
         raise ParameterError(name, value, "True or False")
 
 

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from glassformer.core.checks import is_number, is_whole, real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.settings import check_settings, checked_field, decay_rate, positive_integer, unit_interval
+from glassformer.core.settings import (
+    boolean,
+    check_settings,
+    checked_field,
+    decay_rate,
+    positive_integer,
+    unit_interval,
+)
 
 # Smallest number of base points of a set. Each is used with both signs of the fields of teacher and of student.
 _FEWEST, IMAGES = 32, 4
@@ -126,6 +133,7 @@ class DescentSettings:
         if base < _FEWEST or base & (base - 1) or base * IMAGES * self.sets != self.trajectories:
             allowed = f"{IMAGES * self.sets} times a power of two that is at least {_FEWEST}, for {self.sets} sets"
             raise ParameterError("trajectories", self.trajectories, allowed)
+        boolean("nesterov", self.nesterov)
         if self.nesterov and self.momentum == 0:
             raise ParameterError("momentum", self.momentum, "a number > 0 with nesterov")
         # One number for all steps needs no array: there may be more steps than fit into memory.

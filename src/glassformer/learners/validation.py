@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.designs.base import Design
@@ -166,11 +166,12 @@ def out_of_fold_predictions(
         seed: seed of the random folds.
         intercept: whether an intercept is fitted.
         weights: weights of the samples, as for ``cross_validate``.
-        groups: groups, as for ``cross_validate``.
+        groups: groups, as for ``cross_validate``, if ``folds`` is a number.
         settings: tolerance and largest number of steps.
 
     Raises:
         ParameterError: an argument is out of range.
+        IncompatibleError: ``folds`` are indices, and there are groups.
 
     Example:
         >>> from glassformer.designs.dense import DenseDesign
@@ -184,6 +185,10 @@ def out_of_fold_predictions(
     require_arguments(out_of_fold_predictions, locals(), but=("folds",))
     y, w = np.asarray(labels, dtype=float), sample_weights(weights, len(np.asarray(labels)))
     if isinstance(folds, Sequence):
+        if groups is not None:
+            raise IncompatibleError(
+                "groups and the indices of the folds exclude each other: give folds of whole groups, or how many"
+            )
         split = [_flags(fold, len(y)) for fold in folds]
     else:
         split = _folds(y, groups, folds, seed, loss_of(loss).binary)
@@ -241,6 +246,9 @@ def _folds(labels: Array, groups: ArrayLike | None, folds: int, seed: int, binar
     if given.shape != (len(labels),):
         raise ParameterError("groups", given.shape, f"{len(labels)} whole numbers, one per sample")
     _, first, own = np.unique(given, return_index=True, return_inverse=True)
+    if len(first) < 2:
+        what = "one sample" if len(given) < 2 else f"one group of {len(given)} samples"
+        raise ParameterError("groups", f"<{what}>", "two or more groups, since one is left out in each fold")
     if folds > len(first):
         raise ParameterError("folds", folds, f"an integer from 2 to {len(first)}, the number of samples or groups")
     order = np.random.default_rng(seed).permutation(len(first))

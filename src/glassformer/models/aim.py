@@ -13,6 +13,7 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data_error
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_number, parse_text
+from glassformer.core.settings import boolean
 from glassformer.designs.base import Design
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.quadratic import QuadraticDesign
@@ -126,6 +127,7 @@ class AttentionIndexed(Model):
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
         given = requested_prior(self.prior)
         require_integer("tokens", self.tokens)
+        boolean("untied", self.untied)
         if self.spectrum is not None:
             others = {"rho": self.rho, "width": self.width, "prior": given, "untied": self.untied or None}
             object.__setattr__(self, "spectrum", lone_spectrum(self.spectrum, **others))

@@ -19,6 +19,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_integers, parse_number, parse_text
 from glassformer.core.resources import farthest_from_default, require_resources
+from glassformer.core.settings import boolean
 from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.token_correlation import Root, correlation_record, correlation_root
@@ -109,6 +110,7 @@ class DeepAttention(Model):
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):
             require_integer(name, getattr(self, name))
+        boolean("tied", self.tied)
         for name in ("activation", "output", "limit"):
             if not isinstance(getattr(self, name), str | None):
                 raise ParameterError(name, getattr(self, name), "a name")
@@ -180,6 +182,9 @@ class DeepAttention(Model):
             raise ParameterError(
                 "head_weights", self.head_weights, f"finite numbers of shape {(self.depth, self.heads)}"
             )
+        if not np.all(weights.any(axis=1)):
+            allowed = "in every layer at least one weight that is not zero"
+            raise ParameterError("head_weights", self.head_weights, allowed, "leave out layers without attention")
         return Architecture(
             depth=int(self.depth),
             tokens=int(self.tokens),

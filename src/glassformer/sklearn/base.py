@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from glassformer.core.checks import is_number, require_name
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.settings import boolean
 from glassformer.data_analysis.signals import BilinearSignal, PositiveSignal
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign
@@ -201,6 +202,7 @@ class AttentionEstimator(SequenceEstimator):
     def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> PooledDesign:
         if self.pairs not in PAIRS:
             raise ParameterError("pairs", self.pairs, f"one of {', '.join(PAIRS)}")
+        boolean("linear", self.linear)
         roots = np.sqrt(given.lengths).astype(scaled.dtype)[:, None, None]
         if self.linear:
             ones = np.broadcast_to(given.mask[:, :, None].astype(scaled.dtype), (*scaled.shape[:2], 1))
@@ -256,7 +258,11 @@ def _connected_groups(equal: NDArray[np.int64], groups: NDArray[np.int64]) -> ND
         return equal
     first, size = np.unique(groups, return_inverse=True)[1], equal.max() + 1
     links = coo_array((np.ones(len(equal)), (equal, size + first)), shape=(size + count, size + count))
-    return np.asarray(connected_components(links, directed=False)[1][equal], dtype=np.int64)
+    linked = np.asarray(connected_components(links, directed=False)[1][equal], dtype=np.int64)
+    if equal.max() > 0 and linked.max() == 0:
+        allowed = "two or more groups without equal samples in common"
+        raise DataError("groups", f"<one group of {len(linked)} samples>", allowed, "fit without groups")
+    return linked
 
 
 def _distinct_samples(given: Sequences, target: Array) -> NDArray[np.int64]:

@@ -30,7 +30,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
             y: numbers, shape (n,).
             sample_weight: >= 0, shape (n,); samples of weight zero are ignored.
             groups: numbers or names, shape (n,): samples of one group are in the same fold of the cross-validation that
-                chooses the strength.
+                chooses the strength, and are left out together for the errors of predictions (``solver="risk"``).
 
         Raises:
             ValueError: scikit-learn or the package refuses data or parameters; the message names them.

@@ -207,7 +207,10 @@ def _rank_and_errors(settings: Any, task: FitTask, path: RiskPath, chosen: Chose
     if not settings.predicts_numbers:
         return {"rank": rank}
     residuals, samples = merged.labels - left_out.fields, len(merged.labels)
-    if samples > 1 and left_out.degrees > _ACCURATE * samples:
+    if len(np.unique(merged.groups)) < samples:
+        # Other samples of a group would tell about a sample that is left out alone.
+        residuals = _residuals_of_folds(settings, merged, chosen.strength)
+    elif samples > 1 and left_out.degrees > _ACCURATE * samples:
         residuals = _exact_residuals(settings, merged, chosen.strength)
     share = min(left_out.degrees / samples, 1.0)
     errors = LeaveOneOutErrors(chosen.unit * residuals, merged.weights, share, merged.design.variances())
@@ -249,14 +252,21 @@ def _exact_residuals(settings: Any, task: FitTask, strength: float) -> Array:
     if loss.quadratic and penalty.spectral == 0:
         square = strength * penalty.square
         return np.asarray(task.labels - ridge_leave_one_out(task.design, task.labels, square, task.weights))
-    samples, options = len(task.labels), {**_options(settings, task), "intercept": True}
-    design, labels, *kind = _problem(settings, task)
-    few = np.random.default_rng(0).permutation(samples)[:_EXACT]
-    alone = [[sample] for sample in few]
-    exact = labels[few] - out_of_fold_predictions(design, labels, strength, *kind, folds=alone, **options)[few]
-    folded = labels - out_of_fold_predictions(design, labels, strength, *kind, folds=min(_FOLDS, samples), **options)
+    few = np.random.default_rng(0).permutation(len(task.labels))[:_EXACT]
+    exact = _residuals_of_folds(settings, task, strength, [[sample] for sample in few])[few]
+    folded = _residuals_of_folds(settings, task, strength)
     sizes = [float(np.average(part**2, weights=task.weights[few])) for part in (exact, folded[few])]
     return np.asarray(folded * np.sqrt(sizes[0] / max(sizes[1], 1e-300)))
+
+
+def _residuals_of_folds(settings: Any, task: FitTask, strength: float, folds: Any = None) -> Array:
+    """Return residuals of fits without the fold of each sample; by default samples of one group are in one fold."""
+    design, labels, *kind = _problem(settings, task)
+    options = {**_options(settings, task), "intercept": True}
+    if folds is None:
+        distinct = len(np.unique(task.groups))
+        folds, options["groups"] = min(_FOLDS, distinct), task.groups if distinct < len(labels) else None
+    return np.asarray(labels - out_of_fold_predictions(design, labels, strength, *kind, folds=folds, **options))
 
 
 def _problem(settings: Any, task: FitTask) -> tuple[Any, Array, Any, str]:
