@@ -88,6 +88,25 @@ def test_branches_that_are_followed_jump_where_they_end(axes):
     assert dotted(axes) == [[0.5, 0.6], [0.2, 0.3]]
 
 
+def marked(axes, status):
+    """Places of the marks of a status."""
+    (line,) = (one for one in axes.lines if one.get_label() == str(status).replace("_", " "))
+    return sorted(zip(line.get_xdata().tolist(), line.get_ydata().tolist(), strict=True))
+
+
+def test_both_branches_and_every_row_are_marked_where_they_are_drawn(axes):
+    status = [Status.CONVERGED, Status.ITERATION_LIMIT]
+    alpha, up, down = np.array([0.5, 0.6]), np.array([0.9, 0.8]), np.array([0.9, 0.1])
+    columns = {"alpha": alpha, "error_up": up, "error_down": down, "two_branches": np.array([0.0, 1.0])}
+    plots.plot_branches(Table("bsr", {"alpha": "n/(dL)"}, columns, status), Path())
+    assert marked(axes, Status.ITERATION_LIMIT) == [(0.6, 0.1), (0.6, 0.8)]
+    axes.clear()
+    rows = np.array([[1.0, 1.0], [0.9, 0.3]])
+    columns = {"alpha": np.ones(2), "iteration": np.arange(2.0), "error": rows.mean(axis=1), "row_error": rows}
+    plots.plot_trajectory(Table("smi", {"alpha": "n/d"}, columns, status), Path())
+    assert marked(axes, Status.ITERATION_LIMIT) == [(1.0, 0.3), (1.0, 0.9)]
+
+
 def test_the_error_of_rows_is_named_for_every_learner(axes):
     table = {"alpha": np.ones(2), "iteration": np.arange(2.0), "error": np.array([1.4, 1.2])}
     parameters = {"alpha": "n/d", "activation": "softmax", "skip": [0.5, 1.0]}

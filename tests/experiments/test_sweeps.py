@@ -136,6 +136,13 @@ def test_what_thresholds_note_is_kept(tmp_path):
 
 
 @pytest.mark.slow
+def test_what_simulations_note_is_kept(tmp_path):
+    # The width is rounded to a whole number.
+    grid, simulation = {"rho": [0.33], "alpha": [0.5]}, {"algorithm": "ridge", "d": 10}
+    run_sweep(Sweep("bsr", grid, compute="simulate", simulation=simulation), tmp_path)
+    assert "rho = 0.3" in collect(tmp_path)["message"].item()
+
+
 def test_settings_are_written_as_on_the_command_line(tmp_path):
     (tmp_path / "losses.py").write_text("def doubled(label, field):\n    return (label - field) ** 2\n")
     common = {"parameters": {"beta": 1, "noise": 1, "rho": 0.5}, "learner": "risk", "folder": str(tmp_path)}

@@ -80,7 +80,7 @@ def phase_panel(
     """
     diagram = phase_diagram(model, parameter, values)
     series = [
-        Series(diagram.values, diagram.curve(name), k, "-o", label, look={"ms": 3})
+        Series(diagram.values, diagram.curve(name), k, "-o", label, diagram.curve_error(name), {"ms": 3})
         for k, (name, label) in enumerate(curves.items())
     ]
     lines = [f"thresholds over {parameter}: {', '.join(curves)}"]

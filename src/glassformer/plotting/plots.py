@@ -112,7 +112,8 @@ def plot_branches(table: Table, path: Path | Picture) -> None:
         up, down = table["error_up"], table["error_down"]
         draw_curve(axes, alpha, up, branch=upper, color="C1", marker=">", ms=4, label="upwards, uninformed start")
         draw_curve(axes, alpha, down, branch=lower, color="C0", marker="<", ms=4, label="downwards, informed start")
-        mark_unsettled(axes, alpha, up, table.status)
+        # The status of a row is that of both branches together.
+        mark_unsettled(axes, np.tile(alpha, 2), np.append(up, down), [*table.status] * 2)
         _finish(axes, table)
 
 
@@ -125,7 +126,9 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
             label = f"{runs_label(table.parameters['instances'])}, $d = {table.parameters['d']}$"
             draw_runs(axes, np.zeros(0), np.zeros(0), np.zeros(0), color="0.5", ms=3, label=label)
         quantity = _quantity_in_steps(table)
-        mark_unsettled(axes, table["iteration"], table["error" if quantity == "row_error" else quantity], table.status)
+        lines = list(rows_of(table[quantity]))
+        steps, status = np.tile(table["iteration"], len(lines)), [*table.status] * len(lines)
+        mark_unsettled(axes, steps, np.concatenate([values for _, values in lines]), status)
         _finish(axes, table)
         axes.set_xlabel("step")
         if quantity == "label_error":

@@ -195,7 +195,7 @@ def compute_task(task: Task, checkpoint: str | None = None) -> list[Record]:
     except (GlassformerError, ValueError, ArithmeticError, MemoryError) as error:
         records = [Record(FAILED, {}, f"{type(error).__name__}: {error}") for _ in task.points]
     share = (time.perf_counter() - start) / len(task.points)
-    return [Record(record.status, record.values, record.message, share) for record in records]
+    return [replace(record, seconds=share) for record in records]
 
 
 def _records(task: Task, checkpoint: str | None) -> list[Record]:
@@ -226,11 +226,11 @@ def _records(task: Task, checkpoint: str | None) -> list[Record]:
     for name in ("instances", "standard_error", "interval", "relative_standard_error"):
         row.pop(name, None)
     claimed = {} if run.claimed_error is None else {"claimed_error": _json_number(run.claimed_error)}
-    return [_record({**row, "iterations": int(run.iterations), **claimed})]
+    return [_record({**row, "iterations": int(run.iterations), **claimed}, "; ".join(table.notes))]
 
 
-def _record(row: dict[str, Any]) -> Record:
-    return Record(row.pop("status"), {name: value for name, value in row.items() if name != "alpha"})
+def _record(row: dict[str, Any], message: str = "") -> Record:
+    return Record(row.pop("status"), {name: value for name, value in row.items() if name != "alpha"}, message)
 
 
 def _json_number(value: float) -> float | str | None:

@@ -35,7 +35,8 @@ class Record:
     Attributes:
         status: how its computation ended, by the name of a :class:`~glassformer.Status`, or ``"failed"``.
         values: numbers, vectors and matrices by name; empty for a failure.
-        message: the error of a failure.
+        message: the error of a failure, or notes on the numbers of thresholds and simulations, for instance on theory
+            that did not converge.
         seconds: time of the computation, a share of the time of its batch.
         version: version of the package that computed it.
     """
