@@ -16,8 +16,10 @@ from glassformer import (
     DeepAttentionIndexed,
     GlassformerError,
     GradientDescent,
+    IncompatibleError,
     ParameterError,
     SequenceMultiIndex,
+    Sweep,
     landscape,
     limits,
     phase_diagram,
@@ -243,6 +245,13 @@ def test_sample_ratios_that_are_no_numbers(alpha):
 def test_values_of_a_phase_diagram(parameter, values):
     with pytest.raises(ParameterError, match=r"rho|parameter|values"):
         phase_diagram(MODEL, parameter, values)
+
+
+def test_sample_ratios_of_different_units_are_not_one_diagram():
+    with pytest.raises(IncompatibleError, match=r"n/\(r\(L\+d\)\) at rho = 0.0 and n/\(dL\) at rho = 0.5"):
+        phase_diagram(MODEL, "rho", [0.0, 0.5])
+    with pytest.raises(IncompatibleError, match=r"n/\(r\(L\+d\)\) at rho = 0 and n/\(dL\) at rho = 0.5"):
+        Sweep("bsr", {"rho": [0.5, 0.0]}, compute="thresholds")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.options import options_in, values_of
 from glassformer.core.progress import progress, track
 from glassformer.core.results import to_json_types
-from glassformer.models.base import Model, require_theory
+from glassformer.models.base import Model, require_one_unit, require_theory
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,8 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
 
     Raises:
         ParameterError: there is no such parameter, or a value is not allowed or given twice.
-        IncompatibleError: a value is incompatible with the model, for instance noise for a noiseless channel.
+        IncompatibleError: a value is incompatible with the model, for instance noise for a noiseless channel, or the
+            values have sample ratios in different units (``rho = 0`` beside others).
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -118,6 +119,7 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
     models = [model.varied(**{parameter: value}) for value in listed]
     for one in models:
         require_theory(one)
+    require_one_unit(parameter, listed, models)
     works = [expected_work(one, "thresholds", one.prior.rows) for one in models]
     if None in works:
         results = [thresholds(one) for one in track(models, f"thresholds over {parameter}")]

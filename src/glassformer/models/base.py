@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
@@ -246,6 +246,21 @@ class Model(Trainable, ABC):
     def has_curve(self) -> bool:
         """True for one row with averages that are not sampled: the equation of state then gives all fixed points."""
         return self.prior.rows == 1 and not self.channel.sampled
+
+
+def require_one_unit(parameter: str, values: Sequence[Any], models: Sequence[Any]) -> None:
+    """Raise unless the sample ratios of models at several values of a parameter have the same unit.
+
+    Raises:
+        IncompatibleError: the units differ. The message names two values.
+    """
+    units = {str(model.parameters["alpha"]): value for value, model in zip(values, models, strict=True)}
+    if len(units) > 1:
+        (one, value), (other, another) = list(units.items())[:2]
+        raise IncompatibleError(
+            f"the sample ratio is {one} at {parameter} = {value} and {other} at {parameter} = {another}: "
+            "compute them in separate calls"
+        )
 
 
 def require_theory(model: Model) -> None:

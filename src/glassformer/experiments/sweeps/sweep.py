@@ -21,6 +21,7 @@ from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.parsing import parse_grid
 from glassformer.core.resources import require_resources
 from glassformer.learners.registry import learner, learner_type, parse_settings
+from glassformer.models.base import require_one_unit
 from glassformer.models.registry import MODELS, build, model_type, resolve_parameter
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
@@ -87,6 +88,8 @@ class Sweep:
 
     Raises:
         ParameterError: an unknown or missing name, or a value out of range.
+        IncompatibleError: parameters that exclude each other, or sample ratios in different units (``rho = 0`` beside
+            others).
 
     Example:
         >>> sweep = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": "0.1:1:10"}, parameters={"beta": 1})
@@ -147,6 +150,10 @@ class Sweep:
         object.__setattr__(self, "grid", axes)
         # An error in the fixed parameters is reported now, and not at every point.
         self._first_model()
+        widths = axes.get("rho", [])
+        if 0 in widths and max(widths) > 0:
+            ends = [0, max(widths)]
+            require_one_unit("rho", ends, [self._first_model(rho=rho) for rho in ends])
 
     def _check_simulation(self) -> None:
         from glassformer.experiments.sweeps.types import SIMULATION, check
@@ -220,10 +227,10 @@ class Sweep:
     def _parsed_settings(self) -> dict[str, Any]:
         return parse_settings(self._algorithm, self.settings, self._folder)
 
-    def _first_model(self) -> Any:
-        """Return the model at the first point."""
+    def _first_model(self, **other: Any) -> Any:
+        """Return the model at the first point, with other parameters if given."""
         first = {n: values[0] for n, values in self.axes.items() if n not in ("alpha", *_SIMULATION)}
-        return build(self.model, {**self.parameters, **first}, self._folder)
+        return build(self.model, {**self.parameters, **first, **other}, self._folder)
 
     @property
     def axes(self) -> dict[str, list[Any]]:
