@@ -17,7 +17,8 @@ from glassformer.core.status import Status
 from glassformer.learners.regularised_risk import OneRowEquations
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.risk.penalties import ConjugateParameters
-from glassformer.risk.rows.limits import RowRisk, best_strength, start_state
+from glassformer.risk.rows.fixed_points import fixed_point_from
+from glassformer.risk.rows.limits import RowRisk, best_strength, free_energies_of_sets, start_state
 from glassformer.risk.rows.one_row_penalties import weight_penalty
 from glassformer.risk.rows.penalties import RowConjugates, row_penalty
 from glassformer.risk.rows.student import student_of
@@ -396,3 +397,18 @@ def test_the_command_line_lists_several_minima(links, capsys):
     assert main([*words, "--learner", "risk", *own]) == 3
     printed = capsys.readouterr().out
     assert "bistable" in printed and "several minima, of which the first counts: informed" in printed
+
+
+@pytest.mark.slow
+def test_six_rows_converge_and_sets_have_free_energies_of_their_own():
+    """Six rows have 78 order parameters, more than a fixed number of evaluations of the map measures slopes for."""
+    model = SequenceMultiIndex(lambda z: z[:, 0].argmax(), 6, points=64)
+    risk = RowRisk("cross-entropy", strength=0.1)
+    problem = risk.problem(model, 5.0, 0.1)
+    point = fixed_point_from(problem, "uninformed", risk.starts(problem)["uninformed"])
+    assert point.status.ok
+    energies = free_energies_of_sets(problem, point)
+    assert energies.mean() == pytest.approx(point.free_energy, rel=5e-2)
+    # Penalties of the sets vary as well, since each set leads to its own order parameters.
+    losses = model.prior.degrees * problem.count * point.step.averages.training_loss
+    assert energies.std() > 1.2 * losses.std()

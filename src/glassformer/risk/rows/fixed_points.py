@@ -24,7 +24,9 @@ _SEARCH_STEPS, _DAMPING = 120, 0.5
 _POSITIONAL_DAMPING, _LEAST_DAMPING, _GROWTH = 0.05, 0.02, 1.2
 # Change of a step of the search below which the fixed point of all samples is near.
 _NEAR = 3e-3
-# Accuracy of a fixed point of few samples, whose own sampling error is larger.
+# Accuracy of a fixed point of few samples, whose own sampling error is larger. Limits of steps grow with the number of
+# order parameters, since slopes take one evaluation of the map for each: three measurements of slopes.
+_SLOPES = 3
 _ROUGH = Iteration(tolerance=1e-3, floor=1e-3, max_iterations=40)
 # The last search runs in units of so many standard errors of the map, and ends at this share of such a unit. Where the
 # proximal map jumps, averages over samples jump as well, by less than that.
@@ -129,23 +131,21 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
     if not near:
         few, minima = problem.with_sets(1), NearbyMinima()
         vector, searched = _search(few, packing, vector, minima)
-        rough = newton(_map_of(few, packing, minima), vector[None], _ROUGH)
+        rough = newton(_map_of(few, packing, minima), vector[None], _with_slopes(_ROUGH, vector))
         count = -(-(searched + int(rough.iterations[0])) // problem.sets)
         if rough.converged:
             vector, slopes = rough.value[0], rough.extra["slopes"]
     minima = NearbyMinima()
-    unit = _units(problem, packing, vector, minima)
+    unit, settings = _units(problem, packing, vector, minima), _with_slopes(_SETTINGS, vector)
     if slopes is not None:
         slopes = slopes / unit[:, None] * unit
-    solution = newton(_map_of(problem, packing, minima, unit), (vector / unit)[None], _SETTINGS, slopes=slopes)
+    solution = newton(_map_of(problem, packing, minima, unit), (vector / unit)[None], settings, slopes=slopes)
     state = packing.unpack(solution.value[0] * unit)
     step = problem.step(state)
     missed = np.linalg.norm(packing.pack(step.state) / unit - solution.value[0]) - solution.residual[0]
     if missed > _SETTINGS.floor:
         # Minima have appeared since the last usual starts of the minimisations.
-        again = newton(
-            _map_of(problem, packing, None, unit), solution.value, _SETTINGS, slopes=solution.extra["slopes"]
-        )
+        again = newton(_map_of(problem, packing, None, unit), solution.value, settings, slopes=solution.extra["slopes"])
         solution = replace(again, iterations=solution.iterations + again.iterations)
         state = packing.unpack(solution.value[0] * unit)
         step = problem.step(state)
@@ -165,6 +165,11 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
         stability=problem.stability(step),
         free_energy=problem.free_energy(step),
     )
+
+
+def _with_slopes(settings: Iteration, vector: Array) -> Iteration:
+    """Return settings whose limit of steps suffices to measure the slopes of as many order parameters."""
+    return replace(settings, max_iterations=settings.max_iterations + _SLOPES * len(vector))
 
 
 def _map_of(

@@ -18,7 +18,7 @@ from glassformer.core.progress import note, track
 from glassformer.core.results import Branches, Table
 from glassformer.core.status import Status
 from glassformer.models.base import Model
-from glassformer.risk.rows.averages import LabelSampler, OrderState
+from glassformer.risk.rows.averages import LabelSampler, OrderState, RowAverages
 from glassformer.risk.rows.comparison import match_rows, prediction_quality
 from glassformer.risk.rows.fixed_points import Packing, RowFixedPoint, error_of, fixed_point_from, is_inside
 from glassformer.risk.rows.penalties import row_penalty
@@ -198,6 +198,23 @@ def _training_losses(problem: RowProblem, point: RowFixedPoint, states: list[Ord
         own = problem.sampler.averages(state, chosen=[one]).training_loss[0] if is_inside(state) else np.nan
         losses.append(own if np.isfinite(own) else point.step.averages.training_loss[one])
     return np.array(losses)
+
+
+def free_energies_of_sets(problem: RowProblem, point: RowFixedPoint) -> Array:
+    """Return the minimum of the risk for every set of labels and of the teacher's weights, at its own fixed point."""
+    packing = Packing(problem, point.state)
+    states = [packing.unpack(packing.pack(point.state) + one) for one in point.deviations[:-1]]
+    energies = []
+    for one, state in enumerate(states):
+        energy = np.nan
+        if is_inside(state):
+            averages = problem.sampler.averages(state, chosen=[one])
+            energy = problem.free_energy(problem.from_averages(state, averages, one))
+        if not np.isfinite(energy):
+            averages = RowAverages(*(part[one : one + 1] for part in point.step.averages))
+            energy = problem.free_energy(problem.from_averages(point.state, averages, one))
+        energies.append(energy)
+    return np.array(energies)
 
 
 def errors_at(problem: RowProblem, state: OrderState, one: int) -> dict[str, Any]:

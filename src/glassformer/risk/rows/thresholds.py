@@ -13,7 +13,7 @@ from glassformer.core.progress import note, track
 from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.risk.rows.fixed_points import RowFixedPoint, error_of, fixed_point_from
-from glassformer.risk.rows.limits import RowRisk, quantities, start_state
+from glassformer.risk.rows.limits import RowRisk, free_energies_of_sets, quantities, start_state
 from glassformer.risk.rows.problem import RowProblem
 
 # Sample ratios that are searched, and relative accuracies of a branch's end, a crossing and a root (chosen by trial).
@@ -67,8 +67,8 @@ def row_risk_thresholds(model: Model, risk: RowRisk) -> Thresholds:
 # --- zero overlap -----------------------------------------------------------------------------------------------------
 
 
-def _growth(problem: RowProblem) -> tuple[float, float]:
-    """Return the largest growth of an overlap at the fixed point of zero overlap, and its standard error."""
+def _growth(problem: RowProblem) -> tuple[float, float, bool]:
+    """Return the largest growth of an overlap at the fixed point of zero overlap, its standard error, convergence."""
     zero = start_state(problem, 0.0)
     point = fixed_point_from(problem, "zero", zero._replace(overlap=np.zeros_like(zero.overlap)))
     shape, columns = zero.overlap.shape, []
@@ -83,7 +83,7 @@ def _growth(problem: RowProblem) -> tuple[float, float]:
     slopes = np.array(columns).transpose(1, 2, 0)
     rates = [float(np.max(np.abs(np.linalg.eigvals(own)))) for own in slopes]
     mean = float(np.max(np.abs(np.linalg.eigvals(slopes.mean(axis=0)))))
-    return mean, float(np.std(rates, ddof=1) / np.sqrt(len(rates)))
+    return mean, float(np.std(rates, ddof=1) / np.sqrt(len(rates))), point.status.ok
 
 
 def _weak_recovery(problem: RowProblem) -> Threshold:
@@ -107,9 +107,12 @@ def _weak_recovery(problem: RowProblem) -> Threshold:
         return Threshold(name, np.nan, 0.0, f"an overlap of zero is unstable from alpha = {_RATIOS[0]:g} on")
     root = float(brentq(excess, *ends, xtol=_ROOT))
     alpha = float(np.exp(root))
-    (low, low_error), (growth, deviation), (high, high_error) = (
+    (low, low_error, _), (growth, deviation, settled), (high, high_error, _) = (
         _growth(problem.at(alpha * factor)) for factor in (1 / _AROUND, 1.0, _AROUND)
     )
+    if not settled:
+        text = f"not determined: the fixed point of zero overlap did not converge at alpha = {alpha:.3g}"
+        return Threshold(name, np.nan, 0.0, text)
     factor = confidence_factor(problem.sets)
     slope = np.log(high / low) / (2 * np.log(_AROUND))
     error = alpha * factor * deviation / growth / max(slope, 1e-3)
@@ -142,30 +145,31 @@ class _Pair(NamedTuple):
 
     Attributes:
         points: from the uninformed (or positional) and the informed start.
-        distinct: whether their errors differ beyond the error estimates.
+        settled: whether both converged.
+        distinct: whether both converged, to errors that differ beyond the error estimates.
         gap: difference of their free energies.
-        gap_error: its error estimate.
     """
 
     points: tuple[RowFixedPoint, RowFixedPoint]
+    settled: bool
     distinct: bool
     gap: float
-    gap_error: float
 
 
 def _pair(problem: RowProblem, risk: RowRisk) -> _Pair:
-    one_point, other_point = (fixed_point_from(problem, name, start) for name, start in risk.two_starts(problem))
-    points = one_point, other_point
+    first, last = (fixed_point_from(problem, name, start) for name, start in risk.two_starts(problem))
+    points = first, last
     (one, own), (other, its) = (quantities(problem, point)["error"] for point in points)
-    distinct = bool(abs(one - other) > own + its + 0.02 * max(abs(one), abs(other)))
-    energies = [
-        problem.model.prior.degrees * problem.count * point.step.averages.training_loss
-        + problem.strength * point.step.order.penalty
-        for point in points
-    ]
-    difference = energies[0] - energies[1]
-    gap = points[0].free_energy - points[1].free_energy
-    return _Pair(points, distinct, gap, float(error_of(np.append(difference, difference.mean()), difference.mean())))
+    settled = first.status.ok and last.status.ok
+    distinct = settled and bool(abs(one - other) > own + its + 0.02 * max(abs(one), abs(other)))
+    return _Pair(points, settled, distinct, first.free_energy - last.free_energy)
+
+
+def _gap_error(problem: RowProblem, pair: _Pair) -> float:
+    """Return the error estimate of the gap, from the gap of every set."""
+    first, last = (free_energies_of_sets(problem, point) for point in pair.points)
+    gaps = first - last
+    return float(error_of(np.append(gaps, gaps.mean()), gaps.mean()))
 
 
 def _branches(problem: RowProblem, risk: RowRisk) -> tuple[list[Threshold], bool]:
@@ -174,8 +178,10 @@ def _branches(problem: RowProblem, risk: RowRisk) -> tuple[list[Threshold], bool
     pairs = [_pair(few.at(alpha), risk) for alpha in track(list(_RATIOS), "sample ratios")]
     distinct = np.array([pair.distinct for pair in pairs])
     names = ("second_branch", "second_branch_end", "transition")
+    lost = [f"{alpha:.3g}" for alpha, pair in zip(_RATIOS, pairs, strict=True) if not pair.settled]
+    unsettled = f"; the search did not converge at alpha = {', '.join(lost)}" if lost else ""
     if not distinct.any():
-        return [Threshold(name, np.nan, 0.0, "no second branch was found") for name in names], False
+        return [Threshold(name, np.nan, 0.0, f"no second branch was found{unsettled}") for name in names], False
     places = np.flatnonzero(distinct)
     first, last = int(places[0]), int(places[-1])
 
@@ -183,7 +189,10 @@ def _branches(problem: RowProblem, risk: RowRisk) -> tuple[list[Threshold], bool
         while abs(outside / inside - 1) > _END:
             middle = float(np.sqrt(outside * inside))
             note(f"alpha = {middle:.4g}")
-            if _pair(few.at(middle), risk).distinct:
+            pair = _pair(few.at(middle), risk)
+            if not pair.settled:
+                break
+            if pair.distinct:
                 inside = middle
             else:
                 outside = middle
@@ -195,25 +204,28 @@ def _branches(problem: RowProblem, risk: RowRisk) -> tuple[list[Threshold], bool
         (names[1], last, last + 1, "one fixed point from here on"),
     ):
         if 0 <= beyond < len(_RATIOS):
-            entries.append(Threshold(name, *end(float(_RATIOS[beyond]), float(_RATIOS[place])), text))
+            entries.append(Threshold(name, *end(float(_RATIOS[beyond]), float(_RATIOS[place])), text + unsettled))
         else:
             entries.append(Threshold(name, np.nan, 0.0, f"beyond alpha = {_RATIOS[place]:g}, the last one searched"))
     gaps = [pairs[place].gap for place in places]
     crossings = [k for k in range(len(places) - 1) if gaps[k] * gaps[k + 1] < 0 and places[k + 1] == places[k] + 1]
     if not crossings:
         lower = "informed" if gaps[-1] > 0 else "uninformed"
-        text = f"the {lower} branch has the lower free energy wherever there are two"
+        text = f"the {lower} branch has the lower free energy wherever there are two{unsettled}"
         return [*entries, Threshold(names[2], np.nan, 0.0, text)], True
     low, high = float(_RATIOS[places[crossings[0]]]), float(_RATIOS[places[crossings[0] + 1]])
 
-    def gap(logarithm: float) -> float:
+    def pair_at(logarithm: float) -> _Pair:
         note(f"alpha = {np.exp(logarithm):.4g}")
-        return _pair(problem.at(np.exp(logarithm)), risk).gap
+        return _pair(problem.at(np.exp(logarithm)), risk)
 
-    root = float(brentq(gap, np.log(low), np.log(high), xtol=_CROSSING))
-    step = 0.02
-    slope = (gap(root + step) - gap(root - step)) / (2 * step)
-    alpha = float(np.exp(root))
-    error = alpha * (_CROSSING + _pair(problem.at(alpha), risk).gap_error / max(abs(slope), 1e-12))
+    root = float(brentq(lambda logarithm: pair_at(logarithm).gap, np.log(low), np.log(high), xtol=_CROSSING))
+    alpha, step = float(np.exp(root)), 0.02
+    before, here, after = (pair_at(root + shift) for shift in (-step, 0.0, step))
+    if not (before.settled and here.settled and after.settled):
+        text = f"not determined: the search did not converge near alpha = {alpha:.3g}"
+        return [*entries, Threshold(names[2], np.nan, 0.0, text)], True
+    slope = (after.gap - before.gap) / (2 * step)
+    error = alpha * (_CROSSING + _gap_error(problem.at(alpha), here) / max(abs(slope), 1e-12))
     text = "the free energies of the two branches cross: the minimum of the risk changes"
     return [*entries, Threshold(names[2], alpha, error, text)], True
