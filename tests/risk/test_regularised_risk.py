@@ -160,6 +160,15 @@ def test_a_pinned_trace():
             risk(other, [0.5], penalty="pinned", strength=strength)
 
 
+def test_a_pinned_trace_without_noise():
+    """Below the statistical dimension of the trace many positive matrices fit the labels, above it only the signal."""
+    model, threshold = AttentionIndexed(rho=0.5, tokens=1, channel="linear"), trace_dimension(0.5) / 2
+    found = RegularisedRisk("square", "pinned").limits(model, [0.9 * threshold, 1.001 * threshold], throw=False)
+    assert [status.ok for status in found.status] == [False, True]
+    assert found["error"][1] == 0
+    assert "alpha = 0.379957: several positive matrices" in found.notes[0]
+
+
 @pytest.mark.slow
 def test_the_best_strength():
     row = risk(bsr(noise=0.1), [0.5], strength=None)

@@ -15,6 +15,8 @@ from glassformer.risk.penalties import MatrixPenalty
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, positive_alpha, risk_problem
 from glassformer.risk.tuning import best_strength
 
+# Training loss relative to the test loss below which all labels are fitted (beyond rounding errors).
+_FITTED = 1e-20
 # Best strengths below this share of lambda_max are noted (a convention).
 _WEAK = 1e-3
 
@@ -100,11 +102,25 @@ def risk_limits(
             "iterations": points.iterations.astype(float),
         },
         status=points.statuses(),
-        notes=strength_notes(problem, alpha, points) if strength is None else [],
+        notes=_notes(problem, alpha, points, strength),
     )
     if throw:
         table.raise_unless_converged()
     return table
+
+
+def _notes(problem: RiskProblem, alpha: Array, points: FixedPoints, strength: float | None) -> list[str]:
+    """Return notes on best strengths, or on ratios at which several positive matrices of the trace fit all labels."""
+    if not problem.penalty.pinned:
+        return strength_notes(problem, alpha, points) if strength is None else []
+    fitted = ~points.converged & (points.averages.training_loss <= _FITTED * points.averages.test_loss)
+    if not fitted.any():
+        return []
+    ratios = ", ".join(f"{a:g}" for a in alpha[fitted])
+    return [
+        f"alpha = {ratios}: several positive matrices of the known trace fit all labels, and the minimiser is not "
+        "unique: raise alpha, or use penalty trace with a strength"
+    ]
 
 
 def strength_notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> list[str]:

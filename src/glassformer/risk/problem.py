@@ -128,12 +128,12 @@ class RiskProblem:
         """Return errors that need no iteration, NaN elsewhere.
 
         For strengths of at least ``lambda_max`` the estimate is zero. Above its threshold, the interpolator of least
-        norm of exact labels is the signal.
+        norm of exact labels is the signal, and so is the only positive matrix of the same trace that fits them.
         """
         known = np.full(len(alpha), np.nan)
         if self.penalty.reaches_zero and self.penalty.square == 0:
             known[strength >= self.lambda_max(alpha)] = self.power
-        known[(strength == 0) & self.recovers(alpha)] = 0.0
+        known[((strength == 0) | self.penalty.pinned) & self.recovers(alpha)] = 0.0
         return known
 
     def labels_per_unknown(self, alpha: Array) -> Array:
