@@ -11,7 +11,7 @@ import pytest
 import xarray
 from matplotlib.figure import Figure
 
-from glassformer import BilinearSequenceRegression, IncompatibleError, limits, simulate
+from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, limits, simulate
 from glassformer.bayes_optimal.free_entropy import landscape
 from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
@@ -20,6 +20,7 @@ from glassformer.cli.output import print_json, report
 from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.plotting import plots, sweep
+from glassformer.plotting.curves import jumps
 from glassformer.plotting.style import Picture
 
 
@@ -92,6 +93,20 @@ def marked(axes, status):
     """Places of the marks of a status."""
     (line,) = (one for one in axes.lines if one.get_label() == str(status).replace("_", " "))
     return sorted(zip(line.get_xdata().tolist(), line.get_ydata().tolist(), strict=True))
+
+
+def test_a_landscape_begins_at_the_overlap_without_data():
+    for model, first in (
+        (AttentionIndexed(rho=0.5, channel="linear", tokens=1), "0.5"),
+        (BilinearSequenceRegression(rho=0.5), "0"),
+    ):
+        axes = Figure().subplots()
+        landscape(model, 0.3, points=10).plot(ax=axes)
+        assert rf"\Phi(q) - \Phi({first})$" in axes.get_ylabel()
+
+
+def test_a_steep_first_step_is_no_jump():
+    assert jumps(np.linspace(0.0, 2.0, 5), np.array([1.0, 0.2, 0.1, 0.05, 0.02])).size == 0
 
 
 def test_both_branches_and_every_row_are_marked_where_they_are_drawn(axes):

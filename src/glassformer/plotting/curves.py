@@ -89,7 +89,9 @@ def jumps(alpha: Array, value: Array, branch: Branch | None = None) -> NDArray[n
     if len(alpha) >= 4:
         slope = np.nan_to_num(step / np.maximum(np.diff(alpha), np.finfo(float).tiny))
         neighbours = np.maximum(np.append(0.0, slope[:-1]), np.append(slope[1:], 0.0))
-        change = change | (slope > _STEEP * neighbours)
+        # Errors may fall steeply from their value without data: the first step alone is no jump.
+        steep = slope > _STEEP * neighbours
+        change = change | np.append(False, steep[1:])
     return np.flatnonzero(large & change)
 
 

@@ -243,12 +243,14 @@ def plot_plan(found: Plan, path: Path | Picture) -> None:
 
 
 def plot_landscapes(curves: Sequence[Landscape], path: Path | Picture) -> None:
-    """Draw the free entropy against the overlap, each curve from its value at zero overlap."""
+    """Draw the free entropy against the overlap, each curve from its value at the overlap without data."""
     with canvas(path) as (axes,):
         for curve, color in zip(curves, colors(len(curves)), strict=True):
             draw_landscape(axes, curve, color)
         axes.set_ylim(*height_limits(curves))
-        axes.set(xlabel=r"overlap $q$", ylabel=r"free entropy $\Phi(q) - \Phi(0)$ [nats]")
+        # Priors with a known mean, such as that of positive matrices, have an overlap without data.
+        first = f"{round(max(curve.overlap[0] for curve in curves), 3):g}"
+        axes.set(xlabel=r"overlap $q$", ylabel=rf"free entropy $\Phi(q) - \Phi({first})$ [nats]")
         axes.set_title(title_of(curves[0].model, curves[0].parameters))
         axes.legend(title=r"$\alpha$")
 
@@ -280,7 +282,7 @@ def height_limits(curves: Sequence[Landscape], share: float = _INNER) -> tuple[f
 
 
 def height_of(curve: Landscape) -> Array:
-    """Return the free entropy relative to its value at zero overlap."""
+    """Return the free entropy relative to its value at the overlap without data."""
     return np.asarray(curve.free_entropy - curve.free_entropy[0])
 
 
