@@ -54,7 +54,8 @@ def free_entropy(question: Question, show: Show) -> Answer:
     tops = np.interp(found.maxima, found.overlap, height) if len(found.maxima) else []
     curve = Series("free entropy", found.overlap, height, hints=hints(found.status, found.error_estimate))
     maxima = Series("maximum: fixed point of state evolution", found.maxima, tops, "points", COLORS[1])
-    picture = Picture("overlap q with the truth", "free entropy Φ(q) − Φ(0) [nats]", (curve, maxima), y_range=ends)
+    axis = f"free entropy Φ(q) − Φ({round(found.overlap[0], 3):g}) [nats]"
+    picture = Picture("overlap q with the truth", axis, (curve, maxima), y_range=ends)
     tops_of = "its maximum" if len(found.maxima) == 1 else "its maxima"
     sentence = f"{question.samples} the free entropy has {tops_of} at overlap {found.peaks}: "
     sentence += "there is a hard phase." if found.hard_phase else "there is no hard phase."
