@@ -40,6 +40,7 @@ from glassformer.experiments.sweeps.run import progress
 from glassformer.experiments.sweeps.store import Record, Store
 from glassformer.experiments.sweeps.workers import compute_tasks
 from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.models.registry import build
 from glassformer.plotting.sweep import plot
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "sweeps.md"
@@ -291,6 +292,18 @@ def test_records_that_are_computed_again_are_those_that_were_lost(kept, tmp_path
         # Rounding: batches of another size may be summed in another order.
         assert record.values["error"] == pytest.approx(before[key]["error"], rel=1e-14)
         assert abs(record.values["error"] - before[key]["error"]) <= before[key]["error_estimate"]
+
+
+def test_an_error_of_jax_fails_its_own_points_only(tmp_path, monkeypatch):
+    def broken(name, parameters, folder):
+        if parameters["rho"] == 0.2:
+            raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
+        return build(name, parameters, folder)
+
+    monkeypatch.setattr("glassformer.experiments.sweeps.run.build", broken)
+    found = run_sweep(Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.5]}), tmp_path)
+    assert found.counts == {"failed": 1, "converged": 1}
+    assert "RESOURCE_EXHAUSTED" in collect(tmp_path)["message"].values[0, 0]
 
 
 def test_a_point_that_two_sweeps_have_keeps_its_result(tmp_path):

@@ -183,7 +183,7 @@ class _LockedTasks:
 
 
 def compute_task(task: Task, checkpoint: str | None = None) -> list[Record]:
-    """Compute a record of every point of the task; an error of the package is a record too.
+    """Compute a record of every point of the task; an error of the package, or of JAX or NumPy, is a record too.
 
     Args:
         task: what to compute.
@@ -192,7 +192,8 @@ def compute_task(task: Task, checkpoint: str | None = None) -> list[Record]:
     start = time.perf_counter()
     try:
         records = _records(task, checkpoint)
-    except (GlassformerError, ValueError, ArithmeticError, MemoryError) as error:
+    # JAX raises subclasses of RuntimeError, for instance where its memory is exhausted.
+    except (GlassformerError, ValueError, ArithmeticError, MemoryError, RuntimeError) as error:
         records = [Record(FAILED, {}, f"{type(error).__name__}: {error}") for _ in task.points]
     share = (time.perf_counter() - start) / len(task.points)
     return [replace(record, seconds=share) for record in records]
