@@ -20,7 +20,7 @@ from glassformer.cli.output import print_json, report
 from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.plotting import plots, sweep
-from glassformer.plotting.curves import jumps
+from glassformer.plotting.curves import draw_curve, jumps
 from glassformer.plotting.style import Picture
 
 
@@ -103,6 +103,12 @@ def test_a_landscape_begins_at_the_overlap_without_data():
         axes = Figure().subplots()
         landscape(model, 0.3, points=10).plot(ax=axes)
         assert rf"\Phi(q) - \Phi({first})$" in axes.get_ylabel()
+
+
+def test_an_infinite_error_is_a_gap(axes):
+    values = np.array([0.9, 0.5, np.inf, 0.5, 0.4])
+    line = draw_curve(axes, np.linspace(0.2, 1.0, 5), values, np.full(5, 0.1))
+    assert np.isnan(line.get_ydata()).tolist() == [False, False, True, False, False]
 
 
 def test_a_steep_first_step_is_no_jump():

@@ -52,7 +52,8 @@ def draw_curve(
 ) -> Any:
     """Draw a line through the points, dotted where the curve jumps, with error bars where errors are known."""
     order = np.argsort(alpha, kind="stable")
-    alpha, value = alpha[order], value[order]
+    # Errors without bound have no place in the plot.
+    alpha, value = alpha[order], np.where(np.isfinite(value[order]), value[order], np.nan)
     places = jumps(alpha, value, branch and branch.at(order))
     (line,) = axes.plot(*(np.insert(part, places + 1, np.nan) for part in (alpha, value)), **look)
     for k in places:
@@ -87,11 +88,10 @@ def jumps(alpha: Array, value: Array, branch: Branch | None = None) -> NDArray[n
     large = np.nan_to_num(step) > _HIGH * np.nanmax(np.abs(value), initial=0.0)
     change = np.zeros_like(large) if branch is None else branch.ends
     if len(alpha) >= 4:
-        slope = np.nan_to_num(step / np.maximum(np.diff(alpha), np.finfo(float).tiny))
-        neighbours = np.maximum(np.append(0.0, slope[:-1]), np.append(slope[1:], 0.0))
-        # Errors may fall steeply from their value without data: the first step alone is no jump.
-        steep = slope > _STEEP * neighbours
-        change = change | np.append(False, steep[1:])
+        slope = step / np.maximum(np.diff(alpha), np.finfo(float).tiny)
+        before, after = np.append(np.nan, slope[:-1]), np.append(slope[1:], 0.0)
+        # Errors may fall steeply from their value without data: the first step of a line is no jump.
+        change = change | (np.isfinite(before) & (slope > _STEEP * np.fmax(before, after)))
     return np.flatnonzero(large & change)
 
 
