@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +21,7 @@ from glassformer import (
 )
 from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.status import Status
+from glassformer.experiments import simulation
 from glassformer.experiments.instances import Experiment
 from glassformer.experiments.simulation import far_from_theory, few_instances
 from glassformer.risk.losses import Huber
@@ -97,3 +99,19 @@ def test_theory_that_did_not_converge_is_noted_beside_runs(monkeypatch):
     monkeypatch.setattr(Ridge, "theory", lambda *_: found)
     notes = simulate(model, alpha, d=4, instances=1, algorithm="ridge").notes
     assert [note[:37] for note in notes if "iteration_limit" in note] == ["theory at alpha = 1 is iteration_limit"[:37]]
+
+
+def test_notes_of_limits_are_those_of_runs_once(monkeypatch):
+    def noted(function, *notes):
+        def with_notes(*given, **options):
+            found = function(*given, **options)
+            return replace(found, notes=[*found.notes, *notes])
+
+        return with_notes
+
+    monkeypatch.setattr(simulation, "limits", noted(simulation.limits, "of both", "of the optimum"))
+    monkeypatch.setattr(RegularisedRisk, "limits", noted(RegularisedRisk.limits, "of both", "of the minimum"))
+    model = BilinearSequenceRegression(rho=0.5, noise=0.1)
+    found = simulate(model, [0.5], d=4, instances=1, algorithm=RegularisedRisk(strength=0.1))
+    assert found.notes[:3] == ["of both", "of the optimum", "theory of risk: of the minimum"]
+    assert sum("of both" in note for note in found.notes) == 1

@@ -14,7 +14,6 @@ from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.checks import is_whole, require_arguments, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.results import wide_error_bars
 from glassformer.core.status import Status
 from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
 from glassformer.learners.base import IN_ANY_FORM, Learner
@@ -119,10 +118,11 @@ def simulate(
         notes = [size.theory_unavailable_reason, *few_instances(instances)]
         return experiment.table(_columns(runs, {}, {}), runs, notes)
     optimum = limits(size, ratios, throw=False)
-    theory, notes = learner.theory(size, ratios, optimum), [*size.remarks, *experiment.size.remarks]
+    theory, notes = learner.theory(size, ratios, optimum), [*optimum.notes, *experiment.size.remarks]
     if isinstance(theory, str):
         notes.append(f"no theory of {learner.name}: {theory}")
         theory = {}
+    notes += [f"theory of {learner.name}: {note}" for note in theory.get("notes", ()) if note not in notes]
     notes += _unsettled_theory(ratios, theory)
     bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
     if bistable:
@@ -131,7 +131,6 @@ def simulate(
         )
     columns = _columns(runs, theory, optimum.columns)
     notes += few_instances(instances)
-    notes += wide_error_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
     notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, d, learner.other_minima(size))
     return experiment.table(columns, runs, notes)
 

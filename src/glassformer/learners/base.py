@@ -81,7 +81,7 @@ class Learner(ABC):
         """Return what runs reach in the limit of large sizes, or the reason why it is not known.
 
         Columns by name: ``error``, and those of ``error_estimate``, ``row_error``, ``label_error``,
-        ``prediction_error`` and ``plugin_error`` that are known, and ``status``, an array of objects.
+        ``prediction_error`` and ``plugin_error`` that are known, ``status`` and ``notes``, arrays of objects.
 
         Args:
             model: the model at the ratios of the data.
@@ -90,11 +90,12 @@ class Learner(ABC):
         """
 
     def columns_of_limits(self, model: Any, alpha: Array) -> Mapping[str, Array]:
-        """Return the columns of the limits as theory of runs, with the status of each row."""
+        """Return the columns of the limits as theory of runs, with the status of each row, and the notes."""
         import numpy as np
 
         table = self.limits(model, alpha, throw=False)
-        return {**table.columns, "status": np.array(table.status, dtype=object)}
+        more = {"status": table.status, "notes": table.notes}
+        return {**table.columns, **{name: np.array(values, dtype=object) for name, values in more.items()}}
 
     def other_minima(self, model: Any) -> str | None:
         """Return why runs of any size may end elsewhere than theory says; None where they do not."""
