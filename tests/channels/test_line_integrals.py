@@ -9,6 +9,7 @@ from scipy.stats import norm
 from glassformer import SequenceMultiIndex
 from glassformer.channels.multi_index.line_channel import cells_for
 from glassformer.channels.multi_index.line_integrals import CELLS
+from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.numerics.scalarize import scalarize
 
 DATA = 256
@@ -286,3 +287,28 @@ def test_scalarized_functions_return_the_same_values():
         np.testing.assert_allclose(scalarize(link)(x), link(x), rtol=1e-13)
         long = np.ones(100)
         assert scalarize(jnp.sum)(long) == 100
+
+
+@pytest.mark.parametrize("unit", [1e-10, 1e12])
+def test_the_unit_of_discrete_labels_does_not_change_results(unit):
+    def link(z, unit):
+        return unit * (0.1 * jnp.sign(z[0, 0]) + 0.7 * jnp.sign(z[1, 0]))
+
+    one, other = (SequenceMultiIndex(lambda z, u=u: link(z, u), 2).channel.with_points(64) for u in (1.0, unit))
+    expected, found = (channel.averages(0.4 * np.eye(2)[None]).information.value for channel in (one, other))
+    assert np.allclose(expected, found, rtol=1e-9)
+
+
+def test_labels_in_several_roundings_are_one_label():
+    weights = 0.1, 0.2, 0.3
+    channel = SequenceMultiIndex(lambda z: sum(w * jnp.sign(z[k, 0]) for k, w in enumerate(weights)), 3).channel
+    fields = np.array([[[1.0], [1.0], [-1.0]], [[-1.0], [-1.0], [1.0]]])
+    labels = channel.true_labels(fields)
+    assert labels[0] == labels[1]
+    likeliest = channel.likeliest_labels(fields, 1e-6 * np.eye(3))
+    assert np.array_equal(likeliest, labels)
+
+
+def test_small_labels_have_the_symmetries_of_large_ones():
+    small, large = (row_symmetries(lambda z, u=u: jnp.ravel(u * (z[0] + z[1] ** 2)), 2, 1, False) for u in (1e-13, 1))
+    assert len(small.invariances) == len(large.invariances) == 2

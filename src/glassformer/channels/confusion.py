@@ -142,6 +142,26 @@ class Confusion(ConfusionLaw):
         return np.array(self.probabilities)
 
 
+def label_tolerance(labels: Array) -> Array:
+    """Return the difference of equal labels by rounding, for each of their entries, from labels of shape (n, ...)."""
+    return np.asarray(_ROUNDING * np.max(np.abs(labels), axis=0))
+
+
+def distinct_labels(labels: Array) -> Array:
+    """Return the different values among labels of shape (n, ...), ascending. Differences by rounding do not count.
+
+    Example:
+        >>> distinct_labels(np.array([0.1 + 0.2 - 0.3, 0.3 - 0.2 - 0.1, 1.0])).round(9) + 0.0
+        array([0., 1.])
+    """
+    flat = labels.reshape(len(labels), -1)
+    unit = label_tolerance(flat)
+    # Multiples of this unit lie between common decimal fractions, so that equal labels are rounded the same way.
+    codes = np.round(flat / np.where(unit > 0, unit * np.sqrt(2), 1.0))
+    first = np.unique(codes, axis=0, return_index=True)[1]
+    return np.asarray(labels[first])
+
+
 # Name on the command line, with the number that follows it, and the class.
 CONFUSIONS = {"flip:PROBABILITY": "confusion:Flip", "neighbour:PROBABILITY": "confusion:Neighbour"}
 

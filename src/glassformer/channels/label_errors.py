@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.channels.base import Channel
+from glassformer.channels.confusion import label_tolerance
 from glassformer.channels.field_averages import REPLICAS, mean_of_replicas
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import square_root
@@ -107,7 +109,7 @@ def wrong_labels(channel: Channel, variance: Array) -> Estimate:
     rows = []
     for v in variance:
         mean = square_root(channel.self_overlap - v) @ points[:, 0]
-        wrong = channel.likeliest_labels(mean, v) != channel.true_labels(mean + square_root(v) @ points[:, 1])
+        wrong = _differ(channel.likeliest_labels(mean, v), channel.true_labels(mean + square_root(v) @ points[:, 1]))
         rows.append(wrong.reshape(REPLICAS, -1).mean(axis=1))
     return mean_of_replicas(np.array(rows))
 
@@ -135,7 +137,7 @@ def new_samples(channel: Channel, own: Array, cross: Array, true: Array, points:
 def wrong_labels_on(channel: Channel, samples: NewSamples, variance: Array) -> float:
     """Return the share of labels of samples that differ from the most probable one under this covariance."""
     likeliest = channel.likeliest_labels(samples.estimated, variance)
-    return float(np.mean(likeliest != channel.true_labels(samples.fields)))
+    return float(np.mean(_differ(likeliest, channel.true_labels(samples.fields))))
 
 
 def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) -> tuple[Array, Array]:
@@ -161,6 +163,11 @@ def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) ->
     )
     bayes, squares = (np.sum(part, axis=-1).mean(axis=-1) for part in (first * second, (label - plugin) ** 2))
     return bayes / channel.error_unit, squares / channel.error_unit
+
+
+def _differ(first: Array, second: Array) -> NDArray[np.bool_]:
+    """Return which entries of discrete labels, shape (n, ...), differ by more than rounding."""
+    return np.asarray(np.abs(first - second) > label_tolerance(second))
 
 
 def _replica_means(squares: Array, points: int) -> Array:

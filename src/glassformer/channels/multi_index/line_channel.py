@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from glassformer.channels.confusion import distinct_labels, label_tolerance
 from glassformer.channels.link.tracing import returns_positions
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
@@ -107,7 +108,16 @@ class LineChannel(LinkRowsChannel):
         return not self.classes
 
     def true_labels(self, fields: Array) -> Array:
-        return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().true_labels(fields)
+        return LineChannel.label_from(self, fields, fields) if self.discrete else super().true_labels(fields)
+
+    def label_from(self, fields: Array, source: Array) -> Array:
+        labels = super().label_from(fields, source)
+        if self.discrete and len(np.unique(self._shown_labels, axis=0)) > len(self._values):
+            # The same label comes in several roundings.
+            for value in self._values:
+                equal = np.abs(labels - value) <= np.reshape(self._tolerance, self.shape)
+                labels[np.all(equal.reshape(len(labels), -1), axis=1)] = value
+        return labels
 
     def likeliest_labels(self, mean: Array, variance: Array) -> Array:
         root = np.linalg.cholesky(map_eigenvalues(variance, lambda values: np.maximum(values, _DECISIVE_VARIANCE)))
@@ -121,8 +131,22 @@ class LineChannel(LinkRowsChannel):
     @cached_property
     def _values(self) -> Array:
         """Values of a discrete label, in ascending order."""
+        return distinct_labels(self._shown_labels)
+
+    @cached_property
+    def _shown_labels(self) -> Array:
+        """Labels of random fields, shape (n, ...), as the link gives them."""
         fields = np.random.default_rng(2).standard_normal((_FIELDS, *self.field_components))
-        return np.unique(self.true_labels(fields), axis=0)
+        return LinkRowsChannel.label_from(self, fields, fields)
+
+    @cached_property
+    def _tolerance(self) -> tuple[float, ...]:
+        """Difference of equal labels by rounding, of each entry; atoms of continuous labels have the typical size."""
+        size = label_tolerance(self._shown_labels.reshape(_FIELDS, -1))
+        if not self.discrete:
+            shown = np.abs(self._shown_labels)
+            size = label_tolerance(np.median(shown[shown > 0])[None, None])
+        return tuple(size.tolist())
 
     @property
     def family(self) -> PosteriorFamily:
@@ -191,7 +215,7 @@ class LineChannel(LinkRowsChannel):
 
         own_points = partial(points, halvings=HALVINGS_AT_KINKS) if self.sharp else points
         return {
-            "intervals": compiled(intervals, np.float64),
+            "intervals": compiled(partial(intervals, tolerance=self._tolerance), np.float64),
             "points": compiled(own_points, np.float32),
             "exact points": compiled(own_points, np.float64),
         }

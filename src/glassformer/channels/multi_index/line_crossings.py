@@ -27,8 +27,6 @@ GRADIENT_STEP = 1e-5
 _ROOT_DEVIATION = 1e-5
 # Share of a cell below which two points are one.
 _SAME_POINT = 1e-4
-# Difference of equal discrete labels: rounding.
-_SAME_LABEL = 1e-9
 
 Changes = dict[tuple[int, int], Any]
 """Changes of some entries, arrays of shape (n, 1); the other entries stay."""
@@ -158,8 +156,8 @@ def points(lines: Lines, rough: Any, halvings: int = HALVINGS) -> LevelSet:
     return LevelSet(lambda place: value(place) > 0, in_cell, beyond, value, hidden)
 
 
-def intervals(lines: Lines, rough: Any) -> LevelSet:
-    """Return intervals on which a discrete label is the observed one.
+def intervals(lines: Lines, rough: Any, tolerance: tuple[float, ...]) -> LevelSet:
+    """Return intervals on which a discrete label is the observed one, up to a tolerance of every entry.
 
     Every axis by itself gives the whole level set.
     """
@@ -167,7 +165,8 @@ def intervals(lines: Lines, rough: Any) -> LevelSet:
     axes = len(lines.directions)
 
     def inside(place: Any) -> Any:
-        same = [jnp.abs(part) < _SAME_LABEL for part in lines.deviations(lines.fields(place))]
+        deviations = lines.deviations(lines.fields(place)).ravel()
+        same = [jnp.abs(part) <= own for part, own in zip(deviations, tolerance, strict=True)]
         return jnp.all(jnp.stack(same), axis=0)
 
     def in_cell(low: Any, high: Any, here: Any, before: Any) -> tuple[Any, Any, Any]:

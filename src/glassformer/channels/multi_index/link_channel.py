@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.base import Channel
-from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet, confusion_law
+from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet, confusion_law, distinct_labels
 from glassformer.channels.label_laws import label_law
 from glassformer.channels.link.contract import Link
 from glassformer.channels.link.tracing import trace_error
@@ -112,7 +112,7 @@ def link_channel(
     if given is not None and noise != 0:
         raise IncompatibleError(f"noise = {noise} and noise_law = {given.label} exclude each other: give one of them")
     labels = trial.labels
-    discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(labels, axis=0)) <= _FEW_LABELS)
+    discrete = label_type == "discrete" or (label_type == "auto" and len(distinct_labels(labels)) <= _FEW_LABELS)
     # A constant link is refused elsewhere, with a message of its own.
     if given is None and discrete and noise > 0 and np.ptp(labels, axis=0).max() > 0:
         raise IncompatibleError(
@@ -182,7 +182,7 @@ def _untraceable(link: Link, error: Exception) -> LinkError:
 
 def _label_noise_channel(parts: tuple[Any, Any, Any, Any], link: Link, law: ConfusionLaw, points: int) -> Channel:
     flat, indices, tokens, _ = parts
-    values = np.unique(link(np.random.default_rng(2).standard_normal((_MANY_FIELDS, indices, tokens))), axis=0)
+    values = distinct_labels(link(np.random.default_rng(2).standard_normal((_MANY_FIELDS, indices, tokens))))
     if len(values) > _FEW_LABELS:
         raise IncompatibleError(
             f"noise_law = {law.label} is for labels of at most {_FEW_LABELS} values, not {len(values)}: "

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.channels.confusion import label_tolerance
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.estimate import Array
 from glassformer.numerics.batching import map_points
@@ -53,9 +54,9 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
     turned = np.einsum("cpq,nql->cnpl", candidates, fields).reshape(-1, indices, tokens)
     labels = np.asarray(map_points(flat, turned)).reshape(len(candidates), _TRIALS, -1)
     # The identity comes first.
-    plain, rounding = labels[0], 1e-9 * np.max(np.abs(labels)) + 1e-11
-    same = np.max(np.abs(labels - plain), axis=(1, 2)) <= rounding
-    alike = same | (np.max(np.abs(labels + plain), axis=(1, 2)) <= rounding)
+    plain, rounding = labels[0], label_tolerance(labels.reshape(-1, labels.shape[-1]))
+    same = np.all(np.abs(labels - plain) <= rounding, axis=(1, 2))
+    alike = same | np.all(np.abs(labels + plain) <= rounding, axis=(1, 2))
     if discrete:
         alike |= [_one_to_one(plain, own) for own in labels]
     # A rotation without structure is a symmetry only if all of them are. It is none of the listed symmetries.
@@ -83,7 +84,7 @@ def _visible(flat: Link, indices: int, tokens: int, discrete: bool) -> Array:
     none = vectors[:, values <= _FLAT * values[-1]]
     moved = fields + np.einsum("pk,nkl->npl", none, rng.standard_normal((_FIELDS, none.shape[1], tokens)))
     before, after = map_points(flat, fields), map_points(flat, moved)
-    blind = np.max(np.abs(after - before)) <= 1e-9 * np.max(np.abs(before)) + 1e-11
+    blind = np.all(np.abs(after - before) <= label_tolerance(before))
     return np.eye(indices) - none @ none.T * blind
 
 
