@@ -198,7 +198,8 @@ def _panel(_: Context, family: _Family, laws: Mapping[str, _Draw], instances: in
     lines = [f"{plain_label(family.title)}, {instances} runs at d = {family.d}: error over theory, standard error"]
     for which, (name, learner) in enumerate(learners.items()):
         solve = limits if isinstance(learner, MessagePassing) else learner.limits
-        theory = solve(family.model, family.ratios, throw=False)["error"]
+        table = solve(family.model, family.ratios, throw=False)
+        theory = table["error"]
         found = {law: _relative_errors(family, learner, draw, instances) for law, draw in laws.items()}
         control = found["Gaussian"][0]
         for k, alpha in enumerate(family.ratios):
@@ -211,7 +212,8 @@ def _panel(_: Context, family: _Family, laws: Mapping[str, _Draw], instances: in
             label = rf"{name}, $\alpha = {alpha:g}$"
             series.append(Series(place, mean, _COLORS[which], _MARKERS[which], label, bar, look, status))
             cells = [f"{law} {value:.2f} +- {error:.2f}" for law, value, error in zip(laws, mean, bar, strict=True)]
-            lines.append(f"  {name}, alpha = {alpha:g} (theory {theory[k]:.4f}): {', '.join(cells)}")
+            ended = "" if table.status[k].ok else f", {table.status[k]}"
+            lines.append(f"  {name}, alpha = {alpha:g} (theory {theory[k]:.4f}{ended}): {', '.join(cells)}")
             for law, (errors, statuses) in found.items():
                 gap = errors[k] - control[k]
                 interval = confidence_factor(instances) * float(standard_error(gap[None])[0])
