@@ -40,6 +40,7 @@ TOO_MUCH = [
     (f"{ATTENTION} --depth 40", "depth", "operations"),
     (f"{ATTENTION} --untied --depth 100000", "depth", "operations"),
     (f"{ATTENTION} --limit large-skip --depth 100000", "depth", "operations"),
+    ("limits attention --alpha 0:2:10000", "alpha", "hours"),
     (f"{ATTENTION} --tokens 40", "tokens", "operations"),
     (f"{ATTENTION} --tokens 200", "tokens", "operations"),
     (f"{ATTENTION} --tokens 1000000", "tokens", "operations"),

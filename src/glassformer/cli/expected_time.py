@@ -13,13 +13,17 @@ _LONGEST = 600.0
 _SIZES = ("depth", "heads", "tokens", "layers", "indices")
 
 
-def require_short_time(options: argparse.Namespace, model: Any, seconds: float) -> None:
+def require_short_time(
+    options: argparse.Namespace, model: Any, seconds: float, varied: str = "alpha", values: int = 1
+) -> None:
     """Raise if a command is expected to take more than ten minutes, unless the number of data points is given.
 
     Args:
         options: those of the command.
         model: the model with these options.
         seconds: expected time.
+        varied: parameter with several values, one result each.
+        values: their number. It is to blame where one result alone would not take long.
 
     Raises:
         ParameterError: it would take longer; the message has the time and the remedies.
@@ -30,9 +34,12 @@ def require_short_time(options: argparse.Namespace, model: Any, seconds: float) 
     if hasattr(options, "instances"):
         # Runs take as long as they have samples.
         sizes["alpha"] = max(options.alpha)
+    if seconds / values <= _LONGEST and values > max(sizes.values()):
+        sizes = {varied: f"<{values} values>"}
     name = max(sizes, key=sizes.__getitem__)
     needed = f"{seconds / 60:.0f} minutes" if seconds < 2 * 3600 else f"{seconds / 3600:.3g} hours"
     expected = f"at most {_LONGEST / 60:.0f} minutes of computing (about {needed} needed, on all cores)"
     smaller = "a smaller d, fewer instances, " if hasattr(options, "instances") else ""
+    smaller += "fewer values, " if values > 1 else ""
     remedy = f"use {smaller}fewer layers, heads, tokens or --data-points; to wait, give --data-points {model.points}"
     raise ParameterError(name, sizes[name], expected, remedy)

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     else:
         require_resources("alpha", f"<{len(alphas)} values>", memory, "give fewer sample ratios", work, "landscapes")
     overlaps = min(options.points, MOST_PROFILE_POINTS) * len(alphas)
-    require_short_time(options, found, expected_seconds(found, "landscape", overlaps))
+    require_short_time(options, found, expected_seconds(found, "landscape", overlaps), values=len(alphas))
     # Landscapes with sampled averages show their own progress.
     ratios = alphas if found.channel.sampled else track(alphas, f"{len(alphas)} landscapes")
     curves = [landscape(found, one, options.points, row) for one in ratios]

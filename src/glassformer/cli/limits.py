@@ -23,7 +23,8 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
 
     learner, asked = learner_of(options.learner, options), model()
     if learner.info.name == "gamp":
-        require_short_time(options, asked, expected_seconds(asked, "limits", len(options.alpha)))
+        ratios = len(options.alpha)
+        require_short_time(options, asked, expected_seconds(asked, "limits", ratios), values=ratios)
     table = learner.limits(asked, options.alpha, throw=False)
     write(options, table)
     bistable = any(str(status) == "bistable" for status in table.status)

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     name, values = _varied(options)
     models = [model(**{name: value}) for value in values]
     seconds = sum(expected_seconds(one, "thresholds", one.prior.rows) for one in models)
-    require_short_time(options, models[-1], seconds)
+    require_short_time(options, models[-1], seconds, name, len(values))
     found = phase_diagram(models[0], name, values)
     write(options, found)
     if options.json:
