@@ -344,11 +344,11 @@ def plot_diagnosis(found: Diagnosis, path: Path | Picture) -> None:
 
 def plot_forecast(found: Any, path: Path | Picture) -> None:
     """Draw the learning curve, its 95 % band, and errors on held-out samples with two standard errors."""
-    source = {"theory": "theory", "measured": "power law"}[found.by]
+    source, held_out = {"theory": "theory", "measured": "power law"}[found.by], "held-out samples, 2 standard errors"
     with canvas(path) as (axes,):
         axes.fill_between(found.n, found.low, found.high, color="C0", alpha=0.2, lw=0, label="95 % band")
         n = np.concatenate([found.checked_n, found.n])
         axes.plot(n, np.concatenate([found.checked, found.error]), ".-", color="C0", label=source)
-        draw_runs(axes, found.checked_n, found.measured, 2 * found.measured_error, color="C1", label="held-out samples")
+        draw_runs(axes, found.checked_n, found.measured, 2 * found.measured_error, color="C1", label=held_out)
         axes.set(xscale="log", xlabel="samples", ylabel=f"{found.quantity} of predictions")
         axes.legend()
