@@ -94,6 +94,21 @@ def test_best_iterate_is_returned_after_a_step_that_is_not_finite():
     assert message_passing(Walk(broken=35), 100, damping=0.0).state.steps == 30
 
 
+def test_rows_that_are_known_to_rounding_end_a_run_and_not_the_program(monkeypatch):
+    model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
+    rng, scores, calls = np.random.default_rng(0), type(model.channel).scores, []
+
+    def singular(self, *data):
+        calls.append(1)
+        if len(calls) > 2:
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        return scores(self, *data)
+
+    monkeypatch.setattr(type(model.channel), "scores", singular)
+    found = gamp(model, rng.standard_normal((40, 8, 8)), rng.standard_normal(40))
+    assert not found.converged and np.isfinite(found.value).all()
+
+
 def test_starts_follow_each_other_until_one_settles():
     seen = []
     run = message_passing(Walk(starts=3, still=5), 10, watch=seen.append)

@@ -93,7 +93,11 @@ class GampStep(GampConvergence):
         failed = replace(state, step_size=np.nan), 0.0
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             omega = state.fields(self.design, self.instance)
-            scores = self.channel.scores(self.labels, omega, old.variance)
+            try:
+                scores = self.channel.scores(self.labels, omega, old.variance)
+            except np.linalg.LinAlgError:
+                # Rows are correlated by more than double precision resolves: the iteration has diverged.
+                return failed
             fresh = scores.first if scores.first is scores.second else 0.5 * (scores.first + scores.second)
             score = fresh if weight == 0 else weight * state.score + (1 - weight) * fresh
             gain, square = self._gain_and_square(scores)
@@ -201,8 +205,9 @@ def _slope_minus_square(scores: Scores) -> Array:
 
 
 def _mean_and_error(values: Array) -> tuple[Array, Array]:
-    """Return the mean over the samples and its standard error."""
-    return values.mean(axis=0), values.std(axis=0) / np.sqrt(len(values))
+    """Return the mean over the samples and its standard error; infinite for scores of diverging iterates."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.mean(axis=0), values.std(axis=0) / np.sqrt(len(values))
 
 
 def _damped_precision(old: Array, new: Array, weight: float) -> Array:
