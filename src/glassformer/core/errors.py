@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, Self
 
@@ -23,6 +24,9 @@ class ParameterError(GlassformerError, ValueError):
     Example:
         >>> print(ParameterError("rho", -1.0, "rho > 0"))
         rho = -1.0 is not allowed: expected rho > 0
+        >>> import numpy as np
+        >>> print(ParameterError("spectrum", (np.float64(2.0), 1.0), "eigenvalues of mean one"))
+        spectrum = (2.0, 1.0) is not allowed: expected eigenvalues of mean one
     """
 
     def __init__(self, name: str, value: object, allowed: str, remedy: str = "") -> None:
@@ -126,6 +130,7 @@ def _short(value: object) -> str:
     except ValueError:
         # Python refuses to convert integers with thousands of digits to text.
         text = f"<{type(value).__name__}>"
-    text = " ".join(text.split())
+    # Without addresses in memory, and numbers of NumPy as numbers.
+    text = re.sub(r"np\.\w+\(([^()]*)\)", r"\1", re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(text.split())))
     # Keep the end as well: the end of a path is as informative as its beginning.
     return text if len(text) <= 80 else f"{text[:37]}...{text[-40:]}"
