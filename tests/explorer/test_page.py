@@ -12,6 +12,7 @@ from glassformer.core.progress import note
 
 pytest.importorskip("panel")
 
+from glassformer.explorer import own_link
 from glassformer.explorer import page as here
 from glassformer.explorer.own_link import LinkSource, shape_of
 from glassformer.explorer.picture import Picture, Plot, Series, legend_html
@@ -196,3 +197,14 @@ def test_code_from_the_page_runs_only_where_the_command_line_allows_it(opened, t
     page.change("link", "def other(z):\n    return z\n\n\ndef link(z):\n    return 2 * z\n")
     thread.until(lambda: thread.settled(page))
     assert page.answer.frame["error"].iloc[0] < 1
+
+
+def test_the_page_shows_the_file_of_the_command_line(tmp_path):
+    file = tmp_path / "links.py"
+    file.write_text("def square(z):\n    return z**2\n\n\ndef cube(z):\n    return z**3\n")
+    given = LinkSource(lambda z: z**2, f"{file}:square", "bsr", code=True)
+    assert own_link.code_of(given) == file.read_text()
+    function, name = own_link.from_code(file.read_text(), "square")
+    assert (function(3), name) == (9, "link.py:square")
+    assert own_link.from_code(file.read_text())[0](3) == 27
+    assert own_link.code_of(LinkSource()) == own_link.EXAMPLE

@@ -6,10 +6,11 @@ from urllib.parse import parse_qsl
 import numpy as np
 import pytest
 
-from glassformer import limits
+from glassformer import limits, trajectory
 from glassformer.cli import main
 from glassformer.core import cache
 from glassformer.core.errors import ParameterError
+from glassformer.core.results import Steps
 from glassformer.explorer.question import SETTINGS, Question, beginning, offered
 from glassformer.models.registry import MODELS, function_from
 
@@ -201,7 +202,9 @@ def test_a_table_comes_back_from_disk_digit_by_digit(tmp_path, monkeypatch):
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     monkeypatch.setattr(cache, "_SLOW", 0.0)
     table = cache.cached_table(lambda: limits(asked("bsr").model, [0.0, 0.3, 0.8]), "digit by digit")
+    steps = cache.cached_table(lambda: trajectory(asked("bsr").model, [0.3], 2), "steps")
     cache._in_memory.cache_clear()
+    assert type(cache.cached_table(lambda: pytest.fail("computed again"), "steps")) is type(steps) is Steps
     again = cache.cached_table(lambda: pytest.fail("computed again"), "digit by digit")
     assert (again.model, list(again.status), again.parameters) == (table.model, list(table.status), table.parameters)
     for name, column in table.columns.items():

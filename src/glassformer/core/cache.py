@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +33,8 @@ _NOWHERE = ("", "0", "off", "none")
 _IN_MEMORY = 128
 # A table is written to a file if it took at least this many seconds. Faster ones are computed again.
 _SLOW = 0.3
+# Classes of tables that files hold.
+_KINDS = ("Table", "Steps")
 # JAX stores a compiled program if compiling took at least this many seconds.
 _SLOW_TO_COMPILE = 0.2
 
@@ -91,19 +94,29 @@ def cached_table(compute: Callable[[], Table], *parts: Any) -> Table:
 
 def _pack_table(table: Table) -> dict[str, Any]:
     status = [status.name for status in table.status]
-    header = {"model": table.model, "parameters": table.parameters, "status": status, "notes": list(table.notes)}
+    kind = type(table).__name__
+    if kind not in _KINDS:
+        raise TypeError(f"tables of class {kind} have no files")
+    header = {
+        "kind": kind,
+        "model": table.model,
+        "parameters": table.parameters,
+        "status": status,
+        "notes": list(table.notes),
+    }
     columns = {f"column {name}": column for name, column in table.columns.items()}
     return {"header": json.dumps(header), **columns}
 
 
 def _unpack_table(arrays: dict[str, Any]) -> Table:
-    from glassformer.core.results import Table
+    from glassformer.core import results
     from glassformer.core.status import Status
 
     header = json.loads(str(arrays.pop("header")))
     columns = {name.removeprefix("column "): column for name, column in arrays.items()}
     status = [Status[name] for name in header["status"]]
-    return Table(header["model"], header["parameters"], columns, status, header["notes"])
+    kind: type[Table] = getattr(results, header["kind"])
+    return kind(header["model"], header["parameters"], columns, status, header["notes"])
 
 
 def _from_file(
@@ -114,12 +127,10 @@ def _from_file(
     slow: float = 0.0,
 ) -> T:
     """Return the result from its file, or compute it and write the file if that took ``slow`` seconds."""
-    import numpy as np
-
     from glassformer.core.hashing import identity_or_none
 
     folder = cache_folder()
-    key = None if folder is None else identity_or_none(parts, _code_of_package(), np.__version__)
+    key = None if folder is None else identity_or_none(parts, _code_of_package(), *_versions())
     if folder is None or key is None:
         return compute()
     path = folder / "tables" / f"{key}.npz"
@@ -144,6 +155,12 @@ def _code_of_package() -> str:
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _versions() -> tuple[str, ...]:
+    """Return the versions of the packages that compute the numbers."""
+    return tuple(map(version, ("numpy", "scipy", "jax", "jaxlib")))
 
 
 def cache_folder() -> Path | None:

@@ -45,18 +45,31 @@ class LinkSource:
     code: bool = False
 
 
+def code_of(given: LinkSource) -> str:
+    """Return the code that the page shows at first: the file of the command line, if it can be read, or an example."""
+    if given.function is None:
+        return EXAMPLE
+    try:
+        return Path(given.name.rpartition(":")[0]).expanduser().read_text()
+    except (OSError, ValueError):
+        return ""
+
+
 def families() -> list[str]:
     """Return the models that take a link."""
     return [name for name in MODELS if any(option.field == "link" for option in options_of(name))]
 
 
-def from_code(code: str) -> tuple[Callable[..., Any], str]:
-    """Run code as the file ``link.py`` of the command line; return its last function and ``link.py:FUNCTION``.
+def from_code(code: str, wanted: str = "") -> tuple[Callable[..., Any], str]:
+    """Run code as the file ``link.py`` of the command line; return a function and ``link.py:FUNCTION``.
+
+    The function is the one with the name ``wanted`` if it is defined, else the last one.
 
     Raises:
         ParameterError: the code does not run, or defines no function.
     """
-    name = (re.findall(r"^(?:def|class) (\w+)", code, re.MULTILINE) or ["link"])[-1]
+    defined = re.findall(r"^(?:def|class) (\w+)", code, re.MULTILINE) or ["link"]
+    name = wanted if wanted in defined else defined[-1]
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "link.py").write_text(code)
         return function_from(f"link.py:{name}", Path(folder)), f"link.py:{name}"

@@ -70,7 +70,7 @@ class Page:
         self.view = _among(QUESTIONS[self.tab][1], asked.pop("view", None))
         self.family = _among(own_link.families()[::-1], asked.pop("family", None), given.family)
         self._given, self._link, self._tried, self._described = given, (given.function, given.name), "", ""
-        self._code = "" if given.function else own_link.EXAMPLE
+        self._code = own_link.code_of(given)
         self._texts, self._asked = dict[str, dict[str, str]](), asked
         self.refused: Mapping[str, str] = {}
         self.error: Exception | None = None
@@ -174,7 +174,9 @@ class Page:
         elif name == "link":
             self._code = text
             try:
-                self._link, self._tried = own_link.from_code(text) if self._given.code else self._link, ""
+                if self._given.code:
+                    self._link = own_link.from_code(text, self._given.name.rpartition(":")[2])
+                self._tried = ""
             except GlassformerError as error:
                 self._fail(error)
                 return

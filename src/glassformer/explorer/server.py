@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import html
 import logging
 import secrets
+import sys
 import tempfile
 import warnings
 import webbrowser
@@ -128,7 +130,9 @@ def serve(first: str, port: int, show: bool, given: LinkSource) -> None:
         )
         if show:
             webbrowser.open(file.as_uri())
-        made.run_until_shutdown()
+        # Bokeh prints when it is stopped, and would not stop if the reader of the address has closed the pipe.
+        with contextlib.redirect_stdout(sys.stderr):
+            made.run_until_shutdown()
     _pages().end()
 
 
