@@ -138,3 +138,11 @@ def test_labels_that_are_not_linear_are_named(link, skewed, named):
     noise = 0.3 * rng.standard_normal(1500) * (len(np.unique(link(h))) > 2)
     found = diagnose(x, link(h) + noise).labels
     assert [one.name for one in found if not one.harmless and "labels" in one.name and "tails" not in one.name] == named
+
+
+def test_inputs_that_do_not_vary_and_labels_that_overflow():
+    rng = np.random.default_rng(0)
+    found = diagnose(np.ones((40, 2, 3)), rng.standard_normal(40))
+    assert [one.name for one in found.labels] == ["constant labels", "tails of labels"]
+    with pytest.raises(DataError, match=r"y\[0\] = 1.*divide y by a constant"):
+        diagnose(rng.standard_normal((40, 2, 3)), np.full(40, 1e200))

@@ -5,6 +5,7 @@ import pandas
 import pytest
 from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.neighbors import NearestCentroid
 
 from glassformer import DataError, DataWarning, IncompatibleError, ParameterError
 from glassformer.sklearn import (
@@ -271,3 +272,11 @@ def test_a_theory_that_held_back_samples_contradict_gives_no_number(held_back_er
     assert found.status.ok and not found.agrees and found.widened > 1
     assert np.all(np.isnan(found.error)) and np.all(np.isnan(found.r2)) and np.all(np.isfinite(found.checked))
     assert found.high[0] > 20
+
+
+def test_no_wrong_class_in_the_pilot_set_does_not_prove_a_zero_error():
+    inputs = np.random.default_rng(0).standard_normal((200, 3))
+    inputs[:, 0] += 5 * np.sign(inputs[:, 0])
+    found = forecast(NearestCentroid(), inputs, inputs[:, 0] > 0, [400], by="measured")
+    assert found.measured == pytest.approx(np.full(6, 1 / 202))
+    assert 3 / 200 < found.high[0] < 0.1

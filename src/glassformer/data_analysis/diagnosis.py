@@ -215,11 +215,12 @@ def _label_findings(labels: ArrayLike | None, inputs: Array) -> tuple[Finding, .
         return ()
     samples = len(inputs)
     given = as_array("y", labels, "give labels of equal shapes")
-    if given.dtype.kind not in "biuf" or given.shape[:1] != (samples,):
+    if given.dtype.kind not in "biuf" or given.shape[:1] != (samples,) or not given.size:
         raise DataError("y", f"<{given.dtype} of shape {given.shape}>", f"{samples} numbers, one per sample of X")
     y = given.astype(float).reshape(samples, -1)
     if not np.isfinite(y).all():
         raise DataError("y", first_non_finite("y", given), "finite entries", "remove or repair the samples")
+    require_squares("y", y, given.shape[1:])
     spread = y.std(axis=0)
     constant = Finding("constant labels", float(np.mean(spread == 0)), 0.0, 0.0, "share of labels that never vary")
     z = (y - y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -328,6 +329,9 @@ def linearity(inputs: Array, labels: Array) -> tuple[Finding, ...]:
     y, x = labels[rows], inputs[rows].reshape(count, -1).astype(float)
     x -= x.mean(axis=0)
     spread = x.std(axis=0)
+    if not np.any(spread > 0):
+        # Nothing is a function of inputs that do not vary.
+        return ()
     x = x[:, spread > 0] / spread[spread > 0]
     y = y - y.mean()
     # In units of the largest: squares of small labels underflow.

@@ -26,6 +26,8 @@ from glassformer.sklearn.assumed_model import AssumedModel
 # Alternative in messages if there is no theory.
 _MEASURED = "by = measured"
 # Grid of power laws: exponents, and the share of the mean measured error that is left at infinitely many samples.
+# Smallest relative standard error of one measurement: folds without any wrong class show none (a convention).
+_LEAST_SEPARATE = 1e-4
 _EXPONENTS, _FLOOR_SHARES = np.linspace(0.1, 2.0, 96), np.linspace(0.0, 1.0, 101)
 
 
@@ -188,7 +190,8 @@ class NestedErrors(NamedTuple):
     """Errors on all samples, each held out with its fold, for several numbers of training samples.
 
     Attributes:
-        error: mean over all samples, shape (sizes,).
+        error: mean over all samples, shape (sizes,). If all classes are right for some size, one correct and one wrong
+            class are added at every size.
         common: relative standard error that all errors share, since their samples are the same.
         separate: remaining relative standard error of each.
     """
@@ -207,13 +210,18 @@ def errors_on_folds(estimator: Any, X: Any, y: Array, sizes: Array, folds: int) 
         for k, size in enumerate(sizes.astype(int)):
             errors[k, held_out] = _test_errors(estimator, X, y, others[:size], held_out)
     # Two samples are added, one with the largest error: zero errors in a few samples do not prove a zero error.
-    error = (errors.sum(axis=1) + errors.max(initial=1e-300)) / (len(y) + 2)
+    classes = is_classifier(estimator)
+    largest = 1.0 if classes else errors.max(initial=1e-300)
+    error = (errors.sum(axis=1) + largest) / (len(y) + 2)
     share = errors / error[:, None]
-    common = share.mean(axis=0).std() / np.sqrt(len(y))
+    all_right = classes and not errors.any(axis=1).all()
+    shares = np.append(share, np.outer(1 / error, [0.0, largest]), axis=1) if all_right else share
+    common = shares.mean(axis=0).std() / np.sqrt(len(y))
     each = np.stack([share[:, order[turns == fold]].mean(axis=1) for fold in range(folds)])
     rest = each - each.mean(axis=0) - each.mean(axis=1, keepdims=True) + each.mean()
     freedom = (folds - 1) * (len(sizes) - 1)
-    return NestedErrors(errors.mean(axis=1), float(common), float(np.sqrt(np.sum(rest**2) / freedom / folds)))
+    separate = max(float(np.sqrt(np.sum(rest**2) / freedom / folds)), _LEAST_SEPARATE)
+    return NestedErrors(error if all_right else errors.mean(axis=1), float(common), separate)
 
 
 def _test_errors(estimator: Any, X: Any, y: Array, train: Any, test: Any) -> Array:
