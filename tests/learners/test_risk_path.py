@@ -360,5 +360,18 @@ def test_groups_of_folds():
     design, labels = DenseDesign.sample(8, (2, 2), np.random.default_rng(0)), np.arange(8.0)
     with pytest.raises(ParameterError, match=r"one group of 8 samples.*two or more groups"):
         cross_validate(design, labels, groups=np.zeros(8), folds=2)
+    with pytest.raises(ParameterError, match="positive in 1 of 2 folds"):
+        cross_validate(design, labels, weights=[1.0] + [0.0] * 7, folds=2)
     with pytest.raises(IncompatibleError, match="groups and the indices of the folds exclude each other"):
         out_of_fold_predictions(design, labels, 1.0, folds=[[0], [1]], groups=np.arange(8) % 2)
+
+
+def test_a_fixed_intercept_is_not_left_out():
+    rng = np.random.default_rng(0)
+    design = DenseDesign.sample(30, (4, 4), rng)
+    labels = 0.3 + design.forward(np.outer(rng.standard_normal(4), rng.standard_normal(4)), 0)
+    estimate = risk_path(design, labels - 0.3, strengths=[0.1]).estimates[0]
+    fixed = leave_one_out(design, labels, estimate, 0.1, intercept=0.3)
+    without = leave_one_out(design, labels - 0.3, estimate, 0.1)
+    np.testing.assert_allclose(fixed.fields, without.fields + 0.3)
+    assert fixed.degrees == pytest.approx(without.degrees)

@@ -108,7 +108,8 @@ def leave_one_out(
     require_arguments(leave_one_out, locals())
     if weights is not None and np.any(np.asarray(weights, dtype=float) == 0):
         raise ParameterError("weights", 0, "numbers > 0: leave samples of weight zero out of design and labels")
-    problem = PenalisedProblem.of(design, labels, loss, penalty, bool(intercept), weights)
+    refit = isinstance(intercept, bool | np.bool_)
+    problem = PenalisedProblem.of(design, labels, loss, penalty, refit and bool(intercept), weights)
     if np.shape(estimate) != problem.design.signal_shape:
         raise ParameterError("estimate", estimate, f"a matrix of shape {problem.design.signal_shape}, as the inputs")
     for name, value, low in (("strength", strength, 0), ("intercept", float(intercept), -_LARGEST)):
@@ -118,7 +119,6 @@ def leave_one_out(
         raise IncompatibleError(
             f"loss {problem.loss.name} has kinks, and the approximation needs a smooth loss: use square or huber"
         )
-    refit = isinstance(intercept, bool | np.bool_)
     shift = problem.best_intercept(problem.design.forward(estimate, 0)) if refit else float(intercept)
     risk = problem.at(strength, WeightedLoss(problem.loss, shift=shift))
     prediction = approximate_leave_one_out(risk, estimate, intercept=problem.intercept)

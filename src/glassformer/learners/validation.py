@@ -127,6 +127,10 @@ def cross_validate(
     losses, converged = [], True
     # A fold without weight has no loss.
     weighted = [fold for fold in _folds(y, groups, folds, seed, own.binary) if np.any(w[fold] > 0)]
+    if len(weighted) < 2:
+        raise ParameterError(
+            "weights", f"<positive in {len(weighted)} of {folds} folds>", "positive in two or more folds"
+        )
     for fold, path, fields in _paths_without(weighted, design, y, loss, penalty, wanted, intercept, w, limit):
         converged &= path.converged
         values = [own.value(y[fold], h).reshape(int(fold.sum()), -1).sum(axis=1) for h in fields]
