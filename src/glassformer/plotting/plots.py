@@ -131,6 +131,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
         mark_unsettled(axes, steps, np.concatenate([values for _, values in lines]), status)
         _finish(axes, table)
         axes.set_xlabel("step")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         if quantity == "label_error":
             axes.set_ylabel("share of errors on new labels")
 
