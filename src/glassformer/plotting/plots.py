@@ -131,7 +131,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
         mark_unsettled(axes, steps, np.concatenate([values for _, values in lines]), status)
         _finish(axes, table)
         axes.set_xlabel("step")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        _whole_numbers(axes)
         if quantity == "label_error":
             axes.set_ylabel("share of errors on new labels")
 
@@ -165,6 +165,13 @@ def plot_online(found: OnlinePath, path: Path | Picture) -> None:
             draw_curve(axes, found.time, values, error, color=color, label=name or "row 1")
         axes.set(xlabel="time (steps over dimension)", ylabel="cosine similarity with the truth")
         axes.legend()
+
+
+def _whole_numbers(axes: Any) -> None:
+    """Put ticks of the horizontal axis at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _finish(axes: Any, table: Table) -> None:
@@ -211,9 +218,7 @@ def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
             look |= {"ls": ":", "lw": 0.8} if whole else {"ls": line, "lw": 1.2}
             draw_curve(axes, np.asarray(found.values, dtype=float), found.curve(name), found.curve_error(name), **look)
         if whole:
-            from matplotlib.ticker import MaxNLocator
-
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            _whole_numbers(axes)
         axes.set(xlabel=found.parameter, ylabel=label_alpha(found.thresholds[0].parameters["alpha"]))
         axes.set_title(title_of(found.model, found.parameters))
         if names:
