@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.channels.label_errors import NewSamples
 from glassformer.core.estimate import Array
+from glassformer.core.random_streams import random_stream
 
 # Number of test samples: the standard error of a label error is below 0.8 % (a convention).
 _NEW_SAMPLES = 4096
@@ -38,7 +39,7 @@ class NewInputs:
 
     def samples(self, estimate: Array, truth: Array) -> NewSamples:
         """Return the fields of an estimate and of the truth, shape ``(P, *row_shape)``, on the test inputs."""
-        rng = np.random.default_rng(self.seed)
+        rng = random_stream(*self.seed)
         signals = np.stack([estimate, truth])
         estimated, fields = self.design.new_fields(signals, self.shape, _NEW_SAMPLES, rng)
         deviations = rng.standard_normal((len(fields), 2, *fields.shape[1:]))
