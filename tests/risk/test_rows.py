@@ -17,6 +17,7 @@ from glassformer.core.status import Status
 from glassformer.learners.regularised_risk import OneRowEquations
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.risk.penalties import ConjugateParameters
+from glassformer.risk.rows import thresholds
 from glassformer.risk.rows.fixed_points import fixed_point_from
 from glassformer.risk.rows.limits import RowRisk, best_strength, free_energies_of_sets, start_state
 from glassformer.risk.rows.one_row_penalties import weight_penalty
@@ -412,3 +413,25 @@ def test_six_rows_converge_and_sets_have_free_energies_of_their_own():
     # Penalties of the sets vary as well, since each set leads to its own order parameters.
     losses = model.prior.degrees * problem.count * point.step.averages.training_loss
     assert energies.std() > 1.2 * losses.std()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_transition_needs_converged_branches(monkeypatch, lost):
+    """Two branches from alpha = 1 to 5 whose free energies cross at 2, where searches may fail."""
+
+    def pair(problem, risk):
+        settled = not (lost and abs(problem.alpha - 2) < 0.1)
+        return thresholds._Pair((), settled, settled and 1 < problem.alpha < 5, np.log(problem.alpha / 2))
+
+    monkeypatch.setattr(thresholds, "_pair", pair)
+    monkeypatch.setattr(thresholds, "_gap_error", lambda problem, pair: 0.01)
+    problem = RowRisk(strength=0.1).problem(SequenceMultiIndex(sign, points=32), 1.0, 0.1)
+    (begin, end, transition), found = thresholds._branches(problem, RowRisk(strength=0.1))
+    assert found
+    for entry, exact in ((begin, 1), (end, 5)):
+        assert abs(entry.alpha - exact) <= entry.error_estimate < 0.05 * exact
+    if lost:
+        assert np.isnan(transition.alpha)
+        assert "did not converge near alpha = 2" in transition.note
+    else:
+        assert abs(transition.alpha - 2) <= transition.error_estimate < 0.05
