@@ -11,12 +11,13 @@ from glassformer.cli import main
 from glassformer.core import cache
 from glassformer.core.errors import ParameterError
 from glassformer.core.results import Steps
-from glassformer.explorer.question import SETTINGS, Question, beginning, offered
+from glassformer.explorer.question import SETTINGS, Question, beginning, learner_options, offered
 from glassformer.models.registry import MODELS, function_from
 
 pytest.importorskip("panel")
 
 from glassformer.explorer import views
+from glassformer.explorer.fields import option_field
 from glassformer.explorer.limits_view import best_error, learner_errors, refusals
 from glassformer.explorer.views import diagram, free_entropy, runs, samples, steps
 
@@ -51,6 +52,13 @@ def test_settings_of_learners_have_their_types():
     assert asked("bsr", **{"ridge.strength": "best"}).learner("ridge").strength is None
     assert asked("bsr", **{"risk.loss": "huber", "blind-gamp.assumed_rho": "0.4"}).learner("risk").loss == "huber"
     assert asked("bsr", **{"blind-gamp.assumed_rho": "0.4"}).learner("blind-gamp").assumed_rho == 0.4
+
+
+def test_losses_and_penalties_are_chosen_by_name():
+    fields = {one.field: option_field(one, {}, "risk.") for one in learner_options("risk")}
+    assert {"": "square", "hinge": "hinge"}.items() <= fields["loss"]["choices"].items()
+    assert {"": "automatic", "trace": "trace", "lasso": "lasso"}.items() <= fields["penalty"]["choices"].items()
+    assert fields["strength"]["kind"] == "text"
 
 
 def test_an_address_holds_all_that_was_asked():

@@ -40,7 +40,7 @@ def option_field(option: Option, texts: Mapping[str, str], prefix: str = "", **g
     if option.flag:
         field |= {"kind": "flag", "label": f"{label}: {option.meaning}"}
     elif option.among:
-        field |= {"kind": "choice", "choices": {word: word for word in option.among}}
+        field |= {"kind": "choice", "choices": {word: word or field["empty"] for word in option.among}}
     elif option.usual:
         start, end = option.usual
         step = 10.0 ** math.floor(math.log10(end - start)) / 100

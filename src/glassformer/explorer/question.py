@@ -235,9 +235,15 @@ def learner_options(name: str) -> list[Option]:
         >>> [option.field for option in learner_options("ridge")]
         ['strength']
     """
+    from glassformer.risk.losses import LOSSES
+    from glassformer.risk.penalties import PENALTIES
+    from glassformer.risk.rows.penalties import ROW_PENALTIES
+
+    # An empty word is the default.
+    words = {"loss": ("", *LOSSES), "penalty": tuple(dict.fromkeys(["", *PENALTIES, *ROW_PENALTIES]))}
     kind = learner_type(name)
     shown = _DESCENT if name == "sgd" else kind.info.limit_settings or kind.info.trajectory_settings
-    found = [option for option in options_in(kind) if option.field in shown]
+    found = [replace(one, among=words.get(one.field, one.among)) for one in options_in(kind) if one.field in shown]
     return [replace(one, usual=_DESCENT[one.field]) for one in found] if name == "sgd" else found
 
 
