@@ -2,8 +2,8 @@
 Layer after layer
 =================
 
-Two layers of attention: the last one is found long before the first. Few sampled data points (``points``, 2048 by
-default) keep this example quick; ``error_estimate`` says what they leave open.
+Two layers of attention: the last one is found with far fewer samples than the first. This example uses few sampled
+data points (``points``, 2048 by default); ``error_estimate`` is the error of the averages.
 """
 
 import matplotlib.pyplot as plt

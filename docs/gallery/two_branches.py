@@ -2,7 +2,7 @@
 Two branches
 ============
 
-Warm starts upwards and downwards: fixed points that depend on where one comes from.
+Fixed points of state evolution, continued upwards and downwards in the sample ratio. They depend on the start.
 """
 
 import matplotlib.pyplot as plt
@@ -12,8 +12,8 @@ from glassformer import BilinearSequenceRegression, follow_branches
 
 model = BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute")
 found = follow_branches(model, np.linspace(0.5, 1.1, 61))
-plt.plot(found["alpha"], found["error_up"], label="more and more data")
-plt.plot(found["alpha"], found["error_down"], "--", label="less and less")
+plt.plot(found["alpha"], found["error_up"], label="upwards, uninformed start")
+plt.plot(found["alpha"], found["error_down"], "--", label="downwards, informed start")
 plt.xlabel(r"$\alpha = n/(dL)$")
 plt.ylabel("error")
 plt.legend()

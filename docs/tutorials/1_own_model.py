@@ -2,8 +2,8 @@
 A model of your own
 ===================
 
-From a function to its learning curve: what can be learned of it, from how many samples, and whether the algorithm gets
-there. The function is a *link*: it takes the fields of one sample, ``Z = W X^T / sqrt(d)``, and gives the label.
+From a function to its learning curve: from how many samples it can be learned, and which error message passing
+reaches. The function is a *link*: it takes the fields of one sample, ``Z = W X^T / sqrt(d)``, and returns the label.
 """
 
 # %%
@@ -28,7 +28,7 @@ model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1, points=64)
 # %%
 # Where does learning begin?
 # --------------------------
-# A result shows itself. Statuses that are not good are marked, and what to do about them stands below.
+# Results are shown as tables. Statuses other than ``converged`` are marked, and their remedies are below the table.
 
 thresholds(model)
 
@@ -41,14 +41,14 @@ curve = limits(model, [1.5, 3.0, 5.0], throw=False)
 curve
 
 # %%
-# Every result draws itself; ``plot("curve.pdf")`` also writes a file, and ``.figure`` is Matplotlib's.
+# Every result has a method ``plot``; ``plot("curve.pdf")`` also writes a file, and ``.figure`` is Matplotlib's.
 
 curve.plot()
 
 # %%
-# Does message passing get there?
-# -------------------------------
-# Data are drawn and learned from. Beside the error of the runs stands the theory at the same sizes.
+# Does message passing reach this error?
+# --------------------------------------
+# ``simulate`` draws data and learns from them. The table has the error of the runs and the theory of the same sizes.
 
 runs = simulate(model, 5.0, d=60, instances=1, seed=0)
 runs.plot()

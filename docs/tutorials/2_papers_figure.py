@@ -3,14 +3,14 @@ From a paper's figure to yours
 ==============================
 
 Every figure of the papers is one command, ``glassformer figure bsr-1`` for instance; :doc:`/papers` lists them all.
-Here the first figure is taken apart: its curve, one point checked against a closed form, and then the question of one's
-own.
+This tutorial computes the curve of the first figure, checks one of its points against a closed form, and then changes
+the model.
 """
 
 # %%
 # The curve of the paper
 # ----------------------
-# Bilinear sequence regression without label noise: the best error anyone can reach, for three widths.
+# Bilinear sequence regression without label noise: the smallest possible error, for three widths.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,8 +25,8 @@ plt.ylabel("error")
 plt.legend()
 
 # %%
-# Where the curves meet zero is known by counting degrees of freedom, ``2 rho - rho^2`` for matrices that are square.
-# The number agrees:
+# Counting of degrees of freedom gives the sample ratio at which a curve reaches zero, ``2 rho - rho^2`` for square
+# matrices. The threshold agrees:
 
 rho = 0.5
 found = thresholds(BilinearSequenceRegression(rho=rho))["perfect_recovery"].alpha
@@ -35,22 +35,21 @@ print(found, 2 * rho - rho**2)
 # %%
 # Yours: the same model with other labels
 # ---------------------------------------
-# Only the sign of the label is reported, and one in ten is wrong. One word changes, and a law of wrong labels.
+# Labels are signs, and one in ten is wrong. Two parameters change: the channel, and the law of the noise.
 
 signs = BilinearSequenceRegression(rho=0.5, channel="sign", noise_law="flip:0.1")
 curve = limits(signs, np.linspace(0.5, 4, 8))
 curve.plot()
 
 # %%
-# The error of the signal is one thing, wrong predictions another: the share of new labels that are missed, of those
-# without noise.
+# ``error`` is the error of the signal. ``label_error`` is the share of wrong predictions of new labels without noise.
 
 curve.to_pandas()[["alpha", "error", "label_error", "status"]]
 
 # %%
 # How many samples for a target?
 # ------------------------------
-# The curve read the other way round, at a size: samples until nine of ten new signs are right.
+# ``plan`` inverts the curve at a given size: the number of samples at which nine of ten new signs are right.
 
 from glassformer import plan
 

@@ -31,10 +31,10 @@ def draw(samples):
 X, y = draw(n)
 
 # %%
-# What may be believed of it?
-# ---------------------------
-# Theory and message passing take inputs for independent numbers. ``diagnose`` compares, names what is different and
-# says whether scaling does away with it. Estimators scale by themselves.
+# Does theory apply to it?
+# ------------------------
+# Theory and message passing assume independent standard normal inputs. ``diagnose`` names the deviations, and says
+# whether scaling removes them. Estimators scale their inputs.
 
 print(diagnose(X, y))
 
@@ -49,8 +49,8 @@ later, truth = draw(1000)
 print(fitted.rank_, fitted.singular_values_[:4].round(3), fitted.score(later, truth))
 
 # %%
-# Width and noise are estimated from the data and known to message passing, which then does better, and needs no
-# validation: this is the best that is known in polynomial time for inputs like these.
+# With ``solver="bayes"`` width and noise are estimated from the data, and message passing uses them. It needs no
+# validation, and is the best known polynomial-time algorithm for such inputs.
 
 bayes = BilinearRegressor(solver="bayes").fit(X, y)
 found = bayes.estimated_model_
@@ -59,8 +59,8 @@ print(bayes.score(later, truth), found.rho * d, np.multiply(found.rho_interval, 
 # %%
 # Intervals
 # ---------
-# Of a hundred new labels ninety should lie in these: by the posterior of message passing, or by samples that are
-# left out.
+# Ninety of a hundred new labels should lie in these intervals. They follow from the posterior of message passing, or
+# from leave-one-out predictions.
 
 for name, estimator in (("risk", fitted), ("bayes", bayes)):
     low, high = estimator.predict_interval(later, coverage=0.9).T
@@ -68,15 +68,16 @@ for name, estimator in (("risk", fitted), ("bayes", bayes)):
     print(name, "width", np.mean(high - low).round(2), "holds", inside)
 
 # %%
-# What would more samples bring?
-# ------------------------------
-# ``forecast`` says it by theory with the estimated width and noise, with a band, after a look at held-back samples.
+# What is the error with more samples?
+# ------------------------------------
+# ``forecast`` computes it from theory at the estimated width and noise, with a band, and compares it with held-out
+# samples.
 
 ahead = forecast(BilinearRegressor(solver="bayes"), X, y, [800, 1600], splits=1)
 print(ahead.to_pandas().round(3), ahead.agrees, ahead.status)
 
 # %%
-# And the truth, as there is one: the error of the estimator that has 1600 samples.
+# The data are simulated, so the truth is known: the error of the estimator with 1600 samples.
 
 more = BilinearRegressor(solver="bayes").fit(*draw(1600))
 print(np.mean((more.predict(later) - truth) ** 2))

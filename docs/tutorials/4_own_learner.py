@@ -2,9 +2,9 @@
 A learner of your own
 =====================
 
-What does *your* way of training reach, next to the best there is? A learner is a small class: it says which models it
-is for, what it does with data and, where that is known, its error in theory. Then it takes part in everything:
-simulations beside theory, sweeps, the command line.
+Which error does *your* way of training reach, compared with the smallest possible one? A learner is a small class. It
+says which models it is for, how it learns from data and, where that is known, its error in theory. Simulations beside
+theory, sweeps and the command line then use it.
 """
 
 # %%
@@ -49,8 +49,7 @@ runs = simulate(model, [0.5, 1.0, 2.0], d=40, instances=4, algorithm=Hebb())
 runs.plot()
 
 # %%
-# The Bayes-optimal error and that of ridge regression tell what is lost by not inverting anything, and by not knowing
-# the width:
+# The Bayes-optimal error and the error of ridge regression, for comparison:
 
 for name, error in {
     "Hebb": runs["theory"],
@@ -60,5 +59,5 @@ for name, error in {
     print(f"{name:6s}", np.round(error, 3))
 
 # %%
-# To have it on the command line as ``--algorithm hebb``, and checked by the suite that checks every learner, it takes
-# one line in each of two tables: ``CONTRIBUTING.md`` has the complete skeleton.
+# One line in each of two tables makes it available on the command line as ``--algorithm hebb``, and adds it to the
+# tests of every learner: :doc:`/extending` has the complete example.

@@ -2,8 +2,8 @@
 A sweep on a cluster
 ====================
 
-One computation on a grid of parameters, kept point by point: what is interrupted continues, what is extended computes
-what is new, and many machines may work on one store.
+One computation on a grid of parameters, stored point by point. An interrupted sweep continues, a wider grid computes
+its new points only, and several machines may work on one store.
 """
 
 # %%
@@ -31,7 +31,7 @@ print(run_sweep(sweep, store))
 print(run_sweep(sweep, store).computed)
 
 # %%
-# A wider grid computes what is new.
+# A wider grid computes its new points only.
 
 wider = Sweep(
     "bsr",
@@ -45,7 +45,7 @@ print(run_sweep(wider, store).computed)
 # %%
 # One data set
 # ------------
-# All records over their axes, as an xarray data set that knows its units; ``status`` stands beside every value.
+# All records over their axes, as an xarray data set with units, and a ``status`` for every point.
 
 found = collect(store)
 found
