@@ -151,15 +151,12 @@ def _in_basis(response: Response, basis: Basis) -> _Slopes:
 
 
 def _leading(model: Model, basis: Basis, slopes: _Slopes) -> Instability:
-    images = [_image(slopes, matrix) for matrix in basis.matrices]
-    operator = np.array([[np.mean(_entry(left, image)) for image in images] for left in basis.matrices])
+    forms = _forms(slopes, basis.matrices)
+    operator = np.array([[np.mean(_entry(form)) for form in row] for row in forms])
     vectors = np.linalg.eigh(0.5 * (operator + operator.T))[1]
     modes = np.tensordot(vectors.T, basis.matrices, axes=1)
-    mode_images = [
-        _Image(*(np.tensordot(vector, np.stack(parts), axes=1) for parts in zip(*images, strict=True)))
-        for vector in vectors.T
-    ]
-    entries = [_entry(mode, image) for mode, image in zip(modes, mode_images, strict=True)]
+    of_modes = [np.tensordot(np.outer(vector, vector), forms, axes=2) for vector in vectors.T]
+    entries = [_entry(form) for form in of_modes]
     replicas = model.prior.growth * np.array(entries)
     growth = np.stack(mean_and_error(replicas.T), axis=1)
     rate, error = map(float, growth[-1])
@@ -168,44 +165,42 @@ def _leading(model: Model, basis: Basis, slopes: _Slopes) -> Instability:
     matrix = np.einsum("ncc,nab->ab", modes[degenerate], modes[degenerate])
     full = basis.directions @ matrix @ basis.directions.T
     # Bias: the significant part of the difference between <M, F(M)> from posteriors and from true deviations.
-    square, crossed, *known = (np.tensordot(part, modes[-1], axes=2) for part in mode_images[-1])
-    true_entry = controlled_mean(square - crossed, np.stack(known, axis=-1))
+    square, difference, *known = of_modes[-1]
+    true_entry = controlled_mean(square - difference, np.stack(known, axis=-1))
     bias = float(significant_gap(*mean_and_error(entries[-1] - true_entry)))
     missing = model.prior.growth * bias
     return Instability(rate, error, full / np.trace(full), bool(degenerate.sum() > 1), replicas[-1], missing)
 
 
-class _Image(NamedTuple):
-    """F of a symmetric matrix for each data point, and control variates of mean zero, (replicas, points, k, k)."""
+def _forms(slopes: _Slopes, matrices: Array) -> Array:
+    """Return <M_i, F(M_j)> of each data point, and three control variates of mean zero.
 
-    square: Array
-    crossed: Array
-    truth: Array
-    weight: Array
-
-
-def _image(slopes: _Slopes, matrix: Array) -> _Image:
-    """Return F of a matrix, with the true deviations as control variates."""
-    size = len(matrix)
+    The forms have shape (n, n, 4, replicas, points) for n symmetric orthonormal matrices: the form of estimated slopes,
+    its difference from the form with one true deviation, the form of two true deviations minus its mean, and the weight.
+    """
+    number, size, columns = len(matrices), matrices.shape[1], slopes.first.shape[3]
+    flat, traces = matrices.reshape(number, -1), np.trace(matrices, axis1=1, axis2=2)
+    # The mean of the form of two true deviations of white fields.
+    known = columns * np.outer(traces, traces) + np.sqrt(columns) * np.eye(number)
 
     def form(d: Array, e: Array) -> Array:
-        """Sum over tokens of ``d M e^T``."""
-        left = (d.reshape(-1, size) @ matrix).reshape(*d.shape[:3], -1)
-        return np.asarray(left @ np.swapaxes(e.reshape(*e.shape[:3], -1), -1, -2))
+        """Sum over tokens of <M_i, d M_j e^T>, with the points last."""
+        products = np.einsum("alcn,bldn->cdabn", d, e).reshape(size**2, size**2, -1)
+        return np.tensordot(flat, np.tensordot(flat, products, axes=1), axes=(1, 1))
 
-    first, second, truth, weight = slopes
-    mean, tokens = 0.5 * (first + second), np.sqrt(first.shape[3])
-    # F(M) is symmetric: average over the transposed products.
-    square, crossed = (0.5 * (part + np.swapaxes(part, -1, -2)) for part in (form(first, second), form(mean, truth)))
-    known = tokens**2 * np.trace(matrix) * np.eye(size) + tokens * matrix
-    parts = np.stack(
-        [square, square - crossed, form(truth, truth) - known, np.broadcast_to(np.eye(size), square.shape)]
-    )
-    square, crossed, deviation, level = weight[:, :, None, None] * parts
-    return _Image(square, crossed, deviation, level - np.eye(size))
+    replicas, points = slopes.weight.shape
+    forms = np.empty((number, number, 4, replicas, points))
+    for replica, (*parts, weight) in enumerate(zip(*slopes, strict=True)):
+        first, second, truth = (np.ascontiguousarray(np.moveaxis(part, 0, -1)) for part in parts)
+        square, crossed = form(first, second), form(0.5 * (first + second), truth)
+        forms[:, :, 0, replica] = weight * square
+        forms[:, :, 1, replica] = weight * (square - crossed)
+        forms[:, :, 2, replica] = weight * (form(truth, truth) - known[..., None])
+        forms[:, :, 3, replica] = traces[:, None, None] * (weight - 1)
+    return forms
 
 
-def _entry(left: Array, image: _Image) -> Array:
-    """Return <left, F(matrix)> of each replica of the data."""
-    square, *controls = (np.tensordot(part, left, axes=2) for part in image)
+def _entry(forms: Array) -> Array:
+    """Return <M, F(M')> of each replica of the data, from the form and its controls, shape (4, replicas, points)."""
+    square, *controls = forms
     return controlled_mean(square, np.stack(controls, axis=-1))

@@ -163,14 +163,20 @@ def controlled_mean(target: Array, controls: Array) -> Array:
 
 def _regress(target: Array, controls: Array) -> tuple[Array, Array]:
     """Return the controlled means and the weights, shape (replicas, controls)."""
-    scale = np.std(controls, axis=(0, 1))
-    used = scale > _ROUNDING * np.std(target)
-    scaled = controls[..., used] / scale[used]
-    columns = np.concatenate([np.ones_like(target)[..., None], scaled, target[..., None]], axis=-1)
-    # Triangular factors contain all products of the columns without loss of digits by squaring.
-    factors = np.linalg.qr(columns, mode="r")
-    others = np.stack([np.delete(factors, k, axis=0).reshape(-1, columns.shape[-1]) for k in range(len(factors))])
-    solution = (np.linalg.pinv(others[..., :-1], rcond=1e-10) @ others[..., -1:])[:, 1:]
-    weights = np.zeros((len(target), len(scale)))
-    weights[:, used] = solution[..., 0] / scale[used]
-    return np.asarray((target - (scaled @ solution)[..., 0]).mean(axis=1)), weights
+    replicas, points, number = controls.shape
+    columns = np.empty((replicas, number + 2, points))
+    columns[:, 0], columns[:, 1:-1], columns[:, -1] = 1.0, np.swapaxes(controls, 1, 2), target
+    # Triangular factors contain all products of the columns without loss of digits by squaring: the means in the first
+    # row, deviations from them in the others.
+    factors = np.linalg.qr(np.swapaxes(columns, 1, 2), mode="r")
+    means = factors[:, 0] / factors[:, :1, 0]
+    scale = np.sqrt(np.mean(np.sum(factors[:, 1:] ** 2, axis=1), axis=0) / points)[1:]
+    used = np.flatnonzero(scale[:-1] > _ROUNDING * scale[-1])
+    scaled = factors[..., [0, *(used + 1)]] / np.append(1.0, scale[used])
+    others = [np.delete(np.arange(replicas), k) for k in range(replicas)]
+    solution = np.linalg.pinv(np.stack([np.concatenate(scaled[rest]) for rest in others]), rcond=1e-10) @ np.stack(
+        [factors[rest, :, -1].reshape(-1, 1) for rest in others]
+    )
+    weights = np.zeros((replicas, number))
+    weights[:, used] = solution[:, 1:, 0] / scale[used]
+    return means[:, -1] - np.sum(weights * means[:, 1:-1], axis=1), weights
