@@ -176,7 +176,8 @@ def _forms(slopes: _Slopes, matrices: Array) -> Array:
     """Return <M_i, F(M_j)> of each data point, and three control variates of mean zero.
 
     The forms have shape (n, n, 4, replicas, points) for n symmetric orthonormal matrices: the form of estimated slopes,
-    its difference from the form with one true deviation, the form of two true deviations minus its mean, and the weight.
+    its difference from the form with one true deviation, the form of two true deviations minus its mean, and the weight
+    minus one.
     """
     number, size, columns = len(matrices), matrices.shape[1], slopes.first.shape[3]
     flat, traces = matrices.reshape(number, -1), np.trace(matrices, axis1=1, axis2=2)

@@ -45,9 +45,12 @@ _NEAREST, _FARTHEST = 0.05, 60.0
 # Accuracy of later thresholds and of their eigenvalues, which also contain the error of a fixed point.
 _LATER_ACCURACY, _LATER_EIGENVALUE = 2e-3, 5e-3
 # Search with few data points: accuracy, largest number of steps, and share of the data points.
-_COARSE_ACCURACY, _COARSE_STEPS, _COARSE_POINTS = 5e-3, 12, 0.25
-# Largest number of evaluations with all data points, and largest change of the log-ratio by one of them.
-_CORRECTIONS, _LONGEST_CORRECTION = 4, 0.1
+_COARSE_ACCURACY, _COARSE_STEPS, _COARSE_POINTS = 2e-2, 12, 0.25
+# Largest number of evaluations with all data points, largest change of the log-ratio by one of them, and relative error
+# of that change, whose slope is from few data points (found by comparison with more evaluations).
+_CORRECTIONS, _LONGEST_CORRECTION, _CORRECTION_ERROR = 4, 0.1, 0.35
+# Seconds for a posterior up to which thresholds have the full accuracy (a compromise).
+_CHEAP = 5e-5
 # Growth per step that counts as zero; keeps logarithms finite.
 _NO_GROWTH = 1e-6
 # Rounding errors of the entries of a projector and of its trace.
@@ -178,14 +181,16 @@ def weak_recovery_steps(model: Model) -> list[WeakRecoveryStep]:
     """Return thresholds of weak recovery at positive sample ratios, one subspace after the other.
 
     If nothing is known and nothing grows within the error, the only threshold is infinite, or NaN if averages are too
-    rough for a statement.
+    rough for a statement. Where posteriors are expensive, thresholds are less accurate, as their errors say.
     """
     prior, known = model.prior, known_at_any_ratio(model)
+    # Work grows with the inverse square of the accuracy.
+    factor = float(np.sqrt(max(1.0, model.channel.posterior_seconds / _CHEAP)))
     if np.trace(known) > 0.5:
         scale = prior.degrees / float(np.linalg.eigvalsh(information_matrix(model, np.eye(prior.rows))[0])[-1])
         steps, start, farthest = [], _NEAREST * scale, _FARTHEST * scale
     else:
-        first = _first_step(model)
+        first = _first_step(model, accuracy=factor * ACCURACY)
         if not np.isfinite(first.alpha):
             return [first]
         steps, start, farthest = [first], first.alpha, _FARTHEST * first.alpha
@@ -194,7 +199,7 @@ def weak_recovery_steps(model: Model) -> list[WeakRecoveryStep]:
     # mixtures, so that later thresholds exist for whole rows only. Directions without effect on labels are never known.
     visible = float(np.trace(model.channel.row_symmetries.visible))
     while np.trace(known) < visible - 0.5 and (prior.rotational or is_on_whole_rows(known)):
-        following = _later_step(model, known, np.eye(prior.rows) - known, start, farthest, _LATER_EIGENVALUE)
+        following = _later_step(model, known, np.eye(prior.rows) - known, start, farthest, factor * _LATER_EIGENVALUE)
         if following is None:
             break
         steps.append(following)
@@ -352,11 +357,13 @@ def _later_step(
     alpha *= float(np.exp(-log_growth / exponent))
     for remaining in reversed(range(_CORRECTIONS)):
         leading = instability_at(alpha)
-        log_growth = np.log(growth(leading, alpha))
-        if abs(log_growth) <= _LATER_ACCURACY * exponent or not remaining:
+        missed = -float(np.log(growth(leading, alpha))) / exponent
+        change = float(np.clip(missed, -_LONGEST_CORRECTION, _LONGEST_CORRECTION))
+        alpha *= float(np.exp(change))
+        uncertainty = _CORRECTION_ERROR * abs(change) + abs(missed - change)
+        if uncertainty <= max(_LATER_ACCURACY, leading.relative_error / exponent) or not remaining:
             break
-        alpha *= float(np.exp(np.clip(-log_growth / exponent, -_LONGEST_CORRECTION, _LONGEST_CORRECTION)))
-    error = alpha * (leading.relative_error + abs(log_growth)) / exponent
+    error = alpha * (leading.relative_error / exponent + uncertainty)
     return WeakRecoveryStep(alpha, float(error), leading.matrix, leading.degenerate)
 
 
