@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def plot_limits(table: Table, path: Path | Picture, runs: Simulation | None = No
     two = np.array([status is Status.BISTABLE for status in table.status])
     best, upper = Branch(two, error != reached), Branch(two, np.zeros_like(two))
     with canvas(path) as (axes,):
-        learner = str(table.parameters.get("learner", "Bayes-optimal"))
+        learner = _learner_label(table.parameters)
         marker = "o" if runs is None else None
         draw_curve(axes, alpha, error, table["error_estimate"], best, color="C0", marker=marker, ms=3, label=learner)
         rows = list(rows_of(table["row_error"])) if "row_error" in table.columns else []
@@ -68,6 +68,19 @@ def plot_limits(table: Table, path: Path | Picture, runs: Simulation | None = No
         if runs is not None:
             _draw_means(axes, runs, zorder=4)
         _finish(axes, table)
+
+
+def _learner_label(parameters: Mapping[str, Any]) -> str:
+    """Return the legend of the error of a learner, with the risk that it minimises.
+
+    Example:
+        >>> _learner_label({"learner": "risk", "loss": "logistic", "penalty": "nuclear", "strength": 0.5})
+        'risk, logistic loss, nuclear, strength 0.5'
+    """
+    words = {"learner": "{}", "loss": "{} loss", "penalty": "{}", "strength": "strength {}"}
+    known = {name: parameters[name] for name in words if name in parameters}
+    texts = {name: f"{value:g}" if isinstance(value, float) else value for name, value in known.items()}
+    return ", ".join(words[name].format(text) for name, text in texts.items()) or "Bayes-optimal"
 
 
 def plot_simulation(result: Simulation, path: Path | Picture) -> None:
