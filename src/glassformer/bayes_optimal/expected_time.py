@@ -9,7 +9,7 @@ from glassformer.models.base import Model
 
 # Averages over all data points that a result usually takes (measured for attention networks): the limits at one sample
 # ratio, one overlap of a landscape, and the thresholds of one row.
-AVERAGES = {"limits": 3.0, "landscape": 4.0, "thresholds": 10.0}
+AVERAGES = {"limits": 3.0, "landscape": 4.0, "thresholds": 8.0}
 # The first iterations take this many data points per replica, however few there are, and as much work as this many
 # averages over them (measured).
 _FIRST_POINTS, _FIRST_AVERAGES = 64, 10.0
