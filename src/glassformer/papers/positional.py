@@ -88,7 +88,7 @@ def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[flo
         energy = theory[f"free_energy_{way}"] / ratios
         ours = pandas.DataFrame({"alpha": ratios, "theta": np.abs(theta), "m": np.abs(mean), "energy": energy})
         runs = _runs_from(model, replace(risk, start=start), marks, d, instances)
-        reached = f"runs from the {start} start" if start else "least risk of 4 random starts"
+        reached = f"runs from the {start} start" if start else "least risk of 4 starts"
         frames.append(runs.assign(source=reached))
         for quantity, sign, series in ((own, rf", ${symbol}$", left), ("energy", "", right)):
             series.append(Series(ratios, ours[quantity], color, "-", f"{name} minimum{sign}"))
@@ -96,7 +96,10 @@ def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[flo
         if start is None:
             shade = _BRANCHES["down"][4]
             left.append(Series(runs["alpha"], runs["theta"], shade, marker, rf"{reached}, $\theta$", look=_DOTS))
-        lines.append(f"{reached}: alpha, means (the {name} minimum in theory) of theta, m, free energy per sample")
+        starts = "" if start else " (3 random ones, and a positional one)"
+        lines.append(
+            f"{reached}{starts}: alpha, means (the {name} minimum in theory) of theta, m, free energy per sample"
+        )
         for alpha, at in runs.groupby("alpha"):
             cells = [
                 f"{at[column].mean():.4f} ({np.interp(alpha, ratios, ours[column]):.4f})"
