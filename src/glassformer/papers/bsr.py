@@ -68,7 +68,7 @@ def long_noisy(quick: bool) -> Recipe:
 
 def _optimal_error(beta: float, noise: float, runs: Mapping[float, Sequence[float]], d: int, quick: bool) -> Recipe:
     """Bayes-optimal error of several widths, ridge regression, and GAMP at the sample ratios ``runs`` of a width."""
-    d, instances, every = (d // 2, 2, 3) if quick else (d, 6, 1)
+    d, instances, every = (d // 2, 2, 3) if quick else (d, 4, 1)
     curves = []
     for rho in (0.1, 0.2, 0.5, 1.0, 2.0):
         ratios = runs.get(rho, ())[::every]
