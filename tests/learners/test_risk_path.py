@@ -366,6 +366,20 @@ def test_groups_of_folds():
         out_of_fold_predictions(design, labels, 1.0, folds=[[0], [1]], groups=np.arange(8) % 2)
 
 
+def test_problems_without_a_path_or_an_approximation_are_refused():
+    design, labels = DenseDesign.sample(12, (3, 3), np.random.default_rng(0)), np.arange(12.0)
+    for penalty, words in (("pinned", "pinned has none"), ("trace", "nuclear, ridge or elastic for these inputs")):
+        with pytest.raises(ParameterError, match=words):
+            risk_path(design, labels, penalty=penalty)
+    nothing = leave_one_out(design, labels, np.zeros((3, 3)), 100.0)
+    assert (nothing.degrees, np.ptp(nothing.fields)) == (0, 0)
+    with pytest.raises(ParameterError, match="finite entries"):
+        leave_one_out(design, labels, np.full((3, 3), np.nan), 1.0)
+    classes = MulticlassDesign(design, 3), np.eye(3)[np.arange(12) % 3]
+    with pytest.raises(IncompatibleError, match="several classes: use out_of_fold"):
+        leave_one_out(*classes, np.zeros((3, 3, 3)), 1.0, SoftmaxLoss())
+
+
 def test_a_fixed_intercept_is_not_left_out():
     rng = np.random.default_rng(0)
     design = DenseDesign.sample(30, (4, 4), rng)

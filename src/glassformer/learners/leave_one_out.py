@@ -78,7 +78,7 @@ def leave_one_out(
 
     Args:
         design: inputs in one array, as for :func:`~glassformer.learners.risk_path.risk_path`.
-        labels: labels, as for ``risk_path``.
+        labels: labels of one field, as for ``risk_path``.
         estimate: the minimiser, shape (L, d).
         strength: the strength of this minimiser.
         loss: loss without kinks, as for ``risk_path``.
@@ -91,7 +91,7 @@ def leave_one_out(
         Fields without the sample, including the intercept, and degrees of freedom of the fit.
 
     Raises:
-        IncompatibleError: the loss has kinks.
+        IncompatibleError: the loss has kinks, or labels are of several classes.
 
     Example:
         >>> from glassformer.learners.risk_path import risk_path
@@ -112,6 +112,12 @@ def leave_one_out(
     problem = PenalisedProblem.of(design, labels, loss, penalty, refit and bool(intercept), weights)
     if np.shape(estimate) != problem.design.signal_shape:
         raise ParameterError("estimate", estimate, f"a matrix of shape {problem.design.signal_shape}, as the inputs")
+    if problem.labels.ndim > 1:
+        raise IncompatibleError(
+            "the approximation needs labels of one field, not of several classes: use out_of_fold_predictions"
+        )
+    if not np.all(np.isfinite(estimate)):
+        raise ParameterError("estimate", "<a matrix>", "finite entries")
     for name, value, low in (("strength", strength, 0), ("intercept", float(intercept), -_LARGEST)):
         if not low <= value <= _LARGEST:
             raise ParameterError(name, value, f"a number from {low:g} to {_LARGEST:g}")
@@ -148,6 +154,9 @@ def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: boo
     slope = risk.slopes(fields, 0.0)
     curvature = np.broadcast_to(risk.loss.score(risk.labels, fields, _WIDTH)[1], fields.shape)
     tangent = _tangent_space(risk, matrix, slope)
+    if not (intercept or len(tangent.curvature)):
+        # An estimate of zero remains zero without a sample.
+        return LeaveOneOut(fields, 0.0)
     penalty = np.append(tangent.curvature, 0.0) if intercept else tangent.curvature
     hessian = np.asfortranarray(np.diag(penalty))
     for samples, basis in _chunks(risk.design, tangent, intercept):

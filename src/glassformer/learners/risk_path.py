@@ -194,6 +194,13 @@ class PenalisedProblem(NamedTuple):
         if np.any(w != 1):
             own = WeightedLoss(own, w.reshape(-1, *[1] * (y.ndim - 1)))
         problem = cls(design, y, own, penalty_of(penalty), intercept)
+        if problem.penalty.pinned:
+            raise ParameterError("penalty", penalty, "a penalty with strengths, for instance trace: pinned has none")
+        if problem.penalty.positive:
+            pull = design.adjoint(y, 0)
+            if pull.shape[-2] != pull.shape[-1] or not np.allclose(pull, np.swapaxes(pull, -1, -2)):
+                allowed = "nuclear, ridge or elastic for these inputs, whose fields are not those of symmetric matrices"
+                raise ParameterError("penalty", penalty, allowed)
         smooth = bool(np.isfinite(own.sharpness)) and (problem.penalty.spectral > 0 or own.constant_curvature)
         direct = smooth and y.ndim == 1 and not problem.penalty.positive
         return problem._replace(scale=input_scale(problem.at(1.0, problem.fitted_loss(0.0)), with_entries=direct))
