@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from glassformer import SequenceMultiIndex
-from glassformer.channels.multi_index.line_channel import cells_for
+from glassformer.channels.multi_index.line_channel import NoisyLineChannel, cells_for
 from glassformer.channels.multi_index.line_integrals import CELLS
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.numerics.scalarize import scalarize
@@ -312,3 +312,24 @@ def test_labels_in_several_roundings_are_one_label():
 def test_small_labels_have_the_symmetries_of_large_ones():
     small, large = (row_symmetries(lambda z, u=u: jnp.ravel(u * (z[0] + z[1] ** 2)), 2, 1, False) for u in (1e-13, 1))
     assert len(small.invariances) == len(large.invariances) == 2
+
+
+def test_level_sets_that_lines_miss_leave_the_log_partition_finite():
+    channel = SequenceMultiIndex(lambda z: jnp.sum(z**2), 2).channel.with_points(512)
+    found = channel.averages(0.9 * np.eye(2)[None]).log_partition
+    # The same with noise far below all other scales, by another method.
+    assert abs(found.value[0] + 1.6906) < 3 * found.error[0] < 0.05
+
+
+@pytest.mark.parametrize("noise", [1e-7, 0.1])
+def test_labels_with_little_noise_and_links_that_jump_are_integrated_along_lines(noise):
+    channel = SequenceMultiIndex(lambda z: z[0, 0] + jnp.sign(z[1, 0]), 2, noise=noise).channel
+    assert isinstance(channel, NoisyLineChannel)
+
+
+def test_links_of_several_entries_that_jump_get_more_latents():
+    jumping, smooth = (
+        SequenceMultiIndex(lambda z, own=own: jnp.stack([z[0, 0], own(z[1, 0])]), 2, noise=0.1).channel
+        for own in (jnp.sign, jnp.tanh)
+    )
+    assert jumping.effort.points == 8 * smooth.effort.points

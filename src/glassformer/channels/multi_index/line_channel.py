@@ -58,8 +58,6 @@ _POSITIVE_MEASURE = 1e-9
 # Whitened deviation of fields below which cells are too short for single precision, and median of the labels over their
 # spread from which on single precision does not resolve their changes.
 _SINGLE_PRECISION, _FAR_FROM_ZERO = 3e-3, 16.0
-# Share of the noise in the variance of labels from which on single precision resolves the noise.
-THINNEST_SHELL = _SINGLE_PRECISION**2
 # Random fields that show the values of a discrete label, and the variance below which the mean alone decides.
 _FIELDS, _DECISIVE_VARIANCE = 2**14, 1e-9
 # Factors by which cells may be shorter than those of smooth links; the last grid but one is judged by the last.
@@ -301,6 +299,8 @@ def _moments_from(integrals: list[Array]) -> tuple[Array, ...]:
     means, squares = (2 * plain[k - 1] - np.mean(_ratio(parts[k], parts[0]), axis=2) for k in (1, 2))
     within = np.mean(plain[1] - _outer(plain[0]), axis=1)
     covariance = 2 * (square - _outer(mean)) - within
+    # A data point whose level set no line meets keeps the moments of the prior.
+    covariance[whole[0] == 0] = squares[whole[0] == 0] = np.eye(mean.shape[-1])
     log_partition = np.log(0.5 * np.maximum(whole[0], _TINY))
     pairs = [part[:, half] for part in (means, squares) for half in (0, 1)]
     return log_partition, *pairs[:2], covariance, *pairs[2:]

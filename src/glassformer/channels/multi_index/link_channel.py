@@ -15,7 +15,7 @@ from glassformer.channels.label_laws import label_law
 from glassformer.channels.link.contract import Link
 from glassformer.channels.link.tracing import trace_error
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.line_channel import THINNEST_SHELL, LineChannel, NoisyLineChannel
+from glassformer.channels.multi_index.line_channel import LineChannel, NoisyLineChannel
 from glassformer.channels.multi_index.link_rows import (
     THICK_SHELL,
     LikelihoodRowsChannel,
@@ -40,6 +40,11 @@ LABEL_TYPES = ("auto", "discrete", "continuous")
 _TRIALS, _FEW_LABELS = 512, 32
 # Random fields that show the atoms of a continuous label and the values of a discrete one.
 _MANY_FIELDS = 2**14
+# Share of the noise in the variance of labels whose latents links of several entries that jump need, because the parts
+# of their posteriors are far apart (measured: with the latents of smooth links results are wrong by four errors).
+_SHARE_AT_JUMPS = 1 / 64
+# Halvings of the segments between random fields that find jumps, and share of the largest label that is a jump.
+_HALVINGS, _JUMP = 40, 1e-6
 # Variance of the regularising noise of noiseless labels, on the scale of normal scores (measured).
 _SMALL_NOISE = 3e-4
 # Work per data point of continuous labels of several entries without noise: the posterior is a thin shell around a
@@ -67,7 +72,8 @@ def link_channel(
     ================================ ====================================================================
     with noise, or of a label law    importance sampling; for several entries with noise below a
                                      twentieth of the label's variance more latents on fewer data points
-    one entry, noise below that      integrals along lines, the noise being one more row
+    one entry, noise below that      integrals along lines, the noise being one more row; for links that jump
+                                     with any noise
     one entry, or discrete, no noise integrals over level sets along lines
     several continuous entries       a small regularising noise on normal scores, or nearest labels
     one index and one token          quadrature, as for scalar channels
@@ -139,9 +145,10 @@ def link_channel(
     symmetric = symmetries or row_symmetries(flat, indices, tokens, discrete)
     if noise > 0:
         share = noise / max(float(np.mean(np.var(labels, axis=0))), noise)
-        if labels.shape[1] == 1 and THINNEST_SHELL < share < THICK_SHELL:
+        jumps: bool = memoize(lambda: _jumps(flat, indices, tokens), "link jumps", link, indices, tokens)
+        if labels.shape[1] == 1 and (share < THICK_SHELL or jumps):
             return NoisyLineChannel(*parts, symmetric, noise, points=points)
-        effort, fewer = shell_effort(share)
+        effort, fewer = shell_effort(min(share, _SHARE_AT_JUMPS) if jumps else share)
         points = max(_FEWEST_POINTS, points // fewer)
         return NoisyLinkRowsChannel(*parts, symmetric, noise, effort=effort, points=points)
     if discrete or labels.shape[1] == 1:
@@ -192,6 +199,20 @@ def _label_noise_channel(parts: tuple[Any, Any, Any, Any], link: Link, law: Conf
     # With label noise, a symmetry that relabels noiseless labels need not be a relabelling.
     symmetric = symmetric._replace(relabellings=symmetric.invariances)
     return MislabelledRowsChannel(*parts, symmetric, 1.0, points=points, alphabet=NoisyAlphabet.of(values, law))
+
+
+def _jumps(flat: Callable[[Any], Any], indices: int, tokens: int) -> bool:
+    """Return whether labels jump: whether a change between two random fields remains while the fields approach."""
+    low, high = np.random.default_rng(3).standard_normal((2, _TRIALS, indices, tokens))
+    first, last = map_points(flat, low), map_points(flat, high)
+    size = np.maximum(np.max(np.abs(first), axis=0), np.finfo(float).tiny)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        label = map_points(flat, middle)
+        here = np.linalg.norm((label - first) / size, axis=1) > np.linalg.norm((last - label) / size, axis=1)
+        low, high = (np.where(here[:, None, None], *pair) for pair in ((low, middle), (middle, high)))
+        first, last = (np.where(here[:, None], *pair) for pair in ((first, label), (label, last)))
+    return bool(np.any(np.abs(last - first) > _JUMP * size))
 
 
 def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:

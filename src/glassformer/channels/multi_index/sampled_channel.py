@@ -32,6 +32,8 @@ _UNSEEN = 3.0
 # The bias of sampled posteriors is estimated on a quarter of the data points, and on 64 a replica at least (chosen by
 # trial).
 _BIAS_SHARE, _FEWEST_FOR_BIAS = 4, 64
+# A smaller log partition is unknown: no label that is drawn is so unlikely.
+_UNKNOWN = -600.0
 
 
 class SampledRowsChannel(Channel):
@@ -106,9 +108,10 @@ class SampledRowsChannel(Channel):
             # Projected on the symmetries, which averages satisfy exactly.
             pairs.append([self.row_symmetries.symmetrise(part, self.self_overlap - v) for part in raw])
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
-        partitions = ([level[3][k].mean() for level in levels] for k in range(len(variance)))
-        missing_log = np.array([remaining_change(part, self.refinement_factor) for part in partitions])
-        log_partition = _with_systematic(mean_of_replicas(levels[0][3].mean(axis=2)), missing_log)
+        partitions = [_mean_log_partitions(level[3]) for level in levels]
+        of_states = zip(*(part.mean(axis=1) for part in partitions), strict=True)
+        missing_log = np.array([remaining_change(part, self.refinement_factor) for part in of_states])
+        log_partition = _with_systematic(mean_of_replicas(partitions[0]), missing_log)
         return self._of_replicas(replicas, missing, log_partition)
 
     def _of_replicas(self, replicas: Array, missing: Array, log_partition: Estimate) -> Averages:
@@ -199,6 +202,15 @@ class SampledRowsChannel(Channel):
             for mean, v in zip(omega, variance, strict=True)
         ]
         return omega, deviation, np.stack(labels)
+
+
+def _mean_log_partitions(log_partition: Array) -> Array:
+    """Return means over data points, shape (batch, replicas, n) to (batch, replicas).
+
+    Data points whose labels the sampled fields do not explain at all, of unknown partition, are left out.
+    """
+    known = log_partition > _UNKNOWN
+    return np.asarray(np.sum(np.where(known, log_partition, 0.0), axis=2) / np.maximum(known.sum(axis=2), 1))
 
 
 def _with_systematic(found: Estimate, missing: Array) -> Estimate:
