@@ -378,14 +378,3 @@ def test_problems_without_a_path_or_an_approximation_are_refused():
     classes = MulticlassDesign(design, 3), np.eye(3)[np.arange(12) % 3]
     with pytest.raises(IncompatibleError, match="several classes: use out_of_fold"):
         leave_one_out(*classes, np.zeros((3, 3, 3)), 1.0, SoftmaxLoss())
-
-
-def test_a_fixed_intercept_is_not_left_out():
-    rng = np.random.default_rng(0)
-    design = DenseDesign.sample(30, (4, 4), rng)
-    labels = 0.3 + design.forward(np.outer(rng.standard_normal(4), rng.standard_normal(4)), 0)
-    estimate = risk_path(design, labels - 0.3, strengths=[0.1]).estimates[0]
-    fixed = leave_one_out(design, labels, estimate, 0.1, intercept=0.3)
-    without = leave_one_out(design, labels - 0.3, estimate, 0.1)
-    np.testing.assert_allclose(fixed.fields, without.fields + 0.3)
-    assert fixed.degrees == pytest.approx(without.degrees)

@@ -83,8 +83,8 @@ def leave_one_out(
         strength: the strength of this minimiser.
         loss: loss without kinks, as for ``risk_path``.
         penalty: penalty, as for ``risk_path``.
-        intercept: True if an intercept was fitted; it is computed again, and its dependence on each sample is included.
-            A number is a fixed intercept, 0 for none.
+        intercept: True if an intercept was fitted; it is computed again. A number is the value of the fitted intercept;
+            False or 0 for none. The dependence of a fitted intercept on each sample is included.
         weights: weights > 0 of the samples, as for ``risk_path``.
 
     Returns:
@@ -108,8 +108,7 @@ def leave_one_out(
     require_arguments(leave_one_out, locals())
     if weights is not None and np.any(np.asarray(weights, dtype=float) == 0):
         raise ParameterError("weights", 0, "numbers > 0: leave samples of weight zero out of design and labels")
-    refit = isinstance(intercept, bool | np.bool_)
-    problem = PenalisedProblem.of(design, labels, loss, penalty, refit and bool(intercept), weights)
+    problem = PenalisedProblem.of(design, labels, loss, penalty, bool(intercept), weights)
     if np.shape(estimate) != problem.design.signal_shape:
         raise ParameterError("estimate", estimate, f"a matrix of shape {problem.design.signal_shape}, as the inputs")
     if problem.labels.ndim > 1:
@@ -125,6 +124,7 @@ def leave_one_out(
         raise IncompatibleError(
             f"loss {problem.loss.name} has kinks, and the approximation needs a smooth loss: use square or huber"
         )
+    refit = isinstance(intercept, bool | np.bool_)
     shift = problem.best_intercept(problem.design.forward(estimate, 0)) if refit else float(intercept)
     risk = problem.at(strength, WeightedLoss(problem.loss, shift=shift))
     prediction = approximate_leave_one_out(risk, estimate, intercept=problem.intercept)
