@@ -168,7 +168,7 @@ def _regress(target: Array, controls: Array) -> tuple[Array, Array]:
     columns[:, 0], columns[:, 1:-1], columns[:, -1] = 1.0, np.swapaxes(controls, 1, 2), target
     # Triangular factors contain all products of the columns without loss of digits by squaring: the means in the first
     # row, deviations from them in the others.
-    factors = np.linalg.qr(np.swapaxes(columns, 1, 2), mode="r")
+    factors: Array = np.asarray(np.linalg.qr(np.swapaxes(columns, 1, 2), mode="r"))
     means = factors[:, 0] / factors[:, :1, 0]
     scale = np.sqrt(np.mean(np.sum(factors[:, 1:] ** 2, axis=1), axis=0) / points)[1:]
     used = np.flatnonzero(scale[:-1] > _ROUNDING * scale[-1])
