@@ -12,7 +12,7 @@ import pytest
 
 from glassformer import DeepAttention, RegularisedRisk, SequenceMultiIndex, limits
 from glassformer.cli import main
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.status import Status
 from glassformer.learners.regularised_risk import OneRowEquations
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
@@ -334,6 +334,15 @@ def test_usual_students():
     assert (own.rows, own.own_link, own.is_convex) == (2, True, False)
     linear = student_of(SequenceMultiIndex(two_tanh, indices=2, noise=0.1), "square", "linear")
     assert (linear.rows, linear.is_convex) == (1, True)
+
+
+def test_rare_classes_are_found_and_unknown_ones_refused():
+    # The third class has a probability of 2e-4.
+    student = student_of(SequenceMultiIndex(lambda z: jnp.sum(z[0, 0] > jnp.array([0.0, 3.54]))), "cross-entropy")
+    assert student.values == (0.0, 1.0, 2.0)
+    assert student.targets(np.array([2.0])).tolist() == [[0.0, 0.0, 1.0]]
+    with pytest.raises(DataError, match="one of the 3 classes"):
+        student.targets(np.array([1.0, 3.0]))
 
 
 @pytest.mark.slow

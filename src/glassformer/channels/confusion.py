@@ -219,7 +219,8 @@ class NoisyAlphabet:
         index = np.argmin(distance, axis=0)
         wrong = distance[index, np.arange(len(flat))] > _ROUNDING * (1 + np.max(np.abs(known)))
         if np.any(wrong):
-            raise DataError("y", flat[wrong][0].tolist(), "a label that the link takes")
+            remedy = "if it is too rare to be found among random fields, merge it with another in the link"
+            raise DataError("y", flat[wrong][0].tolist(), "a label that the link takes", remedy)
         return index
 
     def observe(self, index: NDArray[np.intp], uniform: Array) -> Array:

@@ -110,8 +110,7 @@ class LineChannel(LinkRowsChannel):
 
     def label_from(self, fields: Array, source: Array) -> Array:
         labels = super().label_from(fields, source)
-        if self.discrete and len(np.unique(self._shown_labels, axis=0)) > len(self._values):
-            # The same label comes in several roundings.
+        if self.discrete and self._several_roundings:
             for value in self._values:
                 equal = np.abs(labels - value) <= np.reshape(self._tolerance, self.shape)
                 labels[np.all(equal.reshape(len(labels), -1), axis=1)] = value
@@ -130,6 +129,11 @@ class LineChannel(LinkRowsChannel):
     def _values(self) -> Array:
         """Values of a discrete label, in ascending order."""
         return distinct_labels(self._shown_labels)
+
+    @cached_property
+    def _several_roundings(self) -> bool:
+        """Whether the link gives the same discrete label in several roundings."""
+        return len(np.unique(self._shown_labels, axis=0)) > len(self._values)
 
     @cached_property
     def _shown_labels(self) -> Array:

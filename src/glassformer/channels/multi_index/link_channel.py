@@ -38,8 +38,9 @@ LABEL_TYPES = ("auto", "discrete", "continuous")
 
 # Random fields on which a link is tried, and number of distinct labels among them up to which it is discrete.
 _TRIALS, _FEW_LABELS = 512, 32
-# Random fields that show the atoms of a continuous label and the values of a discrete one.
-_MANY_FIELDS = 2**14
+# Random fields that show the atoms of a continuous label, and the values of a discrete one with label noise: a value of
+# probability 1e-4 is missed with probability 2e-6.
+_MANY_FIELDS, _FIELDS_FOR_VALUES = 2**14, 2**17
 # Share of the noise in the variance of labels whose latents links of several entries that jump need, because the parts
 # of their posteriors are far apart (measured: with the latents of smooth links results are wrong by four errors).
 _SHARE_AT_JUMPS = 1 / 64
@@ -189,7 +190,7 @@ def _untraceable(link: Link, error: Exception) -> LinkError:
 
 def _label_noise_channel(parts: tuple[Any, Any, Any, Any], link: Link, law: ConfusionLaw, points: int) -> Channel:
     flat, indices, tokens, _ = parts
-    values = distinct_labels(link(np.random.default_rng(2).standard_normal((_MANY_FIELDS, indices, tokens))))
+    values = distinct_labels(link(np.random.default_rng(2).standard_normal((_FIELDS_FOR_VALUES, indices, tokens))))
     if len(values) > _FEW_LABELS:
         raise IncompatibleError(
             f"noise_law = {law.label} is for labels of at most {_FEW_LABELS} values, not {len(values)}: "

@@ -18,13 +18,14 @@ import numpy as np
 
 from glassformer.core.cache import memoize
 from glassformer.core.checks import require_integer
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
-# Random fields that show the values of discrete labels, and at which a student is tried.
-_SHOWN, _TRIED = 4096, 16
+# Random fields that show labels, sets of them that show the values of discrete ones (a class of probability 1e-4 is
+# missed with probability 1e-3), and fields at which a student is tried.
+_SHOWN, _SETS, _TRIED = 4096, 16, 16
 # Width over which the kink of the hinge is rounded, a quadratic of which no margin is wrong by more than this.
 HINGE_WIDTH = 1e-3
 # Second derivatives of a linear student that are rounding.
@@ -150,11 +151,20 @@ class Student:
         return self.loss.function(y, self.predict(fields))
 
     def targets(self, labels: Array) -> Array:
-        """Return labels of shape (n, ...) as vectors that the loss takes, shape (n, entries)."""
+        """Return labels of shape (n, ...) as vectors that the loss takes, shape (n, entries).
+
+        Raises:
+            DataError: a label is not among the classes.
+        """
         flat = np.asarray(labels, dtype=float).reshape(len(labels), -1)
         if not self.values:
             return flat
-        return np.asarray(flat == np.array(self.values), dtype=float)
+        classes = np.asarray(flat == np.array(self.values))
+        unknown = ~classes.any(axis=1)
+        if unknown.any():
+            allowed = f"one of the {len(self.values)} classes that {_SHOWN * _SETS} random labels have"
+            raise DataError("y", float(flat[unknown][0, 0]), allowed, "merge rare classes in the link")
+        return classes.astype(float)
 
     def decisions(self, predictions: Array) -> Array:
         """Return the labels that predictions of shape (..., entries) stand for: signs, or classes."""
@@ -279,8 +289,9 @@ def _tried_student(model: Any, loss: Any, function: Any, rows: int | None) -> St
 def _shown_labels(channel: Any) -> Array:
     """Return labels of random fields, shape (n, entries)."""
     rng = np.random.default_rng(2)
-    fields = rng.standard_normal((_SHOWN, channel.rows, channel.columns))
-    return np.asarray(channel.draw_labels(fields, rng), dtype=float).reshape(_SHOWN, -1)
+    shape = (_SHOWN, channel.rows, channel.columns)
+    drawn = [channel.draw_labels(rng.standard_normal(shape), rng) for _ in range(_SETS if channel.discrete else 1)]
+    return np.concatenate([np.asarray(labels, dtype=float).reshape(_SHOWN, -1) for labels in drawn])
 
 
 def _require_labels(loss: FieldLoss, model: Any, signs: bool, values: tuple[float, ...]) -> None:
