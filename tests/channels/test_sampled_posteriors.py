@@ -15,6 +15,8 @@ from scipy.stats import norm
 from glassformer import AttentionIndexed, SequenceMultiIndex
 from glassformer.bayes_optimal.instability import Instability
 from glassformer.bayes_optimal.known_direction import CurvePoint, extrapolated_crossing
+from glassformer.channels.attention.noisy import NoisyAttentionChannel
+from glassformer.channels.link.channel import LinkChannel
 from glassformer.channels.multi_index.importance_sampling import Effort, posterior_moments
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.weighted_moments import weighted_moments
@@ -162,3 +164,12 @@ def test_replicas_sample_their_posteriors_apart(given):
     assert np.all(np.ptp(same.first, axis=0) > 0)
     again = channel.posterior(np.repeat(label, 8, axis=0), np.repeat(field, 8, axis=0), 0.3)
     np.testing.assert_array_equal(same.first, again.first)
+
+
+def test_log_partitions_that_alternate_are_within_their_errors():
+    power, variance, noise = 1.5, 0.5, 1e-3
+    channel = NoisyAttentionChannel(lambda h: np.sin(3 * h)[..., 0], tokens=1, noise=noise, power=power)
+    exact = LinkChannel(lambda x: np.sin(3 * np.sqrt(2 * power) * x), noise=noise)
+    _, _, found, error = channel.averages_at(variance)
+    expected = exact.expected_log_partition(np.array([variance / power])).value[0]
+    assert abs(found - expected) < 1.3 * error
