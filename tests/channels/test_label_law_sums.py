@@ -15,6 +15,7 @@ from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.weak_recovery import weak_recovery
 from glassformer.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson
 from glassformer.channels.link.label_law import LabelLawChannel, label_support
+from glassformer.core.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,16 @@ def test_limits_and_errors_on_counts():
     points = np.array([1 - q + 1e-3, 1 - q - 1e-3])
     phi = free_entropy(counts, 1.0, 1 / points - 1, points).value
     assert abs(phi[1] - phi[0]) < 1e-6  # stationary
+
+
+@pytest.mark.parametrize(("law", "label"), [(Logistic(), 0.0), (Logistic(), np.nan), (Poisson(), 2.5), (Poisson(), -1)])
+def test_labels_that_a_law_does_not_give_are_refused(law, label):
+    channel = LabelLawChannel.of(lambda h: h, law)
+    with pytest.raises(DataError, match="labels of the law"):
+        channel.score(np.array([1.0, label]), np.zeros(2), 1.0)
+    # Counts beyond those of the sums are rare, not impossible.
+    beyond = channel.support[-1] + (1 if isinstance(law, Poisson) else 0)
+    assert np.isfinite(channel.score(np.array([beyond]), np.zeros(1), 1.0)).all()
 
 
 def test_supports_of_laws():

@@ -217,7 +217,7 @@ class NoisyAlphabet:
         flat = flat.reshape(-1, known.shape[1])
         distance = np.array([np.max(np.abs(flat - value), axis=1) for value in known])
         index = np.argmin(distance, axis=0)
-        wrong = distance[index, np.arange(len(flat))] > _ROUNDING * (1 + np.max(np.abs(known)))
+        wrong = ~(distance[index, np.arange(len(flat))] <= _ROUNDING * (1 + np.max(np.abs(known))))
         if np.any(wrong):
             remedy = "if it is too rare to be found among random fields, merge it with another in the link"
             raise DataError("y", flat[wrong][0].tolist(), "a label that the link takes", remedy)

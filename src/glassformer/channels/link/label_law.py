@@ -30,6 +30,7 @@ from glassformer.channels.link.quadrature import (
     stack_estimates,
 )
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
+from glassformer.core.errors import DataError
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quadrature import gauss_panels, normal_nodes
@@ -351,6 +352,7 @@ class LabelLawChannel(ScalarChannel):
 
     def _posterior(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array, Array]:
         """Return log partition, score and curvature."""
+        self._require_labels(np.asarray(y, dtype=float))
         arrays = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (y, omega, variance)))
         flat = [part.ravel() for part in arrays]
         result = np.empty((3, flat[0].size))
@@ -361,6 +363,20 @@ class LabelLawChannel(ScalarChannel):
             result[:, part] = self._posterior_rows(*rows)[:, : own[0].size]
         log_z, score, curvature = (x.reshape(arrays[0].shape) for x in result)
         return log_z, score, curvature
+
+    def _require_labels(self, y: Array) -> None:
+        """Raise unless the law gives such labels: those of the sums, and rarer ones beyond if there are any."""
+        support = np.array(self.support)
+        after = np.clip(np.searchsorted(support, y), 1, support.size - 1)
+        gap = np.minimum(np.abs(y - support[after - 1]), np.abs(y - support[after]))
+        bad = ~(gap <= _LATTICE_ROUNDING * (1 + np.abs(y)))
+        if np.any(bad) and self._outside_support[0] > 0:
+            links = self._pieces.link(np.linspace(-_FIELD_RANGE, _FIELD_RANGE, 9))
+            possible = np.isfinite(np.max(self._log_probability(y.ravel()[:, None], links), axis=1)).reshape(y.shape)
+            bad &= ~(((y > support[-1]) | (y < support[0])) & possible)
+        if np.any(bad):
+            listed = ", ".join(f"{value:g}" for value in support[:4]) + (", ..." if support.size > 4 else "")
+            raise DataError("y", float(y[bad].flat[0]), f"labels of the law {self.noise_law}: {listed}")
 
     def _posterior_rows(self, y: Array, omega: Array, v: Array) -> Array:
         """Return log partition, score and curvature, shape (3, rows), from columns of shape (rows, 1)."""
