@@ -20,6 +20,7 @@ from glassformer.channels.link.channel import LinkChannel
 from glassformer.channels.multi_index.importance_sampling import Effort, posterior_moments
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.weighted_moments import weighted_moments
+from glassformer.core.errors import DataError
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.numerics.sequences import remaining_change
 
@@ -173,3 +174,11 @@ def test_log_partitions_that_alternate_are_within_their_errors():
     _, _, found, error = channel.averages_at(variance)
     expected = exact.expected_log_partition(np.array([variance / power])).value[0]
     assert abs(found - expected) < 1.3 * error
+
+
+def test_labels_that_are_no_numbers_are_refused():
+    rows = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, noise=0.2).channel
+    attention = NoisyAttentionChannel(np.tanh, tokens=2, noise=0.1)
+    for channel, shape, variance in ((rows, (1, 2, 1), 0.5 * np.eye(2)), (attention, (1, 1, 3), np.eye(1))):
+        with pytest.raises(DataError, match="labels that are numbers"):
+            channel.log_partitions(np.full((1, *channel.label_shape), np.nan), np.zeros(shape), variance)

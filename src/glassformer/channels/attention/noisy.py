@@ -23,7 +23,7 @@ from glassformer.channels.sampled import (
 from glassformer.channels.sampling_limits import MOST_NOISE
 from glassformer.channels.scalar.base import Array
 from glassformer.core.checks import require_integer
-from glassformer.core.errors import LinkError, ParameterError
+from glassformer.core.errors import DataError, LinkError, ParameterError
 from glassformer.designs.token_pairs import to_matrices
 
 # Gauss-Newton steps to the mode, and step of the finite differences of the Jacobian of a link.
@@ -160,6 +160,8 @@ class NoisyAttentionChannel(SampledChannel):
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
+        if np.any(np.isnan(labels)):
+            raise DataError("y", "nan", "labels that are numbers", "guard divisions, logarithms and roots of the link")
         size = max(1, _NUMBERS_AT_ONCE // (2 * self.fields * self.tokens**2))
 
         def block(part: slice, uniform: Array) -> SampledPosterior:

@@ -17,6 +17,8 @@ _MOST_TOKENS = 12
 _REACH, _GRID = 8.0, 161
 # Numbers in one temporary array over that grid, so that it stays in the cache.
 _NUMBERS_AT_ONCE = 200_000
+# Smaller variances of indices count as this one, at which labels are certain.
+_LEAST_VARIANCE = 1e-14
 # Largest number of tokens for which the disagreement has a closed form, and Gauss nodes in the angle of the
 # correlation.
 _CLOSED_FORM_TOKENS, _ANGLE_NODES = 3, 40
@@ -79,7 +81,7 @@ def row_errors(tokens: int, power: float, variance: Array) -> dict[str, Array]:
     found = []
     for v in np.ravel(variance):
         omega = np.sqrt(max(power - v, 0.0)) * spread * points
-        probability = _argmax_probabilities(omega, np.sqrt(v) * spread)
+        probability = _argmax_probabilities(omega, np.sqrt(max(v, _LEAST_VARIANCE)) * spread)
         both = (1 - probability.max(axis=-1), 1 - np.sum(probability**2, axis=-1))
         found.append([part for error in both for part in mean_and_error(error.mean(axis=1))])
     columns = np.array(found).T.reshape(4, *np.shape(variance))

@@ -19,6 +19,7 @@ from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_channel import LatentChannel
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.row_symmetries import RowSymmetries
+from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.numerics.quasi_random import normal_points
 from glassformer.numerics.small_matrices import row_flips
@@ -82,7 +83,10 @@ class LinkRowsChannel(LatentChannel):
         return super().label_from(fields, source).reshape(len(fields), *self.shape)
 
     def observation(self, y: Array) -> Array:
-        return np.asarray(y, dtype=float).reshape(len(y), -1)
+        labels = np.asarray(y, dtype=float).reshape(len(y), -1)
+        if np.any(np.isnan(labels)):
+            raise DataError("y", "nan", "labels that are numbers", "guard divisions, logarithms and roots of the link")
+        return labels
 
 
 @dataclass(frozen=True, eq=False)
