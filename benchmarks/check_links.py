@@ -94,7 +94,7 @@ def _seconds(model: Callable[[], Any]) -> tuple[Any, float, float]:
 
 def plain() -> Any:
     """The sums on plain grids that the tests compare with."""
-    path = Path(__file__).parents[1] / "tests" / "models" / "channels" / "plain_link.py"
+    path = Path(__file__).parents[1] / "tests" / "channels" / "plain_link.py"
     spec = importlib.util.spec_from_file_location("glassformer_plain_link", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

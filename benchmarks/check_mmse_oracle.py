@@ -23,7 +23,7 @@ Point = tuple[float, float, float]
 
 def load_oracle():
     """The class kept with the tests."""
-    path = Path(__file__).resolve().parents[1] / "tests" / "models" / "spectra" / "oracle.py"
+    path = Path(__file__).resolve().parents[1] / "tests" / "random_matrices" / "oracle.py"
     spec = importlib.util.spec_from_file_location("glassformer_oracle", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ SMALL = {
     "check_bad_inputs": "cite",
     "check_blind": "--d 12 --instances 1 --sizes 10 12 --size-instances 2 2",
     "check_coverage": "--d 12 --instances 1",
+    "check_descent": "8 2 logistic",
     "check_error_bars": "--pairs 2",
     "check_explorer": "--moves 1",
     "check_finite_size": "--d 10 20 --instances 2 --alphas 0.3",
@@ -26,6 +28,7 @@ SMALL = {
     "check_real_data": "--folds 2 --only forecast",
     "check_risk": "10 2 hinge",
     "check_risk_parameters": "1",
+    "check_row_risk": "10 2 logistic",
     "check_sampled_posteriors": "--quick --points 1 --share 4",
     "check_vamp": "--d 8 --instances 1",
 }
@@ -48,3 +51,12 @@ def test_a_benchmark_runs(name, tmp_path):
 
 def test_every_small_size_is_that_of_a_benchmark():
     assert set(SMALL) <= set(SCRIPTS)
+
+
+def test_files_of_the_tests_that_benchmarks_read_exist():
+    named = [
+        found for path in FOLDER.glob("*.py") for found in re.findall(r'"tests"((?: / "[\w.]+")+)', path.read_text())
+    ]
+    assert len(named) >= 2
+    for parts in named:
+        assert FOLDER.parent.joinpath("tests", *re.findall(r"[\w.]+", parts)).is_file(), parts
