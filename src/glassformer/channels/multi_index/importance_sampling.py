@@ -40,6 +40,8 @@ from glassformer.numerics.small_matrices import triangular_inverse
 _DEGREES, _PRIOR_SHARE = 6, 0.15
 # Power of the Laplace masses in the weights of the modes, so that a mode of underestimated mass still gets points.
 _TEMPERING = 0.5
+# Logarithm of the mass of a mode that was not found; below that of every mode that was.
+_NO_GAIN = -1e30
 # Sampled latents of one batch, so that temporaries stay in the cache (measured), and data points of one batch.
 _LATENTS_AT_ONCE, _FEWEST, _MOST = 2**14, 8, 64
 # Number of full batches of one call. For little work per batch, sending the data takes as long as the work.
@@ -344,6 +346,11 @@ def _find_modes(charts: Sequence[_Chart], starts: Any, steps: int) -> _Modes:
         below = np.tril_indices(dimension)
         log_det = sum(jnp.log(root[k, k]) for k in range(dimension))
         columns = [*mode, *root[below], *inverse[below], log_det, gain]
+        # A search that met infinite numbers stands for the prior, and has no share beside others.
+        unit = (below[0] == below[1]).astype(float)
+        instead = [*np.zeros(dimension), *unit, *unit, 0.0, _NO_GAIN]
+        sound = jnp.isfinite(sum(columns))
+        columns = [jnp.where(sound, part, other) for part, other in zip(columns, instead, strict=True)]
         columns = [jnp.broadcast_to(part, (len(places), starts.shape[2])) for part in columns]
         for k, *row in zip(places, *columns, strict=True):
             modes[k] = row
