@@ -111,7 +111,7 @@ def test_one_latent_that_outweighs_all_others_is_in_one_of_two_estimates():
     ("name", "noise"),
     [
         ("z1 z2", 0.1),
-        ("tanh + tanh", 1e-3),
+        ("tanh + tanh", 0.1),
         ("(z1 + z2 z3, z1^2)", 0.0),
     ],
 )

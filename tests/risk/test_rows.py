@@ -234,7 +234,7 @@ def test_cross_entropy_of_two_classes_has_two_rows():
 
 def test_starts_of_descent_on_data_have_the_theory_of_the_lowest_minimum(softmax, monkeypatch):
     monkeypatch.setattr(
-        RegularisedRisk, "limits", lambda risk, *_, **__: Namespace(columns={"start": risk.start}, status=[])
+        RegularisedRisk, "limits", lambda risk, *_, **__: Namespace(columns={"start": risk.start}, status=[], notes=[])
     )
     for start, own in (("random,zero", None), ("zero", None), ("informed", "informed")):
         assert RegularisedRisk(strength=0.05, start=start).theory(softmax, np.ones(1))["start"] == own

@@ -8,7 +8,6 @@ import hmac
 import html
 import logging
 import secrets
-import sys
 import tempfile
 import warnings
 import webbrowser
@@ -131,7 +130,7 @@ def serve(first: str, port: int, show: bool, given: LinkSource) -> None:
         if show:
             webbrowser.open(file.as_uri())
         # Bokeh prints when it is stopped, and would not stop if the reader of the address has closed the pipe.
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(None):
             made.run_until_shutdown()
     _pages().end()
 
