@@ -31,7 +31,8 @@ VARIANCE = np.array([[0.6, 0.1], [0.1, 0.4]])
 
 def sampled_channel(model):
     """The model's channel with its work per data point set, the same for all checks: it is compiled once."""
-    return replace(model.channel, effort=Effort(256, 8, 10))
+    # Labels with noise need more latents for the same accuracy.
+    return replace(model.channel, effort=Effort(4096 if model is MODELS["noisy"] else 256, 8, 10))
 
 
 def covariance_of(model):
