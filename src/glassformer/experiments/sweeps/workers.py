@@ -86,9 +86,15 @@ def _in_processes(function: Callable[[T], R], tasks: Iterator[T], workers: int) 
                 free = _AHEAD * workers - len(futures)
                 retried = (again.pop() for _ in range(len(again)))
                 for task, lost in islice(chain(retried, source), free):
-                    futures[pool.submit(function, task)] = (task, lost)
+                    try:
+                        futures[pool.submit(function, task)] = (task, lost)
+                    except BrokenProcessPool:
+                        # A worker died after the last result.
+                        again.append((task, lost))
+                        broken = True
+                        break
                 if not futures:
-                    exhausted = True
+                    exhausted = not broken
                     break
                 for future in wait(futures, return_when=FIRST_COMPLETED).done:
                     task, lost = futures.pop(future)
