@@ -77,11 +77,11 @@ def main() -> int:
         for v in VARIANCES:
             start = time.process_time()
             bias, blur, estimate = measured(*(LINKS | SEVERAL)[name], noise, v, options.points, options.share)
-            # Few data points can leave both at zero.
-            tiny = np.finfo(float).tiny
-            ratios.append(max(bias - 2 * blur, 0.0) / max(estimate, tiny))
+            # Few data points can leave bias and estimate at zero.
+            estimate = max(estimate, np.finfo(float).tiny)
+            ratios.append(max(bias - 2 * blur, 0.0) / estimate)
             spent = time.process_time() - start
-            row = f"{bias:.1e} | {blur:.0e} | {estimate:.1e} | {bias / max(estimate, tiny):.2f} | {spent:.0f} s"
+            row = f"{bias:.1e} | {blur:.0e} | {estimate:.1e} | {bias / estimate:.2f} | {spent:.0f} s"
             print(f"| {name} | {noise:g} | {v} | {row} |", flush=True)
     found = np.array(ratios)
     print(f"above the estimate: {np.mean(found > 1):.1%}, above three times: {np.mean(found > 3):.1%}")

@@ -174,9 +174,9 @@ def _regress(target: Array, controls: Array) -> tuple[Array, Array]:
     used = np.flatnonzero(scale[:-1] > _ROUNDING * scale[-1])
     scaled = factors[..., [0, *(used + 1)]] / np.append(1.0, scale[used])
     others = [np.delete(np.arange(replicas), k) for k in range(replicas)]
-    solution = np.linalg.pinv(np.stack([np.concatenate(scaled[rest]) for rest in others]), rcond=1e-10) @ np.stack(
-        [factors[rest, :, -1].reshape(-1, 1) for rest in others]
-    )
+    known = np.stack([np.concatenate(scaled[rest]) for rest in others])
+    wanted = np.stack([factors[rest, :, -1].reshape(-1, 1) for rest in others])
+    solution = np.linalg.pinv(known, rcond=1e-10) @ wanted
     weights = np.zeros((replicas, number))
     weights[:, used] = solution[:, 1:, 0] / scale[used]
     return means[:, -1] - np.sum(weights * means[:, 1:-1], axis=1), weights

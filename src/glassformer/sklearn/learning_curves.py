@@ -25,9 +25,9 @@ from glassformer.sklearn.assumed_model import AssumedModel
 
 # Alternative in messages if there is no theory.
 _MEASURED = "by = measured"
-# Grid of power laws: exponents, and the share of the mean measured error that is left at infinitely many samples.
 # Smallest relative standard error of one measurement: folds without any wrong class show none (a convention).
 _LEAST_SEPARATE = 1e-4
+# Grid of power laws: exponents, and the share of the mean measured error that is left at infinitely many samples.
 _EXPONENTS, _FLOOR_SHARES = np.linspace(0.1, 2.0, 96), np.linspace(0.0, 1.0, 101)
 
 

@@ -83,7 +83,7 @@ def _relative_deviation(gaps: Array, allowed: Array | float) -> float:
 def _score(model: Model, variance: Array, seed: int) -> float:
     # Integrals of single data points are about ten times less accurate than averages over data points.
     allowed = SAMPLED if model.channel.sampled else max(EXACT, 10 * _integration_error(model))
-    # As good as nothing is checked point by point with a large tolerance: means are compared.
+    # Where single data points have errors as large as the tolerance of means, means are compared.
     sampled = allowed > 0.5 * SAMPLED
     count, step, allowed = (120, 0.1, SAMPLED) if sampled else (12, 1e-3, allowed)
     channel, y, omega, _ = _sampled_labels(model, variance, count, seed)
