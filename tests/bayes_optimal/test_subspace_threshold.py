@@ -91,3 +91,22 @@ def test_linear_layers_of_higher_rank(tokens, rank, exact):
     model = DeepAttention(depth=1, tokens=tokens, rank=rank, activation="linear")
     found = subspace_threshold(model, np.eye(rank))
     assert found.alpha == pytest.approx(exact, abs=2 * found.error_estimate)
+
+
+@pytest.mark.parametrize(("start", "most"), [(0.05, 6), (0.5, 5), (1.3, 3)])
+def test_the_search_for_a_later_threshold_needs_few_fixed_points(start, most):
+    places = []
+
+    def growth(alpha):
+        places.append(alpha)
+        return (alpha / 2) ** 1.5 / (1 + 0.1 * alpha) * 1.2
+
+    low, high = weak_recovery._bracket(growth, start, 60 * start)
+    assert low[0] < 2 < high[0]
+    low = low if low[0] > start else (start, growth(start))
+    assert weak_recovery._root(growth, low, high, 0.02)[0] == pytest.approx(2, rel=2e-3)
+    assert len(places) <= most
+
+
+def test_growth_that_stays_below_one_has_no_bracket():
+    assert weak_recovery._bracket(lambda alpha: alpha / 100, 0.1, 6.0) is None

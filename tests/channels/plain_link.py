@@ -26,16 +26,17 @@ def information(function, noise, variance, breaks=()):
     """E g^2 as three sums."""
     h, w = grid(breaks)
     t = np.arange(-8.2, 8.21, 0.12 * min(1.0, np.sqrt(variance / (1 - variance))))
-    omega = np.sqrt(1 - variance) * t
     values = function(h)
     y, step = label_grid(values[np.abs(h) < 8.45], noise)
-    prior = w * bell(h - omega[:, None], variance)
-    moment = prior * (h - omega[:, None]) / variance
-    weight, total = bell(t, 1.0) * (t[1] - t[0]), 0.0
+    total = 0.0
     for part in np.array_split(y, 1 + y.size // 2000):
         likelihood = bell(part - values[:, None], noise)
-        z = np.maximum(prior @ likelihood, 1e-290)
-        total += step * float(weight @ np.sum((moment @ likelihood) ** 2 / z, axis=1))
+        for some in np.array_split(t, 1 + t.size // 500):
+            distance = h - np.sqrt(1 - variance) * some[:, None]
+            prior = w * bell(distance, variance)
+            z = np.maximum(prior @ likelihood, 1e-290)
+            squares = np.sum(((prior * distance / variance) @ likelihood) ** 2 / z, axis=1)
+            total += step * (t[1] - t[0]) * float(bell(some, 1.0) @ squares)
     return total
 
 

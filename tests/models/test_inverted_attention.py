@@ -150,8 +150,9 @@ def test_square_and_slope_of_the_score_are_equal_on_average(options):
     ],
 )
 def test_thresholds_respect_the_bounds_of_histograms(options, layer, bound):
-    found = instability(DeepAttention(**options), np.eye(2), np.eye(2))
-    threshold = (2 if layer is None else 1) / found.rate
+    model = DeepAttention(**options)
+    found = instability(model, np.eye(2), np.eye(2), 5e-3)
+    threshold = model.prior.degrees / found.rate
     assert threshold - 2 * found.error * threshold / found.rate < bound
     if layer is not None:
         assert found.matrix[layer, layer] == pytest.approx(1, abs=0.02)

@@ -21,6 +21,7 @@ r"""Weak recovery: sample ratios from which on the uninformed start, and message
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,8 @@ from glassformer.models.base import Model, require_theory
 _NEAREST, _FARTHEST = 0.05, 60.0
 # Accuracy of later thresholds and of their eigenvalues, which also contain the error of a fixed point.
 _LATER_ACCURACY, _LATER_EIGENVALUE = 2e-3, 5e-3
+# Smallest factor between two ratios of the search upwards, whose third power is the largest one (a compromise).
+_STEP = 1.6
 # Search with few data points: accuracy, largest number of steps, and share of the data points.
 _COARSE_ACCURACY, _COARSE_STEPS, _COARSE_POINTS = 2e-2, 12, 0.25
 # Largest number of evaluations with all data points, largest change of the log-ratio by one of them, and relative error
@@ -55,6 +58,9 @@ _CHEAP = 5e-5
 _NO_GROWTH = 1e-6
 # Rounding errors of the entries of a projector and of its trace.
 _ROUNDING = 1e-12
+
+# A ratio and the growth of unknown directions there.
+Place = tuple[float, float]
 
 _UNINFORMED_UNSTABLE = "The uninformed fixed point becomes unstable"
 # Conjugate overlap, per degree of freedom, from which the limit at vanishing overlap is extrapolated.
@@ -317,6 +323,8 @@ def _later_step(
     def growth(leading: Instability, alpha: float) -> float:
         return max(_NO_GROWTH, leading.rate * alpha / model.prior.degrees)
 
+    # Where less accuracy is asked for, fewer data points at first may do; quasi-random points come in powers of two.
+    finer = max(1, POINTS_FACTOR >> round(np.log2(accuracy / _LATER_EIGENVALUE)))
     found: dict[float, Array] = {}
 
     def fixed_point_inside(place: float, coarse: bool = False) -> Array:
@@ -334,27 +342,19 @@ def _later_step(
         return growth(instability(model, inside, unknown, np.inf, _COARSE_POINTS), alpha)
 
     def instability_at(alpha: float) -> Instability:
-        return instability(model, fixed_point_inside(alpha), unknown, accuracy, POINTS_FACTOR)
+        return instability(model, fixed_point_inside(alpha), unknown, accuracy, finer)
 
-    low = high = (start, coarse_growth(start * 1.02, start))
-    if high[1] >= 1:
-        leading = instability_at(start * 1.02)
-        return WeakRecoveryStep(start, start * 0.02, leading.matrix, leading.degenerate)
-    while high[1] < 1:
-        if high[0] >= farthest:
-            return None
-        alpha = min(high[0] * 1.6, farthest)
-        low, high = high, (alpha, coarse_growth(alpha, alpha))
-    # Between the two ends growth is nearly a power of alpha: secant steps in logarithms.
-    for _ in range(_COARSE_STEPS):
-        (width, rise), (_, below) = np.log(np.divide(high, low)), np.log(low)
-        exponent = max(rise / width, 1e-3)
-        alpha = float(low[0] * np.exp(width * np.clip(-below / rise, 0.05, 0.95)))
-        log_growth = np.log(coarse_growth(alpha, alpha))
-        if abs(log_growth) <= _COARSE_ACCURACY * exponent:
-            break
-        low, high = ((alpha, np.exp(log_growth)), high) if log_growth < 0 else (low, (alpha, np.exp(log_growth)))
-    alpha *= float(np.exp(-log_growth / exponent))
+    ends = _bracket(lambda place: coarse_growth(place, place), start, farthest)
+    if ends is None:
+        return None
+    low, high = ends
+    if low[0] == start:
+        low = (start, coarse_growth(start * 1.02, start))
+        if low[1] >= 1:
+            leading = instability_at(start * 1.02)
+            return WeakRecoveryStep(start, start * 0.02, leading.matrix, leading.degenerate)
+    tolerance = min(_COARSE_ACCURACY * accuracy / _LATER_EIGENVALUE, _LONGEST_CORRECTION)
+    alpha, exponent = _root(lambda place: coarse_growth(place, place), low, high, tolerance)
     for remaining in reversed(range(_CORRECTIONS)):
         leading = instability_at(alpha)
         missed = -float(np.log(growth(leading, alpha))) / exponent
@@ -365,6 +365,41 @@ def _later_step(
             break
     error = alpha * (leading.relative_error / exponent + uncertainty)
     return WeakRecoveryStep(alpha, float(error), leading.matrix, leading.degenerate)
+
+
+def _bracket(growth_at: Callable[[float], float], start: float, farthest: float) -> tuple[Place, Place] | None:
+    """Return neighbouring ratios above ``start`` between which growth reaches one; None if it does not.
+
+    The lower one is ``start`` itself, with a growth of zero, if growth is above one at the first ratio.
+    """
+    low = high = (start, 0.0)
+    while high[1] < 1:
+        if high[0] >= farthest:
+            return None
+        factor = _STEP
+        if low[0] > start:
+            # Growth is nearly a power of alpha: a little beyond the place where it reaches one.
+            (width, rise), missing = np.log(np.divide(high, low)), -np.log(high[1])
+            factor = np.clip(1.05 * np.exp(missing * width / max(rise, _NO_GROWTH)), _STEP, _STEP**3)
+        alpha = float(min(high[0] * factor, farthest))
+        low, high = high, (alpha, growth_at(alpha))
+    return low, high
+
+
+def _root(growth_at: Callable[[float], float], low: Place, high: Place, tolerance: float) -> tuple[float, float]:
+    """Return the ratio between two places at which growth is one, to a relative tolerance, and its power of alpha."""
+    alpha, nearest = min(low, high, key=lambda end: abs(np.log(end[1])))
+    log_growth = float(np.log(nearest))
+    # Between the two ends growth is nearly a power of alpha: secant steps in logarithms.
+    for _ in range(_COARSE_STEPS):
+        (width, rise), (_, below) = np.log(np.divide(high, low)), np.log(low)
+        exponent = float(max(rise / width, 1e-3))
+        if abs(log_growth) <= tolerance * exponent:
+            break
+        alpha = float(low[0] * np.exp(width * np.clip(-below / rise, 0.05, 0.95)))
+        log_growth = float(np.log(growth_at(alpha)))
+        low, high = ((alpha, np.exp(log_growth)), high) if log_growth < 0 else (low, (alpha, np.exp(log_growth)))
+    return alpha * float(np.exp(-log_growth / exponent)), exponent
 
 
 def _along_known_direction(model: Model, known: Array, unknown: Array, farthest: float) -> GrowthCrossing | None:

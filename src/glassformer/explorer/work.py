@@ -74,7 +74,7 @@ class Work:
                 raise DroppedError
             # What has just begun says less than a note on it.
             if (done or total is None) and time.monotonic() - last_report > _INTERVAL:
-                last_report = -_INTERVAL
+                last_report = time.monotonic()
                 later(report, text if total is None else f"{text}: {done} of {total}")
 
         def partial_result(result: Any) -> None:
