@@ -164,6 +164,20 @@ def test_what_was_asked_before_is_dropped():
     assert seen == ["the last"]
 
 
+def test_progress_is_not_reported_more_often_than_it_can_be_read():
+    done, told = Event(), []
+
+    def busy(show):
+        for k in range(1000):
+            note(f"step {k}")
+
+    work = Work(lambda function: function())
+    work.start(busy, lambda _: None, lambda _: None, told.append, done.set)
+    assert done.wait(10)
+    work.end()
+    assert told[0] == "step 0" and len(told) < 100
+
+
 @pytest.mark.slow
 def test_the_shape_of_a_link_is_the_smallest_that_works_unless_another_is_asked_for():
     assert shape_of(lambda z: z[0, 0] * z[1, 0], "smi", {}) == {"indices": "2", "tokens": "1"}
