@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import re
@@ -53,7 +54,11 @@ def versions() -> dict[str, str | None]:
         False
     """
     found: dict[str, str | None] = {"python": platform.python_version()}
-    lines = [line for line in metadata.requires("glassformer") or [] if not line.rstrip("\"'").endswith(_DEVELOPERS)]
+    required: list[str] = []
+    # Sources on the path that were not installed name no dependencies.
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        required = metadata.requires("glassformer") or []
+    lines = [line for line in required if not line.rstrip("\"'").endswith(_DEVELOPERS)]
     names = {match.group().lower() for match in (re.match(r"[\w.-]+", line) for line in lines) if match}
     for name in ("glassformer", *sorted(names)):
         try:

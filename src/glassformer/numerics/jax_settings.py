@@ -17,9 +17,10 @@ _VARIABLES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES", "XLA
 
 @contextmanager
 def jax_settings(double: bool | None = True, required: bool = True) -> Iterator[None]:
-    """Set double or single precision, and the default rules of JAX for promotion and transfers.
+    """Set double or single precision, full precision of products, and the default rules for promotion and transfers.
 
-    The strict modes of JAX do not allow arrays of NumPy, Python numbers and arrays of JAX in one expression.
+    The strict modes of JAX do not allow arrays of NumPy, Python numbers and arrays of JAX in one expression. Graphics
+    processors multiply matrices of single precision with three digits unless they are told otherwise.
 
     Args:
         double: whether new arrays have double precision; None for the precision of the process.
@@ -41,6 +42,7 @@ def jax_settings(double: bool | None = True, required: bool = True) -> Iterator[
         jax.numpy_rank_promotion("allow"),
         jax.numpy_dtype_promotion("standard"),
         jax.transfer_guard("allow"),
+        jax.default_matmul_precision("highest"),
     ):
         yield
 

@@ -211,12 +211,14 @@ class LabelLawChannel(ScalarChannel):
             return np.exp(self.log_partition(np.ones_like(t), omega, np.full_like(t, v))) - 0.5
 
         ends = np.linspace(-TAIL, TAIL, _CROSSING_PANELS + 1)
-        signs = np.sign(excess(ends))
+        values = excess(ends)
+        # The sign of rounding may be another one when the same point is evaluated alone.
+        signs = np.where(np.abs(values) <= _ROUNDING, 0.0, np.sign(values))
         breaks = [
             brentq(lambda t: float(excess(np.array([t]))[0]), ends[k], ends[k + 1], xtol=_ROUNDING)
             for k in np.flatnonzero(signs[1:] * signs[:-1] < 0)
         ]
-        t, weight = normal_nodes(breaks)
+        t, weight = normal_nodes([*breaks, *ends[signs == 0]])
         return float(weight @ (0.5 - np.abs(excess(t))))
 
     @cached_property
