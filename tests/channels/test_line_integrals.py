@@ -289,6 +289,7 @@ def test_scalarized_functions_return_the_same_values():
         assert scalarize(jnp.sum)(long) == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-10, 1e12])
 def test_the_unit_of_discrete_labels_does_not_change_results(unit):
     def link(z, unit):
@@ -299,6 +300,7 @@ def test_the_unit_of_discrete_labels_does_not_change_results(unit):
     assert np.allclose(expected, found, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_labels_in_several_roundings_are_one_label():
     weights = 0.1, 0.2, 0.3
     channel = SequenceMultiIndex(lambda z: sum(w * jnp.sign(z[k, 0]) for k, w in enumerate(weights)), 3).channel
@@ -314,6 +316,7 @@ def test_small_labels_have_the_symmetries_of_large_ones():
     assert len(small.invariances) == len(large.invariances) == 2
 
 
+@pytest.mark.slow
 def test_level_sets_that_lines_miss_leave_the_log_partition_finite():
     channel = SequenceMultiIndex(lambda z: jnp.sum(z**2), 2).channel.with_points(512)
     found = channel.averages(0.9 * np.eye(2)[None]).log_partition

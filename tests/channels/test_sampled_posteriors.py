@@ -167,6 +167,7 @@ def test_replicas_sample_their_posteriors_apart(given):
     np.testing.assert_array_equal(same.first, again.first)
 
 
+@pytest.mark.slow
 def test_log_partitions_that_alternate_are_within_their_errors():
     power, variance, noise = 1.5, 0.5, 1e-3
     channel = NoisyAttentionChannel(lambda h: np.sin(3 * h)[..., 0], tokens=1, noise=noise, power=power)

@@ -144,6 +144,7 @@ def test_what_simulations_note_is_kept(tmp_path):
     assert "rho = 0.3" in collect(tmp_path)["message"].item()
 
 
+@pytest.mark.slow
 def test_settings_are_written_as_on_the_command_line(tmp_path):
     (tmp_path / "losses.py").write_text("def doubled(label, field):\n    return (label - field) ** 2\n")
     common = {"parameters": {"beta": 1, "noise": 1, "rho": 0.5}, "learner": "risk", "folder": str(tmp_path)}

@@ -100,6 +100,7 @@ def test_rates_of_the_published_convention_may_change():
         assert SGD(learning_rate=rate, **published).descent(2.0, 2, d=100).rates.tolist() == [0.02, 0.04]
 
 
+@pytest.mark.slow
 def test_rows_of_several_heads_have_the_learning_rate_of_theory(monkeypatch):
     monkeypatch.setattr(
         "glassformer.dynamics.descent_path.descent_path", lambda model, alpha, settings, *rest: settings

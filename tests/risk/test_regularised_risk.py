@@ -160,6 +160,7 @@ def test_a_pinned_trace():
             risk(other, [0.5], penalty="pinned", strength=strength)
 
 
+@pytest.mark.slow
 def test_a_pinned_trace_without_noise():
     """Below the statistical dimension of the trace many positive matrices fit the labels, above it only the signal."""
     model, threshold = AttentionIndexed(rho=0.5, tokens=1, channel="linear"), trace_dimension(0.5) / 2
