@@ -31,6 +31,8 @@ from glassformer.random_matrices.rectangular_inverse import moment_function, sha
 
 # Nodes of the tanh-sinh rule per arc, and on either side of a cut: exact to rounding (checked by half the nodes).
 NODES, SPLIT_NODES = 161, 101
+# Numbers of a temporary array: larger ones leave the cache, and the C library returns them to the system each time.
+_NUMBERS_AT_ONCE = 2**12
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,10 @@ class RectangularLaw:
         The weights are those of :math:`\int df\,\mathrm{Im}\,m/\pi`.
         """
         rule = tanh_sinh(NODES)
+        rows = max(_NUMBERS_AT_ONCE // rule.weight.size, 1)
         for arc in self._curve.arcs:
-            at = np.flatnonzero(arc.exists)
-            if at.size:
+            there = np.flatnonzero(arc.exists)
+            for at in np.split(there, range(rows, there.size, rows)) if there.size else ():
                 points = self._curve.points(arc.of(at), rule.from_left, rule.from_right, at)
                 with np.errstate(invalid="ignore", over="ignore"):
                     weight = points.height * points.slope * rule.weight / np.pi
