@@ -7,7 +7,7 @@ import pytest
 from glassformer.numerics.memory import MemoryBound, limit_malloc_arenas
 
 # Programs that are dropped are traced and read again by the next test. A test adds some 100 MB to what is resident.
-_BOUND = MemoryBound(1050.0, 100.0)
+_BOUND = MemoryBound(1000.0, 100.0)
 limit_malloc_arenas()
 
 
