@@ -336,25 +336,26 @@ def _later_step(
             found[place] = solution.value
         return np.asarray(solution.value[0])
 
-    def coarse_growth(place: float, alpha: float) -> float:
-        """Return the growth per step at ``alpha`` from few data points and the fixed point at ratio ``place``."""
-        inside = fixed_point_inside(place, coarse=True)
+    def coarse_growth(alpha: float) -> float:
+        """Return the growth per step at the fixed point, both from few data points."""
+        inside = fixed_point_inside(alpha, coarse=True)
         return growth(instability(model, inside, unknown, np.inf, _COARSE_POINTS), alpha)
 
     def instability_at(alpha: float) -> Instability:
         return instability(model, fixed_point_inside(alpha), unknown, accuracy, finer)
 
-    ends = _bracket(lambda place: coarse_growth(place, place), start, farthest)
+    ends = _bracket(coarse_growth, start, farthest)
     if ends is None:
         return None
     low, high = ends
     if low[0] == start:
-        low = (start, coarse_growth(start * 1.02, start))
+        # Growth at the start, with the fixed point at a ratio just above it.
+        low = (start, coarse_growth(start * 1.02) / 1.02)
         if low[1] >= 1:
             leading = instability_at(start * 1.02)
             return WeakRecoveryStep(start, start * 0.02, leading.matrix, leading.degenerate)
     tolerance = min(_COARSE_ACCURACY * accuracy / _LATER_EIGENVALUE, _LONGEST_CORRECTION)
-    alpha, exponent = _root(lambda place: coarse_growth(place, place), low, high, tolerance)
+    alpha, exponent = _root(coarse_growth, low, high, tolerance)
     for remaining in reversed(range(_CORRECTIONS)):
         leading = instability_at(alpha)
         missed = -float(np.log(growth(leading, alpha))) / exponent
@@ -370,7 +371,7 @@ def _later_step(
 def _bracket(growth_at: Callable[[float], float], start: float, farthest: float) -> tuple[Place, Place] | None:
     """Return neighbouring ratios above ``start`` between which growth reaches one; None if it does not.
 
-    The lower one is ``start`` itself, with a growth of zero, if growth is above one at the first ratio.
+    If growth is above one at the first ratio, the lower one is ``start``, with zero in place of a growth.
     """
     low = high = (start, 0.0)
     while high[1] < 1:

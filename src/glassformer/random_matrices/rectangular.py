@@ -89,7 +89,7 @@ class RectangularLaw:
         return self._curve.support
 
     def _weighted_points(self) -> Iterator[tuple[NDArray[np.intp], ArcPoints, Array]]:
-        r"""Yield for each arc the elements that have it, its points and weights.
+        r"""Yield for each arc, a block at a time, the elements that have it, its points and weights.
 
         The weights are those of :math:`\int df\,\mathrm{Im}\,m/\pi`.
         """
@@ -97,7 +97,8 @@ class RectangularLaw:
         rows = max(_NUMBERS_AT_ONCE // rule.weight.size, 1)
         for arc in self._curve.arcs:
             there = np.flatnonzero(arc.exists)
-            for at in np.split(there, range(rows, there.size, rows)) if there.size else ():
+            for first in range(0, there.size, rows):
+                at = there[first : first + rows]
                 points = self._curve.points(arc.of(at), rule.from_left, rule.from_right, at)
                 with np.errstate(invalid="ignore", over="ignore"):
                     weight = points.height * points.slope * rule.weight / np.pi
