@@ -328,9 +328,12 @@ def _later_step(
     found: dict[float, Array] = {}
 
     def fixed_point_inside(place: float, coarse: bool = False) -> Array:
-        """Return the fixed point inside the known directions; the iteration begins at that of a smaller ratio."""
+        """Return the fixed point inside the known directions; the iteration begins at that of a smaller ratio.
+
+        A ratio that is larger by less than the accuracy may also do.
+        """
         note(f"later threshold, instability at alpha = {place:.3g}")
-        earlier = found.get(max((ratio for ratio in found if ratio <= place), default=np.nan))
+        earlier = found.get(max((ratio for ratio in found if ratio <= place * (1 + accuracy)), default=np.nan))
         solution = solve_state_evolution(model, np.array([place]), subspace=known, coarse=coarse, earlier=earlier)
         if solution.settled.all():
             found[place] = solution.value

@@ -239,7 +239,8 @@ class DeepAttention(Model):
             if network.shows_last_matrix and max(network.directions) == 1:
                 from glassformer.channels.multi_index.untied_attention import UntiedAttentionChannel
 
-                effort = Effort(64, 8, 10) if network.depth == 1 else hard
+                # Eight starts find the modes of two layers as well as sixteen (by trial).
+                effort = {1: Effort(64, 8, 10), 2: Effort(256, 8, 12)}.get(network.depth, hard)
                 return UntiedAttentionChannel(network, effort=effort, points=self.points)
             if inverts(network):
                 # Saturated layers need more work on each data point, and fewer data points are used.
