@@ -21,7 +21,7 @@ SMALLER = (
     (r"d=60, instances=4", "d=20, instances=2"),
     (r"\[(\d+), \d+\], splits=1", r"[\1], splits=1"),
     (r"strengths=10", "strengths=3"),
-    (r"BilinearRegressor\(\)", "BilinearRegressor(strengths=3, folds=2)"),
+    (r"(Bilinear\w+)\(\)", r"\1(strengths=3, folds=2)"),
     (r"penalty=penalty", "penalty=penalty, strengths=3, folds=2"),
     (r"\b(cv|folds)=\d", r"\1=2"),
 )
@@ -31,7 +31,8 @@ SMALLER = (
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: page.stem
 )
-def test_every_python_block_of_a_page_runs(page, capsys):
+def test_every_python_block_of_a_page_runs(page, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     rng = np.random.default_rng(0)
     inputs, signal = rng.standard_normal((300, 20, 20)), BilinearPrior(1.0, 0.5).sample((20, 20), rng)

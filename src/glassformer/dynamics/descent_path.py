@@ -146,11 +146,26 @@ class DescentPath(DisplayMixin):
         Raises:
             ParameterError: there is no such measure.
         """
-        if measure not in ("error", *self.measures):
-            raise ParameterError("measure", measure, f"one of error, {', '.join(self.measures)}")
-        found = self.estimates[measure]
+        found = self._estimate_of(measure)
         step = int(np.nanargmin(found.value))
         return step, Estimate(found.value[step], found.error[step])
+
+    def settled(self, measure: str = "test_loss") -> int:
+        """Return the first step from which on a measure stays within its error of its value after the last step.
+
+        Raises:
+            ParameterError: there is no such measure.
+
+        Example:
+            >>> from glassformer import SequenceMultiIndex
+            >>> model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
+            >>> settings = DescentSettings(steps=30, learning_rate=0.1, weight_decay=0.5, trajectories=1024)
+            >>> descent_path(model, 4.0, settings).settled() < 30
+            True
+        """
+        found = self._estimate_of(measure)
+        away = np.flatnonzero(~(np.abs(found.value - found.value[-1]) <= found.error[-1]))
+        return int(away[-1]) + 1 if len(away) else 0
 
     def arrival(self, level: float = 0.5) -> Estimate:
         """Return the first step at which the cosine of each row of the teacher is above a level; infinity if never.
@@ -169,6 +184,11 @@ class DescentPath(DisplayMixin):
         error = np.divide(cosine.error[step, rows], rise, out=np.zeros(len(rows)), where=rise > 0)
         never = ~above.any(axis=0)
         return Estimate(np.where(never, np.inf, step), np.where(never, np.inf, error))
+
+    def _estimate_of(self, measure: str) -> Estimate:
+        if measure not in ("error", *self.measures):
+            raise ParameterError("measure", measure, f"one of error, {', '.join(self.measures)}")
+        return self.estimates[measure]
 
     @property
     def _powers(self) -> Array:
@@ -479,15 +499,17 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
 
 
 def _summary(path: DescentPath) -> str:
-    """Return what is seen of a path: where to stop, and when rows are found."""
-    least = []
-    for name in ("test_loss", "label_error", "prediction_error", "error"):
-        if name in path.estimates:
-            step, value = path.early_stop(name)
-            where = "the last step" if step == path.descent.steps else f"step {step}"
-            least.append(f"{name} {value.value:.4g} +- {value.error:.2g} at {where}")
+    """Return what is seen of a path: where to stop, when it is nearly at its end, and when rows are found."""
+    least, last = [], path.descent.steps
+    measures = [name for name in ("test_loss", "label_error", "prediction_error", "error") if name in path.estimates]
+    for name in measures:
+        step, value = path.early_stop(name)
+        where = "the last step" if step == last else f"step {step}"
+        least.append(f"{name} {value.value:.4g} +- {value.error:.2g} at {where}")
+    ends = [f"{name} from step {path.settled(name)} on" for name in measures if path.settled(name) < last]
     rows = [f"{step:g}" if np.isfinite(step) else "never" for step in path.arrival().value]
     text = f"alpha = {path.alpha:g}: least of all steps: {', '.join(least)}"
+    text += f"; within their errors of the last step: {', '.join(ends)}" if ends else ""
     text += f"; cosines exceed 1/2 at step {', '.join(rows)}"
     return text if path.settles_at is None else f"{text}; weights settle at step {path.settles_at}"
 

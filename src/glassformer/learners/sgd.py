@@ -185,7 +185,7 @@ class SGD(RowDescent):
         read=parse_text,
     )
     trajectories: int = setting(
-        32_768, "number of trajectories of the equations, 32 times a power of two", positive_integer
+        32_768, "number of trajectories of the equations, 32 times a power of two (default 32768)", positive_integer
     )
     convention: str | None = setting(
         None, "sum (of the losses, as in theory) or published (squared error over d, batch in samples)"

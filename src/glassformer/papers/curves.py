@@ -248,6 +248,8 @@ class CurvesPanel:
         if WEAK in self.marks:
             series.append(legend_entry("weak recovery", ":", lw=1))
         title = f"{self.title}\nmarks: {', '.join(sized)}" if sized else self.title
+        if any(runs.column == "relative_error" for curve in self.curves for runs in curve.runs):
+            title += r" and its standard error, over $\|S\|_F^2$"
         usual = {"xlabel": label_alpha(unit), "ylabel": error_label(unit), "title": title}
         settings = {**usual, "xlim": (self.ratios[0], self.ratios[-1]), **self.settings}
         settings["ylim"] = _with_marks(settings.get("ylim", (0, 1.02)), marks)
@@ -352,7 +354,10 @@ def summary_lines(one: ComputedCurve) -> list[str]:
         head = f"  {runs.label}, d = {runs.d}, {runs.instances} instances"
         name, theory = _theory_of(table, runs.column)
         lines.append(f"{head} (in brackets: difference from {name} in standard errors)")
-        columns = ["error", "relative_error"] if runs.column in ("error", "relative_error") else [runs.column]
+        columns = [runs.column]
+        if runs.column in ("error", "relative_error"):
+            columns = ["error", "relative_error"]
+            lines.append("    the norm of the signals, the same at all ratios, differs from its mean by chance")
         for k, alpha in enumerate(table["alpha"]):
             expected = float(theory[k])
             cells = "; relative to the signal ".join(_difference(table, column, k, expected) for column in columns)

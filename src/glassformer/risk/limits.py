@@ -19,6 +19,8 @@ from glassformer.risk.tuning import best_strength
 _FITTED = 1e-20
 # Best strengths below this share of lambda_max are noted (a convention).
 _WEAK = 1e-3
+# Number of best strengths in a note; all are in the column.
+_LISTED = 6
 
 
 def risk_limits(
@@ -124,7 +126,7 @@ def _notes(problem: RiskProblem, alpha: Array, points: FixedPoints, strength: fl
 
 
 def strength_notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> list[str]:
-    """Return notes on best strengths at an end of the search, or not chosen for the least error."""
+    """Return notes on best strengths: their values, and which are at an end of the search or not of least error."""
     none, weak = points.strength == 0, points.strength <= _WEAK * problem.lambda_max(alpha)
     notes = [("the best strength is zero, the limit of no penalty", none)]
     if not problem.loss.quadratic:
@@ -135,4 +137,9 @@ def strength_notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> l
             "the best strength is that of the largest cosine (for signs, of the least label_error), not of least error"
         )
         notes.append((text, points.order.error > problem.power))
-    return [f"alpha = {', '.join(f'{a:g}' for a in alpha[rows])}: {text}" for text, rows in notes if rows.any()]
+    values = ", ".join(f"{strength:.4g}" for strength in points.strength[:_LISTED])
+    more = ", ... (column strength)" if len(alpha) > _LISTED else ""
+    return [
+        f"best strength: {values}{more}",
+        *(f"alpha = {', '.join(f'{a:g}' for a in alpha[rows])}: {text}" for text, rows in notes if rows.any()),
+    ]
