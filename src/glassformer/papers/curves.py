@@ -249,7 +249,7 @@ class CurvesPanel:
             series.append(legend_entry("weak recovery", ":", lw=1))
         title = f"{self.title}\nmarks: {', '.join(sized)}" if sized else self.title
         if any(runs.column == "relative_error" for curve in self.curves for runs in curve.runs):
-            title += r" and its standard error, over $\|S\|_F^2$"
+            title += r" and its standard error, relative to $\|S\|_F^2$"
         usual = {"xlabel": label_alpha(unit), "ylabel": error_label(unit), "title": title}
         settings = {**usual, "xlim": (self.ratios[0], self.ratios[-1]), **self.settings}
         settings["ylim"] = _with_marks(settings.get("ylim", (0, 1.02)), marks)
