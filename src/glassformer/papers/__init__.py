@@ -30,5 +30,5 @@ the second and marks of perfect recovery; two columns of the data say which curv
     >>> content.data["source"].unique().tolist()
     ['theory', 'nuclear norm']
     >>> content.axes[0].settings["title"]
-    'no noise\nmarks: mean of 2 runs at $d = 12$'
+    'no noise\nmarks: mean of 2 runs at $d = 12$ and its standard error, relative to $\\|S\\|_F^2$'
 """
