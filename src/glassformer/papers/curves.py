@@ -312,10 +312,15 @@ def _begins(curve: Curve) -> bool:
 
 
 def _recovery_ticks(curves: Sequence[Curve]) -> list[Series]:
-    """Ticks on the axis where perfect recovery begins."""
+    """Ticks on the axis where perfect recovery begins, the first of several at one place the longest."""
     look = {"lw": 2.5, "solid_capstyle": "butt", "clip_on": False}
     places = [(k, _threshold(curve, PERFECT)) for k, curve in enumerate(curves) if curve.learner is None]
-    ticks = [Series([x, x], [0, 0.035], k, look=look) for k, x in places if np.isfinite(x)]
+    heights = [0.035 / (1 + [x for _, x in places[:number]].count(x)) for number, (_, x) in enumerate(places)]
+    ticks = [
+        Series([x, x], [0, height], k, look=look)
+        for (k, x), height in zip(places, heights, strict=True)
+        if np.isfinite(x)
+    ]
     return [*ticks, legend_entry("perfect recovery", "|", ms=9, mew=2.5)] if ticks else []
 
 
