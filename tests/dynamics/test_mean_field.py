@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status
 from glassformer.dynamics import descent_path as module
-from glassformer.dynamics.descent_path import descent_path, descent_table
+from glassformer.dynamics.descent_path import descent_limits, descent_path, descent_table
 from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
 from glassformer.dynamics.mean_field import shared_moments
 from glassformer.dynamics.online_sgd import Pace, cosine_start, online_sgd
@@ -249,6 +249,42 @@ def test_trajectories_are_shared_out_over_devices(monkeypatch):
 
 
 @pytest.mark.slow
+def test_descent_leaves_a_plateau():
+    """A student of two rows, equal but for 1e-5, does not settle where the rows would be equal."""
+    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]) + jnp.tanh(z[1, 0]), indices=2)
+    rest = 1e-5 * np.array([[1.0, -1.0], [-1.0, 1.0]])
+    start = DescentStart(0.3 + rest, 0.3 + 4e-5 * rest)
+    path = descent_path(model, 10.0, DescentSettings(200, 0.05, trajectories=4096), start=start)
+    # Runs at d = 400 have a training loss of 0.0198 at step 60, on the plateau, and 0.0005 at step 200.
+    assert abs(path.errors["training_loss"].value[60] - 0.0198) < 0.002
+    assert path.errors["training_loss"].value[200] < 0.002 and path.settles_at is None
+
+
+@pytest.mark.slow
+def test_weights_that_move_to_and_fro_do_not_settle():
+    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), noise_law="flip:0.1")
+    settings = DescentSettings(200, 5.0, weight_decay=0.06, trajectories=4096)
+    path = descent_path(model, 2.0, settings, student_of(model, "logistic"))
+    correlation = path.correlation.value[-2:, -2:, 0, 0]
+    assert path.settles_at is None
+    assert correlation[0, 0] + correlation[1, 1] - 2 * correlation[0, 1] > correlation[1, 1]
+
+
+@pytest.mark.slow
+def test_few_trajectories_do_not_follow_a_small_overlap():
+    """Overlaps of the sets, which have fewer trajectories, decay instead of growing."""
+    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] ** 2))
+    start = DescentStart.of_cosine(1, 1, 1e-4)
+    path = descent_path(model, 40.0, DescentSettings(60, 0.02, trajectories=8192), start=start)
+    assert path.status is Status.INTEGRATION_NOT_CONVERGED
+    table = descent_table([path])
+    begins = path.undetermined_from
+    assert table.status == [Status.CONVERGED] * begins + [path.status] * (61 - begins)
+    assert f"from step {begins} on the sets of trajectories contradict each other" in table.notes[1]
+    assert table.notes[1] in descent_limits([path]).notes
+
+
+@pytest.mark.slow
 def test_divergence_is_told_with_its_step():
     settings = DescentSettings(STEPS, [0.3] * 4 + [1.5] * (STEPS - 4), trajectories=4096, sets=4)
     table = descent_table([descent_path(LINEAR, 2.0, settings)])
@@ -266,7 +302,7 @@ def test_settings_out_of_range():
         ({"batch": 0.0}, "batch = 0.0 is not allowed: expected a share of the samples in (0, 1]"),
         (
             {"steps": 5, "learning_rate": [0.1] * 4},
-            "learning_rate = 4 is not allowed: expected numbers for every step: one, or 5",
+            "learning_rate = '<4 numbers>' is not allowed: expected one number, or 5, one per step",
         ),
         ({"trajectories": 1000}, "trajectories = 1000 is not allowed: expected 32 times a power of two"),
         ({"momentum": 1.0}, "momentum = 1.0"),

@@ -220,6 +220,7 @@ def test_divergence_is_reported():
     assert table.status[0] is Status.CONVERGED
     assert table.status[-1] is Status.DIVERGING
     assert np.isnan(table["error"][-1]) and np.isnan(table["plugin_error"][-1])
+    assert table.notes[-1].startswith("diverging after time")
 
 
 @pytest.mark.slow

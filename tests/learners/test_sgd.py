@@ -126,7 +126,9 @@ def test_theory_is_of_independent_batches():
 def test_descent_that_diverges_at_every_ratio_has_the_same_columns():
     table = replace(LOGISTIC, learning_rate=50.0, weight_decay=1.0, steps=6).limits(SIGN, [2.0], False)
     assert table.status == [Status.DIVERGING]
-    assert np.isnan(table["early_stopped_error"][0])
+    assert np.isnan(table["error"][0])
+    path = replace(LOGISTIC, learning_rate=50.0, weight_decay=1.0, steps=6).path(SIGN, 2.0)
+    assert table["early_stopped_test_loss"][0] == path.early_stop()[1].value
 
 
 def test_decisions_are_between_signs():
@@ -192,10 +194,10 @@ def test_settings_that_do_not_go_together():
         assert text in str(error.value)
     with pytest.raises(IncompatibleError, match="give one of them"):
         SGD(start=([[0.1]], [[1.0]]), overlap=0.3)
-    with pytest.raises(IncompatibleError, match="give d, or convention = sum"):
+    with pytest.raises(IncompatibleError, match="use convention = sum and a batch"):
         trajectory(TANH, [2.0], 3, learner=SGD(convention="published"))
     assert SGD(learning_rate=np.full(4, 0.5)) == SGD(learning_rate=[0.5] * 4)
-    with pytest.raises(ParameterError, match="learning_rate = 4 is not allowed: expected numbers for every step"):
+    with pytest.raises(ParameterError, match="learning_rate = '<4 numbers>' is not allowed: expected one number"):
         trajectory(TANH, [2.0], 3, learner=SGD(learning_rate=[0.1] * 4))
     with pytest.raises(IncompatibleError, match="logistic is for labels"):
         trajectory(TANH, [2.0], 3, learner=SGD(loss="logistic"))

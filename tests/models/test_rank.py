@@ -155,7 +155,7 @@ def test_a_rank_that_is_none_is_named(capsys):
 
 @pytest.mark.statistics
 @pytest.mark.parametrize(
-    ("options", "points", "d"), [({}, 512, 60), ({"noise": 0.05}, 512, 60), ({"tied": False, "noise": 0.05}, 64, 12)]
+    ("options", "points", "d"), [({}, 512, 60), ({"noise": 0.05}, 512, 60), ({"tied": False, "noise": 0.05}, 128, 12)]
 )
 def test_parts_agree(options, points, d):
     """Posteriors of untied layers have eight latents: few data points take minutes."""

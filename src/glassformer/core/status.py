@@ -34,7 +34,7 @@ class Status(Enum):
     DIVERGING = (
         "diverging",
         "the powers of the weights or the errors grow without bound: lower the learning rate or the strength of the "
-        "steps, raise the batch, or add weight decay; the values are those before it",
+        "steps, raise the batch, or add weight decay; values are those before it, or missing",
     )
     BISTABLE = (
         "bistable",

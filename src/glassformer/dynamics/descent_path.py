@@ -7,7 +7,7 @@ independent sets of these trajectories give the errors: their spread, and the bi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +54,14 @@ _MOST_SAMPLES, _FEWEST_SAMPLES, _PREDICTIONS = 8192, 1024, 1 << 20
 # Histories of the size of the gradients: these, and the noise and odd parts of gradients, each a quarter as large, with
 # their copies (measured).
 _HISTORIES = 4.0
-# Changes of the weights still to come at which they have settled, as a share of their norm, times the root of the
-# number of trajectories: some hundredth of the sampling error.
-_SETTLED = 0.02
+# Changes of the weights still to come at which they have settled, as a share of their norm: above those by rounding. On
+# a plateau, which descent may leave after many steps, changes are larger.
+_SETTLED = 1e-6
+# The error is inversely proportional to the number of trajectories while the mean of the sets differs by less than this
+# share from the run with all of them, and the value is below this multiple of its error (conventions).
+_AGREEING, _SIGNIFICANT = 0.5, 2.0
+# Largest error of a cosine after the last step (a convention).
+_UNDETERMINED = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +77,11 @@ class DescentPath(DisplayMixin):
             (1 + sets, steps + 1, P, P*); NaN after divergence, here and below.
         correlations: :math:`C(t,s)` of the same runs, shape (1 + sets, steps + 1, steps + 1, P, P).
         measures: losses and errors of the same runs, each of shape (1 + sets, steps + 1).
-        status: ``converged``, or ``diverging``.
+        status: ``converged``, ``diverging``, or ``integration_not_converged`` if there are too few trajectories for so
+            small an overlap at the start.
         diverges_at: the step from which on the training loss only grows; None without divergence.
-        settles_at: the step after which the weights change by less than a hundredth of the sampling error, as they
-            do at the end of full-batch descent, and are reported as constant; None otherwise.
+        settles_at: the step after which the weights change by less than 1e-6 of their norm, as they do at the end of
+            full-batch descent, and are reported as constant; None otherwise.
     """
 
     model: Any
@@ -190,6 +196,22 @@ class DescentPath(DisplayMixin):
             raise ParameterError("measure", measure, f"one of error, {', '.join(self.measures)}")
         return self.estimates[measure]
 
+    @cached_property
+    def undetermined_from(self) -> int | None:
+        """The step from which on the sets contradict the overlaps and their errors; None if they agree at the last one.
+
+        Small overlaps grow by a factor in every step. Few trajectories change the factor, and the values of the sets
+        then differ by more than an error that is inversely proportional to their number.
+        """
+        norms = np.sqrt(np.maximum(np.diagonal(self._powers, axis1=-2, axis2=-1), np.finfo(float).tiny))
+        cosines = self.overlaps / norms[..., None]
+        found, gap = _estimate(cosines), np.abs(cosines[1:].mean(axis=0) - cosines[0])
+        size = np.abs(found.value)
+        wrong = (gap > _AGREEING * size) & (size > _SIGNIFICANT * found.error) | (found.error > _UNDETERMINED)
+        agree = np.flatnonzero(~wrong.any(axis=(1, 2)))
+        begins = int(agree[-1]) + 1 if len(agree) else 0
+        return begins if begins < len(cosines[0]) else None
+
     @property
     def _powers(self) -> Array:
         return np.moveaxis(np.diagonal(self.correlations, axis1=1, axis2=2), -1, 1)
@@ -273,9 +295,12 @@ def descent_path(
     status = Status.CONVERGED if diverges_at is None else Status.DIVERGING
     last = max(int(one.reached) for one in runs)
     settles_at = last if diverges_at is None and last < settings.steps else None
-    return DescentPath(
+    path = DescentPath(
         model, fitted, float(alpha), settings, overlaps, correlations, measures, status, diverges_at, settles_at
     )
+    if diverges_at is None and path.undetermined_from is not None:
+        return replace(path, status=Status.INTEGRATION_NOT_CONVERGED)
+    return path
 
 
 def _feature_classes(model: Model) -> tuple[Array, Array]:
@@ -332,7 +357,7 @@ def _all_runs(
         shares=classes[1],
         same_head=np.asarray((np.arange(rows)[:, None] - np.arange(rows)) % heads == 0, dtype=float),
         same_teacher=np.asarray(same, dtype=float),
-        settled=_SETTLED / np.sqrt(settings.trajectories) if settles else 0.0,
+        settled=_SETTLED if settles else 0.0,
     )
     share = settings.batch if settings.batch < 1 else np.inf
     points, number = settings.base_points, int(batches[-1]) + 1
@@ -438,9 +463,10 @@ def descent_table(paths: Sequence[DescentPath]) -> Steps:
         row |= {error_column(name): part.error for name, part in path.estimates.items()}
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
-        begins = count if path.diverges_at is None else path.diverges_at
+        begins = next((step for step in (path.diverges_at, path.undetermined_from) if step is not None), count)
         status += [Status.CONVERGED if step < begins else path.status for step in range(count)]
-        notes.append(_summary(path) if path.diverges_at is None else _divergence_note(path))
+        notes += [_summary(path)] if path.diverges_at is None else []
+        notes += _doubts(path)
     return Steps(
         model=paths[0].model.name,
         parameters=dict(paths[0].model.parameters),
@@ -457,7 +483,8 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
         paths: of one model, one for each sample ratio.
 
     Returns:
-        A table with one row per sample ratio: the columns of :func:`descent_table` after the last step, ``steps``,
+        A table with one row per sample ratio: the columns of :func:`descent_table` after the last step, NaN after
+        divergence, ``steps``,
         ``early_stop`` (the step of least loss on new samples), ``early_stopped_error``,
         ``early_stopped_label_error`` and so on, the values there with their error estimates, and ``arrival`` (the first
         step at which the cosine of each row exceeds 1/2, infinity if never).
@@ -476,14 +503,10 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
         bars = {error_column(name): part.error[-1] for name, part in estimates.items()}
         more = {"row_error": path.row_error.value[-1], "steps": float(path.descent.steps)}
         measured = [name for name in ("error", *path.measures) if name in estimates and name != "training_loss"]
-        if path.diverges_at is None:
-            stop = path.early_stop()[0]
-            best = {f"early_stopped_{name}": Estimate(*(part[stop] for part in estimates[name])) for name in measured}
-            more |= {"early_stop": float(stop), "arrival": path.arrival().value}
-        else:
-            best = {f"early_stopped_{name}": Estimate(np.array(np.nan), np.array(np.nan)) for name in measured}
-            more |= {"early_stop": np.nan, "arrival": np.full_like(path.arrival().value, np.nan)}
-            notes.append(_divergence_note(path))
+        stop = path.early_stop()[0]
+        best = {f"early_stopped_{name}": Estimate(*(part[stop] for part in estimates[name])) for name in measured}
+        more |= {"early_stop": float(stop), "arrival": path.arrival().value}
+        notes += _doubts(path)
         more |= {name: part.value for name, part in best.items()}
         bars |= {error_column(name): part.error for name, part in best.items()}
         rows.append({"alpha": path.alpha, **end, **more, **bars})
@@ -514,11 +537,18 @@ def _summary(path: DescentPath) -> str:
     return text if path.settles_at is None else f"{text}; weights settle at step {path.settles_at}"
 
 
-def _divergence_note(path: DescentPath) -> str:
-    """Return the note on a divergence."""
+def _doubts(path: DescentPath) -> list[str]:
+    """Return the notes on a divergence, or on too few trajectories."""
+    if path.diverges_at is None:
+        if path.undetermined_from is None:
+            return []
+        return [
+            f"alpha = {path.alpha:g}: from step {path.undetermined_from} on the sets of trajectories contradict each "
+            "other. Raise trajectories (--trajectories), or the overlap of the start"
+        ]
     computed = int(np.isfinite(path.power.value).all(axis=(1, 2)).sum()) - 1
     end = f"; the power of a row exceeds {DIVERGED:g} after step {computed}" if computed < path.descent.steps else ""
-    return (
+    return [
         f"alpha = {path.alpha:g}: descent diverges, the training loss only grows from step {path.diverges_at} "
         f"on{end}. Lower the learning rate, or raise the weight decay"
-    )
+    ]

@@ -155,7 +155,9 @@ class DescentSettings:
             given = [given(step) for step in range(self.steps)]
         rates = np.atleast_1d(real_numbers("learning_rate", given))
         if rates.ndim != 1 or len(rates) not in (1, self.steps):
-            raise ParameterError("learning_rate", rates.size, f"numbers for every step: one, or {self.steps}")
+            raise ParameterError(
+                "learning_rate", f"<{rates.size} numbers>", f"one number, or {self.steps}, one per step"
+            )
         if np.any(rates < 0):
             raise ParameterError("learning_rate", float(np.min(rates)), "numbers >= 0")
         return np.broadcast_to(rates, self.steps).astype(float)

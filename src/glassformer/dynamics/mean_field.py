@@ -475,11 +475,15 @@ def _orthonormal_rows(rest: Any, size: Any, allowed: Any, inner: Any) -> tuple[A
 
 
 def _have_settled(weights: Any, t: Any, share: Any) -> Any:
-    """Return whether changes still to come, if they decrease as they do now, are below a share of the weights."""
+    """Return whether changes still to come, if they decrease as they do now, are below a share of the weights.
+
+    So is the last step, as weights that move to and fro agree after an even number of steps.
+    """
     window = t // _QUARTER
     now, before, first = weights[t], weights[t - window], weights[t - 2 * window]
     last, previous = jnp.sum((now - before) ** 2), jnp.sum((before - first) ** 2)
     ratio = jnp.sqrt(last / jnp.maximum(previous, _SMALLEST))
     # A geometric series: the change of the last window, times r + r^2 + ...
     left = jnp.sqrt(last) * ratio / jnp.maximum(1 - ratio, _SMALLEST)
-    return (t >= _EARLIEST) & (ratio < 1) & (left < share * jnp.sqrt(jnp.sum(now**2)))
+    step = jnp.sqrt(jnp.sum((now - weights[t - 1]) ** 2))
+    return (t >= _EARLIEST) & (ratio < 1) & (jnp.maximum(left, step) < share * jnp.sqrt(jnp.sum(now**2)))

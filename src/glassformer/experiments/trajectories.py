@@ -97,7 +97,8 @@ def trajectory(
                 raise IncompatibleError(f"{name} = {value} needs simulated runs: give their token dimension d")
         for name, value in non_default_fields(learner).items():
             if name not in learner.info.trajectory_settings:
-                text = f"has no effect on the theory of the steps of {learner.name}"
+                text = f"has no effect on the theory of the steps of {learner.name}: leave it out"
+                text += ", and give steps to trajectory" if name == "steps" else ""
                 raise IncompatibleError(f"{name} = {value} {text}")
         return _theory(learner.equations(model), alpha, steps, overlap)
     stepwise = learner.equations(model).simulated(steps, overlap, d)

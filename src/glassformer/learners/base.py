@@ -161,7 +161,9 @@ class Learner(ABC):
 
     def trajectory(self, model: Any, alpha: Any, steps: int, overlap: Any = None) -> Table | str:
         """Return the error after every step, or the reason why it is not known; see :meth:`Equations.trajectory`."""
-        return self.equations(model).trajectory(alpha, steps, overlap)
+        from glassformer.bayes_optimal.solve import validated_alpha
+
+        return self.equations(model).trajectory(validated_alpha(alpha), steps, overlap)
 
 
 @dataclass(frozen=True)

@@ -326,7 +326,8 @@ class SGD(RowDescent):
         if d is None and (self.is_published or is_whole(batch, 1)):
             name = "convention = published" if self.is_published else f"batch = {batch}"
             raise IncompatibleError(
-                f"{name} refers to a token dimension: give d, or convention = sum with a batch that is a share"
+                f"{name} refers to a token dimension: use convention = sum and a batch that is a share of the samples "
+                "in (0, 1], or runs of a dimension d"
             )
         samples = max(1, round(alpha * d)) if d is not None and is_whole(batch, 1) else 1
         return float(min(batch, samples) / samples)
@@ -543,7 +544,9 @@ class DescentEquations(Equations):
         sgd = self._sgd
         given = sgd.overlap is not None or sgd.start is not None
         if overlap is not None and given:
-            raise IncompatibleError(f"overlap = {overlap:g} and the start of the settings exclude each other")
+            raise IncompatibleError(
+                f"overlap = {overlap:g} and overlap or start of the learner exclude each other: leave out one of them"
+            )
         if overlap is None and not given and d is not None:
             overlap = self.model.channel.even * d**-0.5
         return replace(sgd, convention=sgd.convention or "sum", overlap=sgd.overlap if overlap is None else overlap)
