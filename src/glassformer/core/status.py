@@ -29,7 +29,7 @@ class Status(Enum):
     NON_FINITE = (
         "non_finite",
         "a non-finite number appeared: check the link function for overflow and the data for infinities, and lower a "
-        "learning rate",
+        "learning rate if there is one",
     )
     DIVERGING = (
         "diverging",

@@ -172,9 +172,11 @@ class SampledRowPenalty(RowPenalty):
         true, normal = _weights(prior, len(q_hat), number)
         signal, rest = m_hat @ true, square_root(q_hat) @ normal
         true = np.concatenate([true, true], axis=1)
-        w, response, response_square = self.minimisers(
-            np.concatenate([signal + rest, signal - rest], axis=1), v_hat, strength
-        )
+        # Weights that diverge are a status.
+        with np.errstate(over="ignore", invalid="ignore"):
+            w, response, response_square = self.minimisers(
+                np.concatenate([signal + rest, signal - rest], axis=1), v_hat, strength
+            )
         count = true.shape[1]
         return RowOrder(
             power=_symmetric(w @ w.T / count),
