@@ -52,7 +52,7 @@ def _title(**parameters: float) -> str:
 
 def square(quick: bool) -> Recipe:
     """Square inputs without noise."""
-    return _optimal_error(1.0, 0.0, {0.2: (0.1, 0.2, 0.25, 0.3, 0.5), 1.0: (0.1, 0.3, 0.5, 0.7)}, 100, quick)
+    return _optimal_error(1.0, 0.0, {0.2: (0.1, 0.2, 0.25, 0.3, 0.5), 1.0: (0.1, 0.3, 0.5, 0.7)}, 80, quick)
 
 
 def square_noisy(quick: bool) -> Recipe:
