@@ -60,7 +60,7 @@ _SETTLED = 1e-6
 # The error is inversely proportional to the number of trajectories while the mean of the sets differs by less than this
 # share from the run with all of them, and the value is below this multiple of its error (conventions).
 _AGREEING, _SIGNIFICANT = 0.5, 2.0
-# Largest error of a cosine after the last step (a convention).
+# Largest error of a cosine that counts as determined (a convention).
 _UNDETERMINED = 0.25
 
 
@@ -156,7 +156,7 @@ class DescentPath(DisplayMixin):
         step = int(np.nanargmin(found.value))
         return step, Estimate(found.value[step], found.error[step])
 
-    def settled(self, measure: str = "test_loss") -> int:
+    def within_error_from(self, measure: str = "test_loss") -> int:
         """Return the first step from which on a measure stays within its error of its value after the last step.
 
         Raises:
@@ -166,7 +166,7 @@ class DescentPath(DisplayMixin):
             >>> from glassformer import SequenceMultiIndex
             >>> model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
             >>> settings = DescentSettings(steps=30, learning_rate=0.1, weight_decay=0.5, trajectories=1024)
-            >>> descent_path(model, 4.0, settings).settled() < 30
+            >>> descent_path(model, 4.0, settings).within_error_from() < 30
             True
         """
         found = self._estimate_of(measure)
@@ -484,8 +484,7 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
 
     Returns:
         A table with one row per sample ratio: the columns of :func:`descent_table` after the last step, NaN after
-        divergence, ``steps``,
-        ``early_stop`` (the step of least loss on new samples), ``early_stopped_error``,
+        divergence, ``steps``, ``early_stop`` (the step of least loss on new samples), ``early_stopped_error``,
         ``early_stopped_label_error`` and so on, the values there with their error estimates, and ``arrival`` (the first
         step at which the cosine of each row exceeds 1/2, infinity if never).
 
@@ -529,7 +528,8 @@ def _summary(path: DescentPath) -> str:
         step, value = path.early_stop(name)
         where = "the last step" if step == last else f"step {step}"
         least.append(f"{name} {value.value:.4g} +- {value.error:.2g} at {where}")
-    ends = [f"{name} from step {path.settled(name)} on" for name in measures if path.settled(name) < last]
+    begins = {name: path.within_error_from(name) for name in measures}
+    ends = [f"{name} from step {step} on" for name, step in begins.items() if step < last]
     rows = [f"{step:g}" if np.isfinite(step) else "never" for step in path.arrival().value]
     text = f"alpha = {path.alpha:g}: least of all steps: {', '.join(least)}"
     text += f"; within their errors of the last step: {', '.join(ends)}" if ends else ""
