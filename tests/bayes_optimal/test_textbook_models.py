@@ -160,7 +160,7 @@ def test_later_thresholds_after_rows_known_at_any_ratio():
 def test_threshold_is_infinite_if_nothing_grows_within_the_error():
     found = thresholds(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0] * z[2, 0]), 3, points=32))
     assert found["weak_recovery"].alpha == np.inf
-    assert "nothing is learned up to" in found["weak_recovery"].note
+    assert "nothing is learnable up to" in found["weak_recovery"].note
     assert found.hard_phase is None
     assert found.hard_phase_reason
 

@@ -400,7 +400,7 @@ def test_a_figure_with_a_run_that_did_not_settle_is_complete_and_names_the_run(r
     assert code == 3
     assert "written to" in out
     assert errors.splitlines() == [
-        "glassformer: bsr-3: the figure is complete; not settled: source = gamp, rho = 0.5, alpha = 0.2 "
+        "glassformer: bsr-3: the figure is complete; did not converge: source = gamp, rho = 0.5, alpha = 0.2 "
         "(iteration_limit), and 1 more in the CSV file"
     ]
 

@@ -154,8 +154,8 @@ def test_tabs_views_and_learners_are_reached_by_keys(visit):
     page = visit("?alpha=0.2:1:5")
     page.get_by_role("tab", name="What can be learned?").press("ArrowRight")
     _said(page, "ridge regression reaches")
-    page.get_by_role("checkbox", name="least nuclear norm").press("Space")
-    page.locator(".legend").get_by_text("least nuclear norm").wait_for(state="detached")
+    page.get_by_role("checkbox", name="minimum nuclear norm").press("Space")
+    page.locator(".legend").get_by_text("minimum nuclear norm").wait_for(state="detached")
     page.get_by_role("tab", name="What does my training reach?").press("ArrowRight")
     _said(page, "after 30")
     assert page.get_by_role("tab", name="In time").get_attribute("aria-selected") == "true"

@@ -97,7 +97,7 @@ def _threshold_beyond_onset(model: Model) -> Threshold:
     leading = vectors[:, values >= (1 - DEGENERATE) * values[-1] - STANDARD_ERRORS * uncertainty]
     alpha = prior.degrees * prior.weak_recovery_onset / float(values[-1])
     direction = _subspace_fields(model, leading @ leading.T)
-    note = f"{direction['layer'] or 'a subspace'} is learned first" if prior.rows > 1 else _UNINFORMED_UNSTABLE
+    note = f"{direction['layer'] or 'a subspace'} becomes learnable first" if prior.rows > 1 else _UNINFORMED_UNSTABLE
     return Threshold("weak_recovery", alpha, alpha * uncertainty / float(values[-1]), note, **direction)
 
 
@@ -149,12 +149,12 @@ def _subspace_thresholds(model: Model, first_number: int) -> list[Threshold]:
             what = "No direction grows"
             if np.isnan(step.alpha):
                 what = "Not determined, averages are too rough: use more data points (points, --data-points)"
-            note = f"{what}; within the error nothing is learned up to alpha = {step.silent:.2g}"
+            note = f"{what}; within the error nothing is learnable up to alpha = {step.silent:.2g}"
         elif step.degenerate:
-            note = "Several directions are learned at the same alpha, within the error"
+            note = "Several directions become learnable at the same alpha, within the error"
         else:
             direction = _subspace_fields(model, step.matrix)
-            note = f"{direction['layer'] or 'a subspace'} is learned"
+            note = f"{direction['layer'] or 'another direction'} becomes learnable"
         entries.append(Threshold(name, step.alpha, step.error_estimate, note, **direction))
     return entries
 

@@ -105,7 +105,7 @@ def non_default_fields(settings: Any) -> dict[str, Any]:
 
 def max_iterations_setting(default: int, option: str = "") -> Any:
     """Return the setting ``max_iterations`` of an iteration."""
-    return setting(default, "steps allowed per run", positive_integer, option)
+    return setting(default, "largest number of steps of a run", positive_integer, option)
 
 
 def damping_setting() -> Any:

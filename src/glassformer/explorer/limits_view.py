@@ -167,7 +167,7 @@ def _answer(
     parts += [f"{_PHRASES.get(name, f'{readable_name(name)} is at')} {alpha:.3g}" for name, alpha in known.items()]
     sentence, notes = "; ".join([text + error_text(error, estimate[k]), *parts]) + ".", list(best.notes)
     if doubtful := sum(not status.ok for status in best.status):
-        notes.append(f"{doubtful} of {len(estimate)} points did not plainly converge: the table has their status.")
+        notes.append(f"{doubtful} of {len(estimate)} points did not converge: the table has their status.")
     notes += [f"{name}: {reason}." for name, reason in missing.items()]
     short = {name: readable_name(name).replace("nuclear norm perfect recovery", "nuclear norm") for name in known}
     marks = tuple((alpha, short[name]) for name, alpha in known.items() if alpha <= max(best["alpha"]))

@@ -215,7 +215,7 @@ class Page:
         self.work.drop()
         self.error = None
         if self.model == LINK and not self._link[0]:
-            self._show_empty("There is no function yet.")
+            self._show_empty("No link loaded.")
             self._arrange()
             return
         view = QUESTIONS[self.tab][1][self.view]

@@ -80,8 +80,8 @@ class GradientDescent(Descent):
     trained_property: ClassVar[str] = "parametrisation"
 
     optimizer: str | None = setting(None, "sgd or adam (default by the model; for averages adam)")
-    learning_rate: float | None = setting(None, "length of a step (default by the model)", positive)
-    momentum: float = setting(0.0, "weight of the last step, for sgd", unit_interval)
+    learning_rate: float | None = setting(None, "learning rate (default by the model)", positive)
+    momentum: float = setting(0.0, "momentum in [0, 1), for sgd", unit_interval)
     weight_decay: float = setting(0.0, "weight w of the term w |W|^2/2, for every optimizer", decay_rate)
     starts: int | None = setting(
         None, "initialisations on the same data (default 1; averaged 64)", integer_up_to(_MOST)

@@ -56,7 +56,7 @@ class NuclearNorm(SquareLossLearner):
     r"""The minimiser of :math:`\frac12\sum_\mu(y_\mu - h_\mu)^2 + \lambda(dL)^{1/4}\|S\|_*`.
 
     Args:
-        strength: :math:`\lambda\ge 0`; 0 for the matrix of least nuclear norm that fits the labels; None for the best
+        strength: :math:`\lambda\ge 0`; 0 for the minimum nuclear norm interpolator; None for the best
             strength at the label noise, which is 0 without noise.
         tolerance: relative duality gap at which a solution is accepted.
         max_iterations: largest number of steps.
@@ -73,7 +73,7 @@ class NuclearNorm(SquareLossLearner):
 
     info: ClassVar[LearnerInfo] = LearnerInfo(
         name="nuclear-norm",
-        title="least nuclear norm",
+        title="minimum nuclear norm",
         family="convex",
         papers=("donoho2013phase",),
         limit_settings=("strength",),
@@ -113,7 +113,7 @@ class NuclearNorm(SquareLossLearner):
 def least_nuclear_norm(
     design: DenseDesign, labels: ArrayLike, penalty: float = 0.0, settings: Iteration | None = None
 ) -> Solution:
-    r"""Return the matrix of least nuclear norm that fits the labels, or the minimiser of the penalised risk.
+    r"""Return the minimum nuclear norm interpolator, or the minimiser of the penalised risk.
 
     Equation :eq:`nuclear-norm` of the documentation.
 

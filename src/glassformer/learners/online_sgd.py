@@ -71,7 +71,7 @@ class OnlineSGD(RowDescent):
         trajectory_settings=("learning_rate", "batch", "weight_decay", "init", "small", "overlap", "points"),
     )
 
-    learning_rate: float = setting(1.0, "length of a step on the mean of a batch (default 1)", positive)
+    learning_rate: float = setting(1.0, "learning rate, for the mean loss of a batch (default 1)", positive)
     batch: int = setting(4, "samples per step (default 4)", positive_integer)
     weight_decay: float = setting(
         0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)", decay_rate
@@ -79,7 +79,7 @@ class OnlineSGD(RowDescent):
     init: str = initialisation()
     small: float = small_size()
     overlap: float | None = setting(
-        None, "cosine of the start with the truth, which simulations know", unit_interval, "start_overlap"
+        None, "cosine between the initial weights and the teacher", unit_interval, "start_overlap"
     )
     looks: int = setting(50, "number of entries of the history", positive_integer)
     points: int = setting(

@@ -94,7 +94,7 @@ class RegularisedRisk(Learner):
             effect, and None, where the trace is pinned.
         tolerance: duality gap at which a solution is accepted, relative to the risk of an estimate of zero.
         max_iterations: steps allowed.
-        student: of models of rows (smi, attention), equation :eq:`row-risk`: a function of the student's fields ``Z``,
+        student: smi and attention only, equation :eq:`row-risk`: a function of the student's fields ``Z``,
             shape (P, L), to its prediction, which JAX can differentiate; ``"linear"``; None for one linear row where
             labels are +1 and -1 of one index, a linear row per class with cross-entropy, and the teacher's own link
             otherwise. The link of another model is ``other.traceable_label``: attention of another skip strength or
@@ -145,8 +145,8 @@ class RegularisedRisk(Learner):
     )
     penalty: str | None = setting(
         None,
-        "nuclear (default), ridge or elastic; trace, or pinned (trace known), for positive matrices; of models of rows "
-        "ridge (default), lasso, elastic or group",
+        "nuclear (default), ridge or elastic; trace, or pinned (trace known), for positive matrices; smi and "
+        "attention: ridge (default), lasso, elastic or group",
     )
     strength: float | None = parameter(
         "weight of the regulariser, or best (default the best one)", None, read=parse_strength, check=non_negative
@@ -154,22 +154,24 @@ class RegularisedRisk(Learner):
     tolerance: float = tolerance_setting()
     max_iterations: int = max_iterations_setting(5000)
     student: Any = parameter(
-        "of models of rows: what is fitted, FILE.py:FUNCTION of the student's fields Z of shape (P, L), or linear "
-        "(default the usual one of the labels). Its file is run",
+        "smi and attention only: the student, FILE.py:FUNCTION of its fields Z of shape (P, L), or linear "
+        "(default: the usual one for the labels). Its file is run",
         None,
         read=parse_function,
         check=student_choice,
         metavar="FILE.py:FUNCTION",
     )
-    student_rows: int | None = setting(None, "of models of rows: rows P of the student", positive_integer)
+    student_rows: int | None = setting(None, "smi and attention only: rows P of the student", positive_integer)
     intercept: bool = setting(
-        False, "of models of rows: fit a number that is added to every output of the student", boolean
+        False, "smi and attention only: fit an intercept, added to every output of the student", boolean
     )
     positions: Any = parameter(
-        "of models of rows: component of the positional encoding of every token, as a comma list", None, read=parse_grid
+        "smi and attention only: positional encoding of each token, a comma list", None, read=parse_grid
     )
     start: Any = parameter(
-        "of models of rows: informed, uninformed or positional (default all, the lowest counts)", None, read=parse_text
+        "smi and attention only: informed, uninformed or positional (default: all; the minimum of lowest risk counts)",
+        None,
+        read=parse_text,
     )
 
     def __post_init__(self) -> None:
@@ -231,7 +233,7 @@ class RegularisedRisk(Learner):
 
         given = [name for name in _OF_ROWS if getattr(self, name) not in (None, False)]
         if given:
-            raise IncompatibleError(f"{given[0]} is a setting of models of rows, smi and attention: leave it out")
+            raise IncompatibleError(f"{given[0]} is a setting for smi and attention only: leave it out")
         return loss_of(self.loss), penalty_of(self.penalty_name), self.strength
 
     @property
@@ -573,8 +575,8 @@ class ProximalMessagePassing(RegularisedRisk):
         loss, penalty, strength: see :class:`~glassformer.RegularisedRisk`.
         tolerance: without effect.
         max_iterations: steps.
-        overlap: of models of rows: overlap with the teacher before the first step; None for weights of zero if the risk
-            is convex, and for 0.99 otherwise.
+        overlap: smi and attention only: overlap with the teacher before the first step; None for weights of zero if the
+            risk is convex, and for 0.99 otherwise.
 
     Raises:
         ParameterError: an argument is out of range.

@@ -139,7 +139,7 @@ class SGD(RowDescent):
     )
 
     learning_rate: Any = parameter(
-        "length of a step: a number, a comma list with one per step, or FILE.py:FUNCTION of the step (default "
+        "learning rate: a number, a comma list with one per step, or FILE.py:FUNCTION of the step (default "
         "1/(1 + sqrt(alpha))^2; published 15)",
         None,
         read=_parse_rates,
@@ -160,12 +160,12 @@ class SGD(RowDescent):
     momentum: float = setting(0.0, "momentum in [0, 1)", unit_interval)
     nesterov: bool = setting(False, "use the momentum of Nesterov", boolean)
     loss: Any = parameter(
-        "square, logistic, cross-entropy or another loss of the regularised risk of models of rows",
+        "square, logistic, cross-entropy, or any other loss of learner risk for smi and attention",
         "square",
         read=parse_function,
     )
     student: Any = parameter(
-        "what is trained, FILE.py:FUNCTION of the student's fields Z of shape (P, L), or linear",
+        "the student, FILE.py:FUNCTION of its fields Z of shape (P, L), or linear",
         None,
         read=parse_function,
         check=student_choice,
@@ -177,7 +177,7 @@ class SGD(RowDescent):
         None, "number of gradient steps (default those of all passes)", positive_integer, "gradient_steps"
     )
     overlap: float | None = setting(
-        None, "cosine of the start with the truth, which simulations know", unit_interval, "start_overlap"
+        None, "cosine between the initial weights and the teacher", unit_interval, "start_overlap"
     )
     start: Any = parameter(
         "overlap m and power C of the start, a pair of matrices, which the command line does not take",
@@ -211,7 +211,7 @@ class SGD(RowDescent):
         _ = self.descent(alpha=1.0, steps=self.steps or np.size(self.learning_rate), d=10**6)
 
     def _check_learning_rate(self) -> None:
-        """Raise unless there is one length of a step, one for every step, or a function of the step."""
+        """Raise unless there is one learning rate, one for each step, or a function of the step."""
         rate = self.learning_rate
         if is_number(rate):
             positive("learning_rate", rate)

@@ -254,10 +254,10 @@ def not_settled(rows: pandas.DataFrame) -> str:
         >>> import pandas
         >>> statuses = ["iteration_limit", "iteration_limit"]
         >>> not_settled(pandas.DataFrame({"source": "gamp", "alpha": [0.2, 0.3], "error": 0.5, "status": statuses}))
-        'not settled: source = gamp, alpha = 0.2 (iteration_limit), and 1 more in the CSV file'
+        'did not converge: source = gamp, alpha = 0.2 (iteration_limit), and 1 more in the CSV file'
     """
     first = rows.iloc[0]
     named = {name: first[name] for name in _PLACES if name in rows and not rows[name].isna().iloc[0]}
     place = ", ".join(f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in named.items())
     others = f", and {len(rows) - 1} more in the CSV file" if len(rows) > 1 else ""
-    return f"not settled: {place} ({first['status']}){others}"
+    return f"did not converge: {place} ({first['status']}){others}"

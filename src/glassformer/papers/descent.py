@@ -37,7 +37,7 @@ _UNCERTAIN = 0.2
 _EVERY = 4
 # Marks of runs on a line over steps.
 _MARKS = 12
-_LABEL_ERROR = "share of errors on new labels without noise"
+_LABEL_ERROR = "test error on noiseless labels"
 _DRAWN_RUNS = legend_entry("runs", "o", ms=4, mec="k", mew=0.6)
 
 

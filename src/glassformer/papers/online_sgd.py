@@ -172,7 +172,7 @@ def _summary(case: _Case, found: _Cosines) -> list[str]:
             ", ".join(f"{first_passage(one[:, row, row], found.time):.3g}" for one in part)
             for part in (found.runs, found.equations)
         )
-        lines.append(f"  layer {row + 1} passes 1/2 at {runs} in runs, {known} in their equations (inf: not at all)")
+        lines.append(f"  layer {row + 1} passes 1/2 at {runs} in runs, {known} in their equations (inf: never)")
     lines.append(f"  mean distance of runs from their equations: {np.mean(np.abs(found.runs - found.equations)):.3f}")
     ends = ", ".join(f"{path.test_error.value[-1]:.3g}" for path in found.paths)
     return [*lines, f"  test error at the end, in the equations: {ends}"]

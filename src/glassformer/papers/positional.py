@@ -88,7 +88,7 @@ def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[flo
         energy = theory[f"free_energy_{way}"] / ratios
         ours = pandas.DataFrame({"alpha": ratios, "theta": np.abs(theta), "m": np.abs(mean), "energy": energy})
         runs = _runs_from(model, replace(risk, start=start), marks, d, instances)
-        reached = f"runs from the {start} start" if start else "least risk of 4 starts"
+        reached = f"runs from the {start} start" if start else "lowest risk of 4 starts"
         frames.append(runs.assign(source=reached))
         for quantity, sign, series in ((own, rf", ${symbol}$", left), ("energy", "", right)):
             series.append(Series(ratios, ours[quantity], color, "-", f"{name} minimum{sign}"))
@@ -218,9 +218,9 @@ def _diagram(_: Context, mixtures: Array, ratios: Array, points: int) -> Part:
         where = [(name, ratios[row == k]) for k, (name, _) in enumerate(_REGIONS)]
         parts = [f"{name} {own.min():.3g} to {own.max():.3g}" for name, own in where if own.size]
         lines.append(f"  {mixture:.2f}: {crossing:.3f}; {', '.join(parts)}")
-    lines.append(f"{np.sum(regions < 0)} of {regions.size} points did not settle, most of them where a minimum ends")
+    lines.append(f"{np.sum(regions < 0)} of {regions.size} points did not converge, most of them where a minimum ends")
     series = [Series([], [], color, "s", name, look={"ms": 8, "mec": "0.4", "mew": 0.5}) for name, color in _REGIONS]
-    series.append(Series([], [], "w", "s", "not settled", look={"ms": 8, "mec": "0.4", "mew": 0.5}))
+    series.append(Series([], [], "w", "s", "did not converge", look={"ms": 8, "mec": "0.4", "mew": 0.5}))
     series.append(Series(crossings, mixtures, "k", "-o", "risks are equal", look={"ms": 3}))
     half = 0.5 * (mixtures[1] - mixtures[0])
     settings = {

@@ -133,7 +133,7 @@ def compare_optimum(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay:
 
 
 def compare_nuclear_norm(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay:
-    """Errors of the least nuclear norm at one width, and its thresholds; curves with a learner are its theory."""
+    """Errors of the minimum nuclear norm at one width, and its thresholds; curves with a learner are its theory."""
     series, lines = [], []
     theories = [one for one in computed if one.curve.learner is not None]
     widths = [one.curve.model.rho for one in theories]

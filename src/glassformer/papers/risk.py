@@ -48,7 +48,7 @@ def bilinear(quick: bool) -> Recipe:
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     learners = [
         ("nuclear norm, best strength", RegularisedRisk(), True),
-        ("least nuclear norm that fits", RegularisedRisk(strength=0.0), False),
+        ("minimum nuclear norm interpolator", RegularisedRisk(strength=0.0), False),
         ("ridge, best strength", RegularisedRisk(penalty="ridge"), True),
     ]
     size, ratios = (24, 2) if quick else (50, 8), (0.2, 0.5, 0.8, 1.2)
@@ -76,7 +76,7 @@ def network(quick: bool) -> Recipe:
     learners = [
         ("weight decay, best strength", RegularisedRisk(penalty="trace"), True),
         ("weight decay 0.02", RegularisedRisk(penalty="trace", strength=0.02), True),
-        ("least trace that fits", RegularisedRisk(penalty="trace", strength=0.0), False),
+        ("minimum trace interpolator", RegularisedRisk(penalty="trace", strength=0.0), False),
     ]
     panel = CurvesPanel(
         _curves(model, learners, (0.1, 0.3, 0.5, 0.8), (30, 2) if quick else (100, 6)),
@@ -94,7 +94,7 @@ def signs(quick: bool) -> Recipe:
     model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
     losses = ("logistic", "hinge", "square")
     learners = [(f"{loss}, best strength", RegularisedRisk(loss, tolerance=1e-4), True) for loss in losses]
-    label = "share of wrong labels on new samples"
+    label = "test error on noiseless labels"
     panel = CurvesPanel(
         _curves(model, learners, (1.0, 2.0, 3.0), (20, 2) if quick else (40, 6), "label_error"),
         np.linspace(0.1, 4.0, 24 if quick else 96),

@@ -19,7 +19,7 @@ from glassformer.papers.drawing import RUN_MARKS, Series, legend_entry
 from glassformer.papers.recipe import Recipe
 
 _SHADES = ("0.1", "#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8")
-_LABEL_ERROR = "share of errors on new labels without noise"
+_LABEL_ERROR = "test error on noiseless labels"
 # A tenth of the features has nine tenths of the variance: strong features are found at few samples, and labels of
 # wrong sign, which have to be fitted as well, spoil them at more.
 _FEW_STRONG_FEATURES = np.array([9.1] + 9 * [0.1])
@@ -144,7 +144,7 @@ def sparse(quick: bool) -> Recipe:
     model = SequenceMultiIndex(_value, noise=0.05, prior="gauss-bernoulli:0.1")
     learners = {
         "LASSO, best strength": RegularisedRisk(penalty="lasso"),
-        "LASSO, no penalty (least $|w|_1$)": RegularisedRisk(penalty="lasso", strength=0.0),
+        r"minimum $\ell_1$-norm interpolator": RegularisedRisk(penalty="lasso", strength=0.0),
         "ridge, best strength": RegularisedRisk(),
     }
     runs = {

@@ -183,7 +183,7 @@ def _descent_in_time(runs: Simulation, cosines: Array) -> tuple[list[Series], st
         f"{d**-0.5:.2g}, with batches drawn independently, while runs use every sample once in a pass: layer 2 passes "
         f"1/2 at {first_passage(cosine.value[:, 1], time):.2g}, largest 95 % error {np.max(cosine.error):.2g}"
     )
-    return _dashed(time, cosine.value, "equations, independent batches (runs: passes)"), line
+    return _dashed(time, cosine.value, "theory: fresh batches; runs: repeated passes"), line
 
 
 # --- one layer held fixed: smi-clamped --------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ def _panel(_: Context, family: _Family, laws: Mapping[str, _Draw], instances: in
                 rows.append({**row, "error": errors[k].mean(), "theory": theory[k], "status": str(statuses[k])})
                 rows[-1] |= {"standard_error": float(standard_error(errors[k][None])[0]), "fails": bool(failed)}
     lines.append(f"  fails: {'; '.join(verdicts) or 'none'}")
-    lines.append(f"  runs that did not settle: {'; '.join(unsettled) or 'none'}")
+    lines.append(f"  runs that did not converge: {'; '.join(unsettled) or 'none'}")
     ends = np.concatenate(bars)
     low, high = np.min(ends[ends > 0]), np.nanmax(ends)
     settings = {

@@ -146,7 +146,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
         axes.set_xlabel("step")
         _whole_numbers(axes)
         if quantity == "label_error":
-            axes.set_ylabel("share of errors on new labels")
+            axes.set_ylabel("test error on noiseless labels")
 
 
 def _quantity_in_steps(table: Table) -> str:

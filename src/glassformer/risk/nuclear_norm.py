@@ -88,7 +88,7 @@ def nuclear_norm_risk(beta: float, rho: float, alpha: float, noise: float, stren
         rho: :math:`r/d`, finite and > 0.
         alpha: sample ratio :math:`n/(dL)`, finite and > 0.
         noise: variance :math:`\Delta\ge 0` of the label noise.
-        strength: :math:`\lambda\ge 0`; 0 for the limit of small strength, the interpolator of least nuclear norm (for
+        strength: :math:`\lambda\ge 0`; 0 for the limit of small strength, the interpolator of minimum nuclear norm (for
             :math:`\alpha\ge 1`, least squares).
 
     Raises:
