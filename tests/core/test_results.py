@@ -16,10 +16,12 @@ from glassformer import (
     SequenceMultiIndex,
     Status,
     Table,
+    follow_branches,
     landscape,
     limits,
     simulate,
     thresholds,
+    trajectory,
 )
 from glassformer.core.results import to_json_types, wide_error_bars
 
@@ -56,6 +58,16 @@ def test_limits_to_pandas(table):
     np.testing.assert_array_equal(frame["error"], table["error"])
     assert frame.attrs["model"] == "bsr"
     assert frame.attrs["beta"] == 2.0
+
+
+def test_the_statuses_of_rows_are_a_column(table, curve):
+    for found in (table, curve, trajectory(MODEL, [0.3], steps=3), follow_branches(MODEL, [0.3, 0.5])):
+        names = [str(status) for status in found.status]
+        assert list(found["status"]) == names == [row["status"] for row in found.rows()]
+        assert "status" in found
+        assert {name: len(found[name]) for name in found} == dict.fromkeys([*found.columns, "status"], len(names))
+    with pytest.raises(KeyError, match=r"no column 'state': there are alpha, .*, status"):
+        table["state"]
 
 
 def test_limits_to_xarray(table):
@@ -96,6 +108,7 @@ def test_simulation_to_pandas_and_xarray(simulation):
     for name in ("error", "standard_error", "theory", "relative_error", "alpha_realised"):
         np.testing.assert_array_equal(frame[name], simulation[name])
         np.testing.assert_array_equal(data[name], simulation[name])
+    assert list(simulation["status"]) == list(frame["status"])
     assert frame.attrs["seed"] == data.attrs["seed"] == 4
 
 

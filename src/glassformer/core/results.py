@@ -35,7 +35,7 @@ class Table(ModelDisplayMixin):
         parameters: the parameters of the computation, by name.
         columns: one array per quantity, all of the same length, of numbers, vectors or matrices; the first is
             ``alpha``.
-        status: one :class:`Status` per row.
+        status: one :class:`Status` per row; ``table["status"]`` has their names.
         notes: notes on the numbers, such as missing values and their remedy.
 
     Example:
@@ -47,7 +47,9 @@ class Table(ModelDisplayMixin):
         >>> table.to_pandas().shape
         (1, 3)
         >>> list(table), "overlap" in table
-        (['alpha', 'error'], False)
+        (['alpha', 'error', 'status'], False)
+        >>> table["status"]
+        array(['converged'], dtype=object)
         >>> table.to_xarray()["error"].dims
         ('alpha',)
     """
@@ -128,15 +130,17 @@ class Table(ModelDisplayMixin):
         return all(status.ok for status in self.status)
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self.columns:
-            raise KeyError(f"no column {name!r}: there are {', '.join(self.columns)}")
+        if name not in self:
+            raise KeyError(f"no column {name!r}: there are {', '.join(self)}")
+        if name == "status":
+            return np.array([str(status) for status in self.status], dtype=object)
         return self.columns[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
+        return iter([*self.columns, "status"])
 
     def __contains__(self, name: object) -> bool:
-        return name in self.columns
+        return name in list(self)
 
     def raise_unless_converged(self, accepted: Sequence[Status] = (Status.CONVERGED,)) -> Table:
         """Return ``self``, or raise :class:`ConvergenceError` with the first status that is not accepted."""
@@ -163,7 +167,7 @@ class Table(ModelDisplayMixin):
         import pandas
 
         columns = {name: part for column in self.columns.items() for name, part in scalar_columns(*column).items()}
-        frame = pandas.DataFrame({**columns, "status": [str(status) for status in self.status]})
+        frame = pandas.DataFrame({**columns, "status": self["status"]})
         frame.attrs = {"model": self.model, **self.parameters}
         return frame
 
@@ -176,7 +180,7 @@ class Table(ModelDisplayMixin):
         variables: dict[str, Any] = {
             name: ((dimension, "row", "column")[: np.ndim(column)], column) for name, column in self.columns.items()
         }
-        variables["status"] = (dimension, np.array([str(status) for status in self.status], dtype=object))
+        variables["status"] = (dimension, self["status"])
         return xarray.Dataset(variables, attrs={"model": self.model, **self.parameters}).set_coords("alpha")
 
 
