@@ -8,16 +8,19 @@ import os
 import stat
 from pathlib import Path
 
+import matplotlib.font_manager  # noqa: F401  (the list of fonts lies in the real home folder)
 import numpy as np
 import pytest
 
-from glassformer import DataError, Sweep, run_sweep
+from glassformer import BilinearSequenceRegression, DataError, Ridge, Sweep, collect, limits, run_sweep, simulate
 from glassformer.cli import main
 from glassformer.core.cache import VARIABLE, cached_array
 from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.files import open_lock_file, replace_file
 from glassformer.core.status import Status
 from glassformer.learners.base import FitResult
+from glassformer.models.registry import function_from
+from glassformer.random_matrices.given import spectrum_of
 
 SWEEP = Sweep("bsr", {"rho": [0.5], "alpha": [0.2, 0.4]})
 
@@ -33,6 +36,53 @@ def victim(tmp_path):
 
 def unharmed(victim):
     return victim.read_text() == "precious" and len(list(victim.parent.iterdir())) == 1
+
+
+# --- paths that a user gives ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def uses(tmp_path, monkeypatch):
+    """Ways to give the path of a result, in an empty folder beside the home folder."""
+    for name in ("home", "here"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "here")
+    model = BilinearSequenceRegression(rho=0.5)
+    return {
+        "curve.svg": limits(model, [0.2, 0.4]).plot,
+        "runs": lambda path: simulate(model, [0.5], d=10, instances=1, algorithm=Ridge(0.1), checkpoint=path),
+        "store": lambda path: run_sweep(SWEEP, path),
+    }
+
+
+def test_a_tilde_is_the_home_folder(uses, tmp_path, capsys):
+    home = tmp_path / "home"
+    for name, use in uses.items():
+        use(f"~/{name}")
+        assert (home / name).exists(), name
+    assert collect("~/store").sizes == {"rho": 1, "alpha": 2}
+    assert main(["limits", "bsr", "--rho", "0.5", "--alpha", "0.2", "--csv=~/a.csv", "--plot=~/a.svg"]) == 0
+    assert main(["sweep", "plot", "~/store"]) == 0
+    assert all((home / name).is_file() for name in ("a.csv", "a.svg", "store/sweep.png"))
+    (home / "own.py").write_text("def link(Z):\n    return Z[0, 0]\n")
+    text = '[sweep]\nmodel = "smi"\ncompute = "limits"\n[parameters]\nlink = "~/own.py:link"\n'
+    (home / "own.toml").write_text(text)
+    (home / "values.txt").write_text("1 2")
+    assert function_from("~/own.py:link").__name__ == "link"
+    assert spectrum_of("~/values.txt").values == (1.0, 2.0)
+    # The file that a sweep names is the one whose code would be run.
+    assert main(["sweep", "run", "~/own.toml", "--store", "~/store"]) == 2
+    assert f"add --link {home / 'own.py'}" in capsys.readouterr().err
+    assert not list(Path().iterdir())
+
+
+def test_a_missing_folder_is_named_and_not_made(uses):
+    for name, use in uses.items():
+        for folder in ("missing", "~no-such-user"):
+            with pytest.raises(DataError, match=f"create the folder {folder} first"):
+                use(f"{folder}/{name}")
+    assert not list(Path().iterdir())
 
 
 # --- one way to write -------------------------------------------------------------------------------------------------

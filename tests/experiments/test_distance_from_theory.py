@@ -12,6 +12,8 @@ import pytest
 from glassformer import (
     BilinearSequenceRegression,
     BlindMessagePassing,
+    ConvergenceError,
+    MessagePassing,
     OnlineSGD,
     ParameterError,
     RegularisedRisk,
@@ -77,6 +79,14 @@ def test_single_runs_are_reached_from_the_result():
     assert result.to_dict()["points"][1]["instances"][2]["seed"] == 2
     with pytest.raises(ParameterError, match=r"name = 'row_error' is not allowed: expected one of .*training_error"):
         result.of_instances("row_error")
+
+
+def test_runs_that_did_not_converge_raise_only_if_asked():
+    model, learner = BilinearSequenceRegression(rho=0.5), MessagePassing(max_iterations=1)
+    assert simulate(model, [0.4], d=8, instances=2, algorithm=learner, throw=False)["status"] == ["iteration_limit"]
+    with pytest.raises(ConvergenceError, match="iteration_limit") as error:
+        simulate(model, [0.4], d=8, instances=2, algorithm=learner, throw=True)
+    assert error.value.solution.of_instances("error").shape == (1, 2)
 
 
 def test_settings_of_runs_do_not_hide_parameters_and_are_written_as_json():

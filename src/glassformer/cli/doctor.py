@@ -193,13 +193,13 @@ def _cache() -> tuple[bool, str]:
     """Tables and compiled programs are stored between processes, unless the cache is off."""
     from glassformer.core.cache import VARIABLE, cache_folder
     from glassformer.core.errors import DataError
-    from glassformer.core.files import require_writable_file
+    from glassformer.core.files import make_folder, require_writable_file
 
     folder = cache_folder()
     if folder is None:
         return True, "off: nothing is stored between processes"
     try:
-        require_writable_file("cache", folder / "tables" / "check", make=True)
+        require_writable_file("cache", make_folder(folder / "tables", "cache", parents=True) / "check")
     except DataError as error:
         return False, f"{error}; or set {VARIABLE} to another folder, or to off"
     return True, f"{folder} can be written to"

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from glassformer.cli.output import NOT_CONVERGED
+from glassformer.core.files import user_path
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -15,10 +16,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--list", action="store_true", help="list the figures, with their numbers in the papers")
     which.add_argument("--all", action="store_true", help="draw every figure")
     parser.add_argument("--quick", action="store_true", help="fewer points, fewer instances and smaller sizes")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for PNG, CSV and summary (default out)")
-    parser.add_argument("--reference", type=Path, help="folder of published data to compare with")
+    out = "folder for PNG, CSV and summary (default out)"
+    parser.add_argument("--out", type=user_path, default=Path("out"), help=out)
+    parser.add_argument("--reference", type=user_path, help="folder of published data to compare with")
     data = "folder of the data set, for smi-3-right and universality-1"
-    parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    parser.add_argument("--data", type=user_path, metavar="DIR", help=data)
 
 
 def run(options: argparse.Namespace) -> int:

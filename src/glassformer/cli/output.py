@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.display import first_columns, heading
-from glassformer.core.files import replace_file, require_writable_file
+from glassformer.core.files import replace_file, require_writable_file, user_path
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
 # Digits of numbers in a table, and the largest number of digits, for rows that would look equal with fewer.
@@ -48,8 +48,8 @@ def short_warnings() -> Iterator[None]:
 
 def add_files(parser: argparse.ArgumentParser) -> None:
     """Options for the files of a result, and for its picture."""
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result, in the format of the ending")
+    parser.add_argument("--csv", type=user_path, metavar="FILE", help="write the result as CSV")
+    parser.add_argument("--plot", type=user_path, metavar="FILE", help="draw the result, in the format of the ending")
     add_look(parser)
 
 

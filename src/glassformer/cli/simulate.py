@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, report, write
+from glassformer.core.files import user_path
 from glassformer.core.parsing import parse_grid
 
 # Steps of message passing that a run usually takes (measured for attention networks).
@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run (default 0)")
     parser.add_argument("--storage", default="float64", help="inputs: float64 (default), float32, sharded, generated")
     text = "folder for finished runs and the state of unfinished ones; the same command continues from it"
-    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
+    parser.add_argument("--checkpoint", type=user_path, metavar="DIR", help=text)
     text = "sample ratios of the curve of theory in the plot (default: those of the runs, without a curve)"
     parser.add_argument("--theory-alpha", metavar="SPEC", help=text)
     add_columns(parser)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from glassformer import __version__
 from glassformer.cli.output import NOT_CONVERGED, add_look, picture, print_json, write_csv
+from glassformer.core.files import user_path
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -17,28 +17,28 @@ def add(parser: argparse.ArgumentParser) -> None:
         title="actions", metavar="ACTION", dest="action", required=True, parser_class=type(parser)
     )
     run = actions.add_parser("run", help="compute the points that have no record in the store")
-    run.add_argument("file", type=Path, metavar="FILE", help="the sweep, in TOML")
-    run.add_argument("--store", type=Path, required=True, metavar="DIR", help="folder of the records")
+    run.add_argument("file", type=user_path, metavar="FILE", help="the sweep, in TOML")
+    run.add_argument("--store", type=user_path, required=True, metavar="DIR", help="folder of the records")
     run.add_argument("--workers", type=int, default=1, help="number of local processes (default 1)")
     run.add_argument("--scheduler", metavar="ADDRESS", help="dask scheduler whose workers compute the points")
     text = "Python file named in the sweep that may be run; repeat the option for several files"
-    run.add_argument("--link", type=Path, action="append", default=[], metavar="FILE.py", help=text)
+    run.add_argument("--link", type=user_path, action="append", default=[], metavar="FILE.py", help=text)
     run.add_argument("--retry", action="store_true", help="also compute points again that failed or did not converge")
     run.set_defaults(act=_run)
     status = actions.add_parser("status", help="print the number of points with each status")
     status.set_defaults(act=_status)
     collect = actions.add_parser("collect", help="print all records as one labelled data set")
-    collect.add_argument("--netcdf", type=Path, metavar="FILE", help="write it as netCDF (version 3)")
-    collect.add_argument("--csv", type=Path, metavar="FILE", help="write it as a table, one line per point")
+    collect.add_argument("--netcdf", type=user_path, metavar="FILE", help="write it as netCDF (version 3)")
+    collect.add_argument("--csv", type=user_path, metavar="FILE", help="write it as a table, one line per point")
     collect.set_defaults(act=_collect)
     plot = actions.add_parser("plot", help="plot one quantity")
     text = "file of the plot; its ending gives the format (default DIR/sweep.png)"
-    plot.add_argument("--plot", "--out", type=Path, metavar="FILE", help=text)
+    plot.add_argument("--plot", "--out", type=user_path, metavar="FILE", help=text)
     add_look(plot)
     plot.add_argument("--quantity", help="quantity to plot (default error)")
     plot.set_defaults(act=_plot)
     for one in (status, collect, plot):
-        one.add_argument("store", type=Path, metavar="DIR", help="folder of the records")
+        one.add_argument("store", type=user_path, metavar="DIR", help="folder of the records")
     for one in (run, status):
         one.add_argument("--json", action="store_true", help="print JSON")
 
@@ -106,12 +106,10 @@ def _collect(options: argparse.Namespace) -> int:
 
 
 def _plot(options: argparse.Namespace) -> int:
-    from glassformer.core.files import require_writable_file
     from glassformer.experiments.sweeps.collect import collect
     from glassformer.plotting.sweep import plot
 
     found, options.plot = collect(options.store), options.plot or options.store / "sweep.png"
-    require_writable_file("plot", options.plot)
     plot(found, picture(options), options.quantity)
     print(f"written to {options.plot}")
     return 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from glassformer.cli.learners import add_settings, learner_of
 from glassformer.cli.output import add_columns, report, write
+from glassformer.core.files import user_path
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--instances", type=int, help="independent runs, needs --d (default 4)")
     parser.add_argument("--seed", type=int, help="seed of the first run, needs --d (default 0)")
     text = "folder for finished runs and the state of unfinished ones; the same command continues from it"
-    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
+    parser.add_argument("--checkpoint", type=user_path, metavar="DIR", help=text)
     add_settings(parser)
     add_columns(parser)
 

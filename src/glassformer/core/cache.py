@@ -143,7 +143,7 @@ def _from_file(
         # If the disk is full, or JSON cannot store the parameters, the result is returned without a file.
         with contextlib.suppress(DataError, TypeError):
             arrays = pack(result)
-            make_folder(path.parent, "cache")
+            make_folder(path.parent, "cache", parents=True)
             write_arrays(path, arrays, "cache", durable=False)
     return result
 

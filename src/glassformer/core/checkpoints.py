@@ -101,7 +101,7 @@ class CheckpointFolder:
     """Records of finished runs and checkpoints of unfinished runs, in files named by the identity of the run.
 
     Args:
-        folder: the folder, which is created if it is missing. None writes nothing.
+        folder: the folder, which is created if it is missing, in an existing one. None writes nothing.
 
     Raises:
         DataError: the folder cannot be created or written to.

@@ -182,14 +182,29 @@ def _without_checksum(path: Path, around: tuple[bytes, bytes]) -> bytes:
     return content
 
 
-def make_folder(folder: Path, what: str) -> Path:
-    """Return the folder. Create it if it is missing.
+def user_path(given: str | Path, folder: Path | None = None) -> Path:
+    """Return the path that a user gave: ``~`` is the home folder, and a relative path begins in ``folder``.
+
+    Example:
+        >>> user_path("~/x.png") == Path.home() / "x.png", user_path("x.py", Path("own")).as_posix()
+        (True, 'own/x.py')
+    """
+    # In contrast to Path.expanduser, a home folder of an unknown user stays as it is: its folder is then missing.
+    return (folder or Path()) / os.path.expanduser(given)
+
+
+def make_folder(folder: Path, what: str, parents: bool = False) -> Path:
+    """Return the folder. Create it if it is missing, and with ``parents`` the folders above it.
 
     Raises:
-        DataError: the folder cannot be created.
+        DataError: the folder cannot be created. The message names the missing one above it.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=parents, exist_ok=True)
+    except FileNotFoundError:
+        raise DataError(
+            what, str(folder), "a folder in an existing folder", f"create the folder {folder.parent} first"
+        ) from None
     except OSError as error:
         raise _unwritable(folder, what, error) from error
     return folder
@@ -199,8 +214,8 @@ def _unwritable(path: Path, what: str, error: OSError) -> DataError:
     return DataError(what, str(path), "a writable place", f"free some space or choose another place ({error})")
 
 
-def require_writable_file(name: str, path: Path, make: bool = False) -> None:
-    """Raise unless the file ``path`` can be written. With ``make``, create its folder if it is missing.
+def require_writable_file(name: str, path: Path) -> None:
+    """Raise unless the file ``path`` can be written.
 
     Raises:
         DataError: the file cannot be written. The message gives the reason.
@@ -213,8 +228,6 @@ def require_writable_file(name: str, path: Path, make: bool = False) -> None:
     """
     if path.is_dir():
         raise DataError(name, str(path), "a file, not a folder", "name a file in it")
-    if make:
-        make_folder(path.parent, name)
     if not path.parent.is_dir():
         raise DataError(name, str(path), "a file in an existing folder", f"create the folder {path.parent} first")
     try:

@@ -14,6 +14,7 @@ from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.checks import is_whole, require_arguments, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.files import user_path
 from glassformer.core.status import Status
 from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
 from glassformer.learners.base import IN_ANY_FORM, Learner
@@ -44,6 +45,7 @@ def simulate(
     storage: str = "float64",
     settings: Learner | None = None,
     checkpoint: str | Path | None = None,
+    throw: bool = False,
 ) -> Simulation:
     r"""Draw teachers and data, fit a learner to them, and compare its errors with theory.
 
@@ -69,6 +71,8 @@ def simulate(
         settings: a learner with the settings of an algorithm that is given by name.
         checkpoint: a folder for finished runs and, every 20 seconds, the state of training in progress. The same call
             continues from it; the result is that of an uninterrupted call.
+        throw: raise an error if a run did not converge. By default, unlike :func:`~glassformer.limits`, the row keeps
+            the status, since single runs may fail.
 
     Returns:
         :class:`Simulation` with these columns:
@@ -100,6 +104,7 @@ def simulate(
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
         IncompatibleError: the model has no finite size, or the algorithm does not exist for it.
         DataError: the checkpoint cannot be written.
+        ConvergenceError: with ``throw``, a run did not converge.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -112,10 +117,17 @@ def simulate(
     experiment = experiment_of(
         model, alpha, d, instances, seed, resolve_learner(algorithm, settings), storage, checkpoint
     )
-    runs = experiment.runs()
+    found = _table(experiment, experiment.runs())
+    if throw:
+        found.raise_unless_converged()
+    return found
+
+
+def _table(experiment: Experiment, runs: list[list[Run]]) -> Simulation:
+    """Return the table of the runs, beside the theory of their learner and the Bayes-optimal one."""
     size, learner, ratios = experiment.size.model, experiment.learner, experiment.realised
     if size.theory_unavailable_reason is not None:
-        notes = [size.theory_unavailable_reason, *few_instances(instances)]
+        notes = [size.theory_unavailable_reason, *few_instances(experiment.instances)]
         return experiment.table(_columns(runs, {}, {}), runs, notes)
     optimum = limits(size, ratios, throw=False)
     theory, notes = learner.theory(size, ratios, optimum), [*optimum.notes, *experiment.size.remarks]
@@ -130,8 +142,8 @@ def simulate(
             f"hard phase at alpha = {', '.join(bistable)}: message passing stays above the Bayes-optimal error"
         )
     columns = _columns(runs, theory, optimum.columns)
-    notes += few_instances(instances)
-    notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, d, learner.other_minima(size))
+    notes += few_instances(experiment.instances)
+    notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, experiment.d, learner.other_minima(size))
     return experiment.table(columns, runs, notes)
 
 
@@ -155,7 +167,7 @@ def experiment_of(
     if not isinstance(storage, str) or storage not in IN_ANY_FORM:
         raise ParameterError("storage", storage, "float64 or float32, for message passing also sharded or generated")
     require_compatible(learner, model)
-    keeper = CheckpointFolder(None if checkpoint is None else Path(checkpoint))
+    keeper = CheckpointFolder(None if checkpoint is None else user_path(checkpoint))
     return Experiment(model, model.at_size(d), alpha, d, instances, seed, learner.completed(model), storage, keeper)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import GlassformerError, LinkError
+from glassformer.core.files import user_path
 from glassformer.explorer.question import Question, beginning, offered
 from glassformer.models.registry import MODELS, function_from, options_of
 
@@ -50,7 +51,7 @@ def code_of(given: LinkSource) -> str:
     if given.function is None:
         return EXAMPLE
     try:
-        return Path(given.name.rpartition(":")[0]).expanduser().read_text()
+        return user_path(given.name.rpartition(":")[0]).read_text()
     except (OSError, ValueError):
         return ""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.files import user_path
 from glassformer.core.options import options_in
 from glassformer.core.registry import import_string
 from glassformer.core.settings import non_default_fields
@@ -84,7 +85,7 @@ def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None =
     parsed = dict(settings)
     for key, text in settings.items():
         if key in readers and isinstance(text, str):
-            parsed[key] = readers[key](key, str((folder or Path()) / text) if ":" in text else text)
+            parsed[key] = readers[key](key, str(user_path(text, folder)) if ":" in text else text)
     return parsed
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.files import user_path
 from glassformer.core.options import Option, options_in
 from glassformer.core.registry import import_string
 
@@ -131,7 +132,7 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
     import runpy
 
     place, _, name = text.rpartition(":")
-    path = (folder or Path()) / place
+    path = user_path(place, folder)
     if not place or not path.is_file():
         raise ParameterError(blamed, text, "FILE.py:FUNCTION with a file that exists")
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.files import replace_file, require_writable_file
+from glassformer.core.files import make_folder, replace_file, require_writable_file
 from glassformer.core.registry import import_string
 from glassformer.papers.citations import arxiv, eprint
 
@@ -227,8 +227,9 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
     if unused is not None:
         raise ParameterError(kind, str(unused), f"nothing for {name}", "leave it out")
     png, csv, txt = files = [out / f"{name}.{ending}" for ending in ("png", "csv", "txt")]
+    make_folder(out, "out")
     for file in files:
-        require_writable_file("out", file, make=True)
+        require_writable_file("out", file)
     from glassformer.papers.drawing import draw_figure
     from glassformer.papers.recipe import compute
 

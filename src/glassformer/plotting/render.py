@@ -10,6 +10,7 @@ from typing import Any
 
 from glassformer.core.display import DisplayMixin, register_renderer
 from glassformer.core.errors import IncompatibleError
+from glassformer.core.files import user_path
 from glassformer.plotting import plots
 from glassformer.plotting.style import Picture
 
@@ -61,7 +62,7 @@ def render(
     if ax is not None and (path is not None or size is not None or theme != "light"):
         raise IncompatibleError("ax is part of a figure of your own: leave out path, size and theme")
     figures: list[Any] = []
-    picture = Picture(None if path is None else Path(path), size, theme, figures.append, ax)
+    picture = Picture(None if path is None else user_path(path), size, theme, figures.append, ax)
     getattr(plots, result.drawing)(result, picture, **more)
     return Drawing(figures[0], result.title) if figures else ax
 

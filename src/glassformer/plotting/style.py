@@ -13,7 +13,7 @@ from cycler import cycler
 
 from glassformer.core.display import displayed_parameters
 from glassformer.core.errors import ParameterError
-from glassformer.core.files import make_folder, replace_file
+from glassformer.core.files import replace_file, require_writable_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +70,7 @@ class Picture:
 
     Raises:
         ParameterError: an unknown format or theme, or a size out of range.
+        DataError: the file cannot be written.
 
     Example:
         >>> Picture(Path("error.pdf"), (4, 3), "dark").theme
@@ -88,6 +89,8 @@ class Picture:
         formats = FigureCanvasAgg.get_supported_filetypes()
         if self.path is not None and self.path.suffix.lstrip(".").lower() not in formats:
             raise ParameterError("plot", str(self.path), f"a file ending in one of {', '.join(sorted(formats))}")
+        if self.path is not None:
+            require_writable_file("plot", self.path)
         if self.size is not None and not all(1 <= length <= 50 for length in self.size):
             raise ParameterError("plot_size", self.size, "a width and a height of 1 to 50 inches")
         if self.theme not in THEMES:
@@ -112,7 +115,6 @@ def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] 
         FigureCanvasAgg(figure)
         yield list(figure.subplots(1, columns, squeeze=False)[0])
         if target.path is not None:
-            make_folder(target.path.parent, "plot")
             with replace_file(target.path, "plot") as part:
                 figure.savefig(part)
         if target.keep is not None:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.files import user_path
 
 # Values that differ by less than this share of the largest count as one (rounding of files of numbers).
 _SAME = 1e-12
@@ -144,7 +145,7 @@ numbers, or power-law:EXPONENT[:COUNT]; there is no file ...
             raise
         except ValueError:
             raise ParameterError("spectrum", given, f"{POWER_LAW}, two numbers") from None
-    return _from_file(given, (folder or Path()) / given)
+    return _from_file(given, user_path(given, folder))
 
 
 def _from_file(given: str | Path, path: Path) -> Spectrum:

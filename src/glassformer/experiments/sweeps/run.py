@@ -14,7 +14,7 @@ from typing import IO, Any
 from glassformer.core.checks import require_arguments
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import GlassformerError
-from glassformer.core.files import open_lock_file
+from glassformer.core.files import open_lock_file, user_path
 from glassformer.core.progress import track
 from glassformer.experiments.simulation import simulate
 from glassformer.experiments.sweeps.store import FAILED, Record, Store
@@ -93,7 +93,7 @@ def run_sweep(
         (4, 0)
     """
     require_arguments(run_sweep, locals())
-    records = Store(Path(store))
+    records = Store(user_path(store))
     points = sweep.points
     hidden = records.write_sweep(sweep, points)
     locked = _LockedTasks(records, points, retry)

@@ -17,7 +17,7 @@ from typing import Any
 
 from glassformer import __version__
 from glassformer.core.errors import DataError
-from glassformer.core.files import make_folder, read_regular, replace_file
+from glassformer.core.files import make_folder, read_regular, replace_file, user_path
 from glassformer.experiments.sweeps.sweep import FORMAT, GridPoint, Sweep, json_values
 
 FAILED = "failed"
@@ -67,6 +67,7 @@ class Store:
     folder: Path
 
     def __post_init__(self) -> None:
+        make_folder(self.folder, "store")
         for own in (self.points, self.locks):
             # A link that somebody else puts into the store could redirect files to another place.
             if own.is_symlink():
@@ -80,9 +81,10 @@ class Store:
         Raises:
             DataError: it does not exist.
         """
-        if not (Path(folder) / "sweep.json").is_file():
+        path = user_path(folder)
+        if not (path / "sweep.json").is_file():
             raise DataError("store", str(folder), "a folder with records of `sweep run`", "run the sweep first")
-        return cls(Path(folder))
+        return cls(path)
 
     @property
     def points(self) -> Path:

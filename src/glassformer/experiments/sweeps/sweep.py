@@ -17,6 +17,7 @@ import numpy as np
 
 from glassformer import __version__
 from glassformer.core.errors import ParameterError, UnidentifiedError, in_file
+from glassformer.core.files import user_path
 from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.parsing import parse_grid
 from glassformer.core.resources import require_resources
@@ -208,9 +209,10 @@ class Sweep:
                 ``links``.
             IncompatibleError: parameters that exclude each other.
         """
-        document = _read_toml(Path(path))
+        file = user_path(path)
+        document = _read_toml(file)
         with in_file(path):
-            return cls(**_arguments_of(document, Path(path).parent, links))
+            return cls(**_arguments_of(document, file.parent, links))
 
     @property
     def _folder(self) -> Path | None:
@@ -398,17 +400,17 @@ def _arguments_of(document: dict[str, Any], folder: Path, links: Sequence[str | 
             raise ParameterError(name, value, "model, compute and learner in the table [sweep]")
     tables = {key: document.get(name, {}) for key, name in _TABLES.items()}
     # The code of a named file is run. Only files that the user of the sweep names too are allowed.
-    trusted, named = {Path(link).resolve() for link in links}, set()
+    trusted, named = {user_path(link).resolve() for link in links}, set()
     entries = [entry for table in ("parameters", "grid", "settings") for entry in tables[table].items()]
     for name, text in (text for entry in entries for text in _texts(*entry)):
-        file = folder / text.rpartition(":")[0]
+        file = user_path(text.rpartition(":")[0], folder)
         if file.is_file() and file.resolve() not in trusted:
             raise ParameterError(
                 name, text, "a file that you also name yourself, since its code is run", f"add --link {file}"
             )
         named.add(file.resolve())
     for link in links:
-        if Path(link).resolve() not in named:
+        if user_path(link).resolve() not in named:
             raise ParameterError("link", str(link), "a file that the sweep names", "leave it out")
     return {**general, **tables, "folder": str(folder.resolve())}
 

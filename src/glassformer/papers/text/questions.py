@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.errors import DataError
+from glassformer.core.files import user_path
 
 TRAINING_FILE, TEST_FILE = "train_5500.label", "TREC_10.label"
 _SOURCE = (
@@ -81,7 +82,7 @@ def read_questions(folder: str | Path, length: int = 32) -> QuestionData:
         >>> data.vocabulary, data.test.tokens.tolist()
         (104, [[103, 11, 0]])
     """
-    training, test = (_lines(Path(folder), name) for name in (TRAINING_FILE, TEST_FILE))
+    training, test = (_lines(user_path(folder), name) for name in (TRAINING_FILE, TEST_FILE))
     classes = tuple(sorted({label for label, _ in training}))
     for label, _ in test:
         if label not in classes:
