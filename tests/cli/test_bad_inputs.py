@@ -32,6 +32,9 @@ from glassformer.core.resources import available_memory, require_resources
 MODEL = BilinearSequenceRegression(rho=0.5, noise=0.1)
 ATTENTION = "limits attention --alpha 0.1"
 SMI = "limits smi --alpha 0.1 --link {link}"
+# Links whose labels are not what was meant, and a learner of theirs.
+ARRAY, STEP = SMI.replace("{link}", "{link}_array"), SMI.replace("{link}", "{link}_step")
+FITTED = "--indices 1 --learner risk"
 RUN = "simulate bsr --rho 0.5 --alpha 0.5 --d 20 --instances 1"
 # Command lines that ask for too much, the parameter that is to blame, and what there is too little of.
 TOO_MUCH = [
@@ -117,13 +120,28 @@ WRONG = [
     (f"{RUN} --algorithm gd --starts 1000000000", "starts = 1"),
     ("simulate aim --rho 0.5 --alpha 0.5 --d 20 --algorithm gd --student-width 100000000", "student_width = 1"),
     ("phase-diagram attention --skip 0:1:100000000", "count >= 1, at most 1000000"),
+    (f"{ARRAY} --indices 1", "expected a number, not an array of shape (1, 1); return one entry of it"),
+    (f"{ARRAY} --indices 1 --noise 0.1", "expected a number, not an array of shape (1, 1)"),
+    (f"{SMI} --indices 1 --noise-law laplace:1e308", "noise_law = 'laplace:1e+308' is not allowed: expected a scale"),
+    (f"{SMI} {FITTED} --positions 1e308", "positions = [1e+308] is not allowed: expected numbers of at most 10000"),
+    (
+        f"{SMI} {FITTED} --loss logistic",
+        "and the labels of link link are continuous: let the link return +1 and -1, or",
+    ),
+    (
+        f"{STEP} {FITTED} --loss hinge",
+        "loss hinge needs labels +1 and -1, and the labels of link link_step are 0 and 1:",
+    ),
+    (f"{ATTENTION} --learner risk --loss logistic", "the labels of model attention are 4 numbers each: use square or"),
 ]
 
 
 @pytest.fixture
 def refused(tmp_path, capsys, monkeypatch):
     """The one line that a command is refused with, on a machine of 8 GB."""
-    (tmp_path / "link.py").write_text("def link(z):\n    return z[0, 0]\n")
+    links = {"link": "z[0, 0]", "link_array": "z", "link_step": "1.0 * (z[0, 0] > 0)"}
+    text = "\n".join(f"def {name}(z):\n    return {value}\n" for name, value in links.items())
+    (tmp_path / "link.py").write_text(text)
     monkeypatch.setattr(resources, "available_memory", lambda: 8e9)
 
     def call(line):

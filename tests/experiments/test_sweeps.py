@@ -362,6 +362,10 @@ def test_a_store_that_cannot_be_made_is_named(tmp_path, capsys):
         ({"compute": "simulate", "learner": "risk"}, "learner"),
         ({"learner": "magic"}, "learner"),
         ({"settings": {"loss": "hinge"}}, "loss"),
+        ({"model": "attention", "parameters": {}, "settings": {"points": 64}}, r"points.*table \[parameters\], or of"),
+        ({"learner": "risk", "parameters": {"rho": 0.5, "strength": 0.1}}, r"strength = 0.1 .*table \[settings\]"),
+        ({"compute": "simulate", "simulation": {"damping": 0.5}}, r"damping = 0.5 .*table \[settings\]"),
+        ({"compute": "simulate", "settings": {"storage": "float32"}}, r"storage = .*table \[simulate\]"),
         ({"compute": "simulate", "grid": {"alpha": [0.1], "seed": [1]}}, "seed"),
     ],
 )

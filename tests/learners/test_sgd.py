@@ -199,7 +199,9 @@ def test_settings_that_do_not_go_together():
     assert SGD(learning_rate=np.full(4, 0.5)) == SGD(learning_rate=[0.5] * 4)
     with pytest.raises(ParameterError, match="learning_rate = '<4 numbers>' is not allowed: expected one number"):
         trajectory(TANH, [2.0], 3, learner=SGD(learning_rate=[0.1] * 4))
-    with pytest.raises(IncompatibleError, match="logistic is for labels"):
+    with pytest.raises(
+        IncompatibleError, match=r"labels of link .* are continuous: let the link return \+1 and -1, or use"
+    ):
         trajectory(TANH, [2.0], 3, learner=SGD(loss="logistic"))
 
 

@@ -17,6 +17,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.registry import create_by_name
 from glassformer.numerics.jax_settings import jax_settings
 
+_SCALES = (1e-100, 1e100)  # scales of noise, so that variances are finite and positive
 _LOG_LARGEST_RATE = 20.0  # largest rate of counts, so that exponentials of links stay finite
 # Comparison of samples and density of a law: number of quantiles, number of cells with equally many quantiles in which
 # the density is integrated, and share of distinct labels below which the law is discrete.
@@ -69,8 +70,8 @@ class Laplace(LabelLaw):
     scale: float
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.scale) and self.scale > 0):
-            raise ParameterError("noise_law", self.label, "a scale that is finite and > 0")
+        if not _SCALES[0] <= self.scale <= _SCALES[1]:
+            raise ParameterError("noise_law", self.label, f"a scale from {_SCALES[0]:g} to {_SCALES[1]:g}")
 
     @property
     def label(self) -> str:

@@ -92,7 +92,9 @@ class SequenceMultiIndex(Model):
         begin=256,
     )
     noise_law: Any = parameter(
-        f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)}", None, read=parse_text
+        f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)} (poisson: link is the log rate)",
+        None,
+        read=parse_text,
     )
     token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=parse_number)
     feature_spectrum: Any = parameter(

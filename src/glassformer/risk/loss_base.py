@@ -8,11 +8,13 @@ of a duality gap use the conjugate :math:`\ell^*(y, u) = \sup_h[uh - \ell(y, h)]
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassformer.core.defaults import default_property
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 
 
@@ -121,3 +123,35 @@ class Loss(ABC):
         """Return the loss with unset parameters set to those of the channel of the labels."""
         del channel
         return self
+
+
+# Values of discrete labels that an error lists.
+_FEW_VALUES = 4
+
+
+def sign_labels_error(loss: str, model: Any, values: Sequence[float], entries: int = 1) -> IncompatibleError:
+    """Return the error for a loss of labels +1 and -1 that a model does not have.
+
+    Args:
+        loss: name of the loss.
+        model: the teacher.
+        values: of its labels if they are discrete; empty if they are continuous.
+        entries: numbers in a label.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> print(sign_labels_error("logistic", SimpleNamespace(name="smi", parameters={"link": "mine"}), (0.0, 1.0)))
+        loss logistic needs labels +1 and -1, and the labels of link mine are 0 and 1: let the link return +1 and -1, \
+or use square or huber
+    """
+    own_link = "link" in model.parameters
+    whose = f"link {model.parameters['link']}" if own_link else f"model {model.name}"
+    listed = [f"{value:g}" for value in values[:_FEW_VALUES]]
+    kinds = f"{', '.join(listed[:-1])} and {listed[-1]}" if len(listed) > 1 else "".join(listed)
+    kinds += f" and {len(values) - len(listed)} more" if len(values) > len(listed) else ""
+    are = f"{entries} numbers each" if entries > 1 else kinds or "continuous"
+    change = "let the link return +1 and -1, or " if own_link else ""
+    others = "square, huber, or cross-entropy for classes" if len(values) > 2 else "square or huber"
+    return IncompatibleError(
+        f"loss {loss} needs labels +1 and -1, and the labels of {whose} are {are}: {change}use {others}"
+    )

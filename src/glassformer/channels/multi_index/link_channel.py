@@ -96,7 +96,8 @@ def link_channel(
         symmetries: symmetries of the link; by default, signed permutations of the rows are tried.
 
     Raises:
-        LinkError: the link fails, is random, not finite, or not traceable.
+        LinkError: the link fails, is random, not finite, or not traceable; or for one index and one token it returns
+            an array of one number.
         ParameterError: an argument is out of range.
         IncompatibleError: discrete labels with noise.
 
@@ -110,7 +111,10 @@ def link_channel(
     require_noise(noise)
     require_name("label_type", label_type, LABEL_TYPES)
     trial: _Trial = memoize(lambda: _try(link, indices, tokens), "link of rows", link, indices, tokens)
-    scalar = indices * tokens == 1 and trial.link.label_shape == ()
+    shape = trial.link.label_shape
+    if indices * tokens == 1 and shape != () and trial.labels.shape[1] == 1:
+        raise trial.link.error(f"a number, not an array of shape {shape}", "return one entry of it, such as Z[0, 0]")
+    scalar = indices * tokens == 1 and shape == ()
     if trial.error is not None and not (scalar and isinstance(trial.error, _CALLS_NUMPY)):
         raise _untraceable(trial.link, trial.error) from trial.error
     confusion = confusion_law(noise_law)

@@ -134,6 +134,9 @@ class Sweep:
                 raise ParameterError(name, axes[name], "either an axis of the grid or a fixed value, not both")
         # Names that are unknown here are refused by the model, which names its own.
         types = {**of_model(self.model), **SIMULATION, "alpha": Ratio}
+        for name in {**self.parameters, **axes}.keys() - types.keys():
+            if remedy := self._table_of(name):
+                raise ParameterError(name, {**self.parameters, **axes}[name], "no entry here", remedy)
         for name in types.keys() & self.parameters.keys():
             check(name, self.parameters[name], types[name])
         for name in types.keys() & axes.keys():
@@ -165,7 +168,7 @@ class Sweep:
                     raise ParameterError(name, value, f"no value: it belongs to simulate, not to {self.compute}")
         for name, value in self.simulation.items():
             if name not in _SIMULATION:
-                raise ParameterError(name, value, f"one of {', '.join(_SIMULATION)}")
+                raise ParameterError(name, value, f"one of {', '.join(_SIMULATION)}", self._table_of(name))
             check(name, value, SIMULATION[name])
         for name in ("instances", "seed"):
             if name in self.grid:
@@ -177,20 +180,33 @@ class Sweep:
             )
 
     def _check_settings(self) -> None:
-        from glassformer.experiments.sweeps.types import check, of_settings
+        from glassformer.experiments.sweeps.types import check
 
-        kind = learner_type(self._algorithm)
-        allowed = of_settings(kind)
-        if self.compute != "simulate":
-            allowed = {name: allowed[name] for name in kind.info.limit_settings or ()}
-        values = self._parsed_settings()
+        allowed, values = self._setting_types(), self._parsed_settings()
         for name, value in self.settings.items():
             if name not in allowed:
                 what = "the settings" if self.compute == "simulate" else f"the settings of the {self.compute}"
                 known = ", ".join(allowed) or "there are none"
-                raise ParameterError(name, value, f"one of {what} of {self._algorithm}: {known}")
+                raise ParameterError(name, value, f"one of {what} of {self._algorithm}: {known}", self._table_of(name))
             check(name, values[name], allowed[name])
         learner(self._algorithm, **values)
+
+    def _setting_types(self) -> dict[str, Any]:
+        """Return the types of the settings of the learner that change what is computed."""
+        from glassformer.experiments.sweeps.types import of_settings
+
+        kind = learner_type(self._algorithm)
+        types = of_settings(kind)
+        return types if self.compute == "simulate" else {name: types[name] for name in kind.info.limit_settings or ()}
+
+    def _table_of(self, name: str) -> str:
+        """Return the remedy for an entry in a wrong table; empty if no table has it."""
+        from glassformer.experiments.sweeps.types import of_model
+
+        tables = {"parameters": of_model(self.model), "simulate": _SIMULATION, "settings": self._setting_types()}
+        found = next((table for table, names in tables.items() if name in names), None)
+        others = ", or of [grid] if it varies" if found == "parameters" else ""
+        return f"{name} is an entry of the table [{found}]{others}" if found else ""
 
     @classmethod
     def from_toml(cls, path: str | Path, links: Sequence[str | Path] = ()) -> Sweep:

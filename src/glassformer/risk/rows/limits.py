@@ -32,6 +32,8 @@ _SETS, _SHARE, _FEWEST = 8, 2, 64
 _UNINFORMED, _INFORMED = 0.01, 0.99
 # Power of a start along the positional encodings: from a larger one their means decay to zero (chosen by trial).
 _POSITIONAL_POWER = 0.3
+# Largest component of a positional encoding: beside larger ones, covariances lose the digits of the features.
+_FAR = 1e4
 # Relative distance of errors beyond the error estimates that makes two fixed points (chosen by trial).
 _DIFFERENT = 1e-3
 # Strengths of the first search for the best one, which goes on to larger ones up to the last number, and the accuracy
@@ -134,8 +136,9 @@ def position_gram(positions: Any, tokens: int) -> tuple[tuple[float, ...], ...]:
         return tuple((0.0,) * tokens for _ in range(tokens))
     given = real_numbers("positions", positions)
     components = given[:, None] if given.ndim == 1 else given
-    if components.ndim != 2 or len(components) != tokens:
-        allowed = f"finite numbers of shape ({tokens},) or ({tokens}, r), one row of components per token"
+    if components.ndim != 2 or len(components) != tokens or np.max(np.abs(components), initial=0.0) > _FAR:
+        shapes = f"of shape ({tokens},) or ({tokens}, r), one row of components per token"
+        allowed = f"numbers of at most {_FAR:g} {shapes}; the features of a token have components of order one"
         raise ParameterError("positions", positions, allowed)
     return tuple(tuple(float(entry) for entry in row) for row in components @ components.T)
 

@@ -22,7 +22,7 @@ from glassformer.core.status import Status
 from glassformer.models.base import Model, require_theory
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, fixed_points_near, refine_averages
 from glassformer.risk.limits import strength_notes
-from glassformer.risk.loss_base import Loss
+from glassformer.risk.loss_base import Loss, sign_labels_error
 from glassformer.risk.losses import Hinge
 from glassformer.risk.penalties import ConjugateParameters, OrderParameters
 from glassformer.risk.problem import SMALL_STRENGTH, Flags, RiskProblem
@@ -183,8 +183,8 @@ def one_row_problem(
     if (channel.rows, channel.columns) != (1, 1):
         raise IncompatibleError(f"model {model.name}: this theory is for one index and one token")
     if loss.binary and not OneRowAverages.of(model, loss).binary:
-        reason = f"loss {loss.name} is for labels +1 and -1, not for labels of channel {channel.label}"
-        raise IncompatibleError(f"{reason}: use square or huber")
+        values = np.unique(OneRowAverages.of(model, loss).joint.y).tolist() if channel.discrete else ()
+        raise sign_labels_error(loss.name, model, values)
     slope, _ = OneRowAverages.of(model, loss).regression
     if slope < -_NO_SLOPE:
         reason = f"labels of channel {channel.label} fall with their field, E[h y] = {slope:.3g}"

@@ -22,6 +22,7 @@ from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
+from glassformer.risk.loss_base import sign_labels_error
 
 # Random fields that show labels, sets of them that show the values of discrete ones (a class of probability 1e-4 is
 # missed with probability 1e-3), and fields at which a student is tried.
@@ -259,7 +260,7 @@ def _tried_student(model: Any, loss: Any, function: Any, rows: int | None) -> St
     shown = _shown_labels(channel)
     values = tuple(np.unique(shown).tolist()) if channel.discrete and shown.shape[1] == 1 else ()
     signs = set(np.unique(shown)) == {-1.0, 1.0} and shown.shape[1] == 1
-    _require_labels(chosen, model, signs, values)
+    _require_labels(chosen, model, signs, values, shown.shape[1])
     classes = values if chosen.labels == "classes" else ()
     linear = isinstance(function, str) and function == "linear"
     if isinstance(function, str) and not linear:
@@ -294,13 +295,10 @@ def _shown_labels(channel: Any) -> Array:
     return np.concatenate([np.asarray(labels, dtype=float).reshape(_SHOWN, -1) for labels in drawn])
 
 
-def _require_labels(loss: FieldLoss, model: Any, signs: bool, values: tuple[float, ...]) -> None:
+def _require_labels(loss: FieldLoss, model: Any, signs: bool, values: tuple[float, ...], entries: int) -> None:
     """Raise unless labels are what the loss takes."""
     if loss.labels == "signs" and not signs:
-        raise IncompatibleError(
-            f"loss {loss.name} is for labels +1 and -1, not for labels of model {model.name}: use square or huber, or "
-            "cross-entropy for classes"
-        )
+        raise sign_labels_error(loss.name, model, values, entries)
     if loss.labels == "classes" and len(values) < 2:
         raise IncompatibleError(
             f"loss {loss.name} is for discrete labels of one number, not for labels of model {model.name}: use square"
