@@ -262,7 +262,7 @@ def of_fields(z):
 """
 
 
-def test_files_give_functions_and_objects(tmp_path):
+def test_files_give_functions_and_objects(tmp_path, monkeypatch):
     (tmp_path / "links.py").write_text(FILE)
     assert function_from("links.py:Steep", tmp_path)(1.0) == math.tanh(3.0)
     model = build("bsr", {"rho": 0.5, "link": "links.py:Steep"}, tmp_path)
@@ -275,6 +275,10 @@ def test_files_give_functions_and_objects(tmp_path):
     (tmp_path / "ends.py").write_text("import sys; sys.exit(3)")
     with pytest.raises(ParameterError, match=r"ends.py:f.*SystemExit"):
         function_from("ends.py:f", tmp_path)
+    monkeypatch.setattr("glassformer.models.registry._PATIENCE", 0.02)
+    (tmp_path / "slow.py").write_text("import time; time.sleep(0.2); f = abs")
+    with pytest.warns(RuntimeWarning, match=r"slow.py has been running for 0.02 s.*Ctrl-C"):
+        assert function_from("slow.py:f", tmp_path) is abs
 
 
 @pytest.mark.parametrize(
@@ -291,12 +295,13 @@ def test_links_from_the_command_line(words, tmp_path, capsys):
 
 
 def test_a_link_that_fails_ends_the_command_in_one_line(tmp_path, capsys):
-    (tmp_path / "links.py").write_text("def f(h):\n    return 1 / 0\n")
+    (tmp_path / "links.py").write_text("def f(h):\n    return 1 / 0\n\ndef g(h):\n    raise SystemExit(5)\n")
     for model in (["bsr", "--rho", "1"], ["aim", "--rho", "1", "--noise", "0.1"], ["smi", "--indices", "2"]):
-        assert main(["limits", *model, "--link", f"{tmp_path / 'links.py'}:f", "--alpha", "1.0"]) == 2
-        error = capsys.readouterr().err
-        assert "ZeroDivisionError" in error
-        assert "Traceback" not in error
+        for name, cause in (("f", "ZeroDivisionError"), ("g", r"calls sys.exit(5)")):
+            assert main(["limits", *model, "--link", f"{tmp_path / 'links.py'}:{name}", "--alpha", "1.0"]) == 2
+            error = capsys.readouterr().err
+            assert cause in error
+            assert "Traceback" not in error
 
 
 # --- curves ----------------------------------------------------------------------------------------------------------

@@ -213,6 +213,18 @@ def test_one_file_for_two_results_is_refused(second, tmp_path, monkeypatch, caps
     assert not Path("a.png").exists()
 
 
+def test_links_that_lead_to_each_other_are_replaced_as_other_links(tmp_path):
+    (tmp_path / "a.csv").symlink_to("b.csv")
+    (tmp_path / "b.csv").symlink_to("a.csv")
+    assert main(["limits", "bsr", "--alpha", "0.3", "--rho", "0.5", "--csv", str(tmp_path / "a.csv")]) == 0
+    assert "converged" in (tmp_path / "a.csv").read_text()
+
+
+def test_a_full_device_is_named(capsys):
+    assert main(["limits", "bsr", "--alpha", "0.3", "--rho", "0.5", "--csv", "/dev/full"]) == 2
+    assert "csv = '/dev/full' is not allowed" in capsys.readouterr().err
+
+
 # --- what is read again -----------------------------------------------------------------------------------------------
 
 

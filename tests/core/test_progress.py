@@ -1,14 +1,16 @@
 """Progress on a terminal: an estimate of the time left where the work ahead is known, and nothing elsewhere."""
 
 import io
+import re
 import sys
+import time
 
 import pytest
 
 import glassformer.core.progress as core
 from glassformer import DeepAttention, limits
 from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
-from glassformer.core.progress import advance, note, progress, times, track
+from glassformer.core.progress import advance, note, plain_progress, progress, times, track
 
 
 class Terminal(io.StringIO):
@@ -99,4 +101,18 @@ def test_progress_is_shown_on_terminals_and_notebooks_only(capsys):
     with progress("thinking", 2.0), progress("outer"):
         advance(1.0)
         note("step 1")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_has_lines_in_place_of_bars(capsys, monkeypatch):
+    monkeypatch.setattr(core, "_EVERY", 0.02)
+    with plain_progress(), progress("three layers"), progress("limits", 10.0):
+        advance(5.0)
+        note("iteration 3")
+        time.sleep(0.1)  # as long as a program is compiled
+    line = capsys.readouterr().err.splitlines()[0]
+    assert re.fullmatch(r"glassformer: limits, iteration 3: 50%, 0:00:00, about 0:00:00 left", line)
+    assert not core._tasks
+    with plain_progress():
+        assert list(track("ab", "spelling")) == ["a", "b"]
     assert capsys.readouterr().err == ""

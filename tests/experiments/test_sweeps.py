@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 
@@ -535,6 +534,22 @@ def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     assert content(tmp_path / "store") == undisturbed
 
 
+@pytest.mark.slow
+def test_interrupts_end_a_sweep_and_its_workers_without_a_word_more(tmp_path):
+    (tmp_path / "sweep.toml").write_text(TOML.replace("instances = 2", "instances = 400"))
+    command = [sys.executable, "-m", "glassformer", "sweep", "run", "sweep.toml", "--store", "store", "--workers", "2"]
+    # A group of its own, whose processes are all interrupted, as on a terminal.
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)
+    until_recorded(tmp_path, 1, process)
+    workers = psutil.Process(process.pid).children()
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=60)[1] == b"glassformer: interrupted\n"
+    assert process.returncode == 130
+    assert not any(worker.is_running() for worker in workers)
+    assert len(content(tmp_path / "store")) >= 1
+
+
 # The documented job below has two processes as well.
 @pytest.mark.statistics
 @pytest.mark.slow
@@ -617,9 +632,11 @@ def test_tasks_of_lost_workers_are_tried_again_and_given_up_at_last(tmp_path, mo
     monkeypatch.syspath_prepend(tmp_path)
     deadly = importlib.import_module("deadly")
     marker = str(tmp_path / "marker")
-    assert dict(compute_tasks(deadly.once, [marker], workers=2)) == {marker: marker}
-    ((_, result),) = compute_tasks(deadly.always, [marker], workers=2)
-    assert isinstance(result, BrokenProcessPool)
+    found = {}
+    assert list(compute_tasks(deadly.once, [marker], found.__setitem__, workers=2)) == [marker]
+    assert found == {marker: marker}
+    list(compute_tasks(deadly.always, [marker], found.__setitem__, workers=2))
+    assert isinstance(found[marker], ChildProcessError)
 
 
 @pytest.mark.slow
@@ -648,7 +665,7 @@ def test_an_address_without_a_scheduler_is_one_error(place, monkeypatch):
         port = listening.getsockname()[1]
         address = f"tcp://127.0.0.1:{port}" if place in ("closed", "silent", "worker") else place
         with pytest.raises(ParameterError, match=r"^scheduler = .*running dask scheduler; ") as caught:
-            list(compute_tasks(abs, [1], scheduler=address))
+            list(compute_tasks(abs, [1], {}.__setitem__, scheduler=address))
     assert "\n" not in str(caught.value)
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 
 from glassformer.cli.output import BAD_USAGE, require_writable, short_warnings
 from glassformer.cli.parser import parser_for
 from glassformer.core.cache import keep_compiled
+from glassformer.core.interrupts import INTERRUPTED, end_when_interrupted, lasting_interrupts
 from glassformer.core.parsing import parse_grid
+from glassformer.core.progress import plain_progress
 
 __all__ = ["main", "parse_alpha"]
 
@@ -35,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         # Only in a process of its own: a Python program that calls ``main`` keeps its settings of JAX.
         keep_compiled()
+        end_when_interrupted()
     words = _with_attached_numbers(sys.argv[1:] if arguments is None else arguments)
     from glassformer.core.errors import GlassformerError
 
@@ -45,8 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return BAD_USAGE
         require_writable(options)
-        with short_warnings():
-            return int(options.run(options))
+        plain = getattr(options, "progress", "auto") == "plain"
+        with short_warnings(), lasting_interrupts(), plain_progress(plain):
+            try:
+                return int(options.run(options))
+            except SystemExit as error:
+                # No command does that; its code would pass for the exit code of the command.
+                print(f"glassformer: error: a function of yours calls sys.exit({error.code!r})", file=sys.stderr)
+                return BAD_USAGE
     except BrokenPipeError:
         # The reader has closed the pipe. Python would write to it once more at exit.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
@@ -55,8 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"glassformer: error: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_USAGE
     except KeyboardInterrupt:
+        if arguments is None:
+            # Nothing is left to interrupt but the end of this process.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("glassformer: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
 
 
 def parse_alpha(text: str) -> list[float]:

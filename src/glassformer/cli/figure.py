@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from glassformer.cli.output import NOT_CONVERGED
+from glassformer.cli.output import NOT_CONVERGED, add_progress
 from glassformer.core.files import user_path
 
 
@@ -21,6 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", type=user_path, help="folder of published data to compare with")
     data = "folder of the data set, for smi-3-right and universality-1"
     parser.add_argument("--data", type=user_path, metavar="DIR", help=data)
+    add_progress(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,6 +61,12 @@ def add_look(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot-theme", metavar="NAME", help="light (default) or dark")
 
 
+def add_progress(parser: argparse.ArgumentParser) -> None:
+    """The option for progress in logs."""
+    text = "auto (a bar on a terminal, nothing elsewhere; default) or plain (a line per half minute, for logs)"
+    parser.add_argument("--progress", choices=("auto", "plain"), default="auto", metavar="MODE", help=text)
+
+
 def require_writable(options: argparse.Namespace) -> None:
     """Raise before anything is computed if a requested file could not be written afterwards.
 
@@ -70,11 +77,12 @@ def require_writable(options: argparse.Namespace) -> None:
     """
     from glassformer.core.errors import DataError
 
-    taken: dict[Path, str] = {}
+    taken: dict[str, str] = {}
     for name in ("csv", "plot", "netcdf"):
         path = getattr(options, name, None)
         if path is not None:
-            other = taken.setdefault(path.resolve(), name)
+            # Unlike Path.resolve, this does not fail for links that lead to each other.
+            other = taken.setdefault(os.path.realpath(path), name)
             if other != name:
                 raise DataError(name, str(path), f"a file other than that of --{other}")
             require_writable_file(name, path)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from glassformer import __version__
 from glassformer.cli.commands import COMMANDS, Command
-from glassformer.cli.output import BAD_USAGE, add_files
+from glassformer.cli.output import BAD_USAGE, add_files, add_progress
 from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import progress
 from glassformer.models.registry import MODELS, build, options_of
@@ -63,6 +63,7 @@ def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, 
         module.add(own)
         own.add_argument("--json", action="store_true", help="print the result as JSON")
         add_files(own)
+        add_progress(own)
         own.set_defaults(run=partial(_run, module.run))
 
 

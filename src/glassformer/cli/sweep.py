@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from glassformer import __version__
-from glassformer.cli.output import NOT_CONVERGED, add_look, picture, print_json, write_csv
+from glassformer.cli.output import NOT_CONVERGED, add_look, add_progress, picture, print_json, write_csv
 from glassformer.core.files import user_path
 
 
@@ -24,6 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "Python file named in the sweep that may be run; repeat the option for several files"
     run.add_argument("--link", type=user_path, action="append", default=[], metavar="FILE.py", help=text)
     run.add_argument("--retry", action="store_true", help="also compute points again that failed or did not converge")
+    add_progress(run)
     run.set_defaults(act=_run)
     status = actions.add_parser("status", help="print the number of points with each status")
     status.set_defaults(act=_status)

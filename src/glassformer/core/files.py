@@ -45,7 +45,13 @@ def replace_file(path: Path, what: str, durable: bool = True) -> Iterator[Path]:
         'whole'
     """
     if _is_stream(path):
-        yield path
+        try:
+            yield path
+        except BrokenPipeError:
+            # The reader needs no more.
+            raise
+        except OSError as error:
+            raise _unwritable(path, what, error) from error
         return
     names = {"prefix": ".", "suffix": ".part", "dir": str(path.parent)}
     try:

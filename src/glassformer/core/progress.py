@@ -1,9 +1,10 @@
-"""Progress of computations: a bar on a terminal or in a notebook, or calls of a user's function."""
+"""Progress of computations: a bar on a terminal or in a notebook, lines in a log, or calls of a user's function."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ T = TypeVar("T")
 
 # Seconds before a computation of unknown length shows anything. Short computations show nothing.
 _PATIENCE = 0.5
+# Seconds between two lines in a log (a convention).
+_EVERY = 30.0
 # Called with a description, the number of finished items, and the number of all items (None if unknown).
 Watcher = Callable[[str, int, int | None], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
@@ -39,6 +42,22 @@ def watch_progress(watcher: Watcher) -> Iterator[None]:
         _watcher.reset(token)
 
 
+@contextmanager
+def plain_progress(on: bool = True) -> Iterator[None]:
+    """Print a line per half minute on standard error in place of bars, also if it is a file or a pipe.
+
+    Example:
+        >>> with plain_progress():
+        ...     _ = list(track("ab", "spelling"))
+    """
+    global _plain
+    before, _plain = _plain, on
+    try:
+        yield
+    finally:
+        _plain = before
+
+
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """Yield ``items`` and show a bar with the remaining time, on standard error if it is a terminal, or in a notebook.
 
@@ -55,7 +74,7 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
             watcher(description, done, total)
         return
     # One bar at a time: inner loops show nothing.
-    if not (sys.stderr.isatty() or in_notebook()) or any(task.counted and task.bar for task in _tasks):
+    if not (_plain or sys.stderr.isatty() or in_notebook()) or any(task.counted and task.bar for task in _tasks):
         yield from items
         return
     task = _Task(description, total, counted=True)
@@ -88,13 +107,15 @@ def progress(description: str, work: float | None = None) -> Iterator[None]:
         ...     note("step 100")
     """
     counted = work is not None
-    visible = sys.stderr.isatty() or (counted and in_notebook())
+    visible = _plain or sys.stderr.isatty() or (counted and in_notebook())
     if _watcher.get() or not visible or any(task.counted == counted for task in _tasks):
         yield
         return
     task = _Task(description, work, counted, estimated=counted)
     _tasks.append(task)
     try:
+        if _plain:
+            task.open()
         yield
     finally:
         task.close()
@@ -182,7 +203,7 @@ class _Task:
         """Add a line below the open lines."""
         self.bar = next((task.bar for task in _tasks if task.bar), None)
         if self.bar is None:
-            self.bar = _bars()
+            self.bar = _Lines() if _plain else _bars()
             self.bar.start()
         self.line = self.bar.add_task(self.description, total=self.total, started=self.started, ends=None)
 
@@ -207,8 +228,43 @@ class _Task:
                 self.bar.stop()
 
 
-# Computations that are displayed, the innermost last.
+# Computations that are displayed, the innermost last, and whether they are displayed as lines in a log.
 _tasks: list[_Task] = []
+_plain = False
+
+
+class _Lines:
+    """The display of a log: a line about the innermost computation whose share is known, at regular times."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, dict[str, Any]] = {}
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._print, daemon=True).start()
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def add_task(self, description: str, **fields: Any) -> int:
+        line = max(self._tasks, default=0) + 1
+        self._tasks[line] = {"description": description, "completed": 0.0, **fields}
+        return line
+
+    def update(self, line: int, **fields: Any) -> None:
+        self._tasks[line] = {**self._tasks[line], **fields}
+
+    def remove_task(self, line: int) -> None:
+        del self._tasks[line]
+
+    def _print(self) -> None:
+        # A thread of its own also prints while a program is compiled.
+        while not self._ended.wait(_EVERY):
+            if tasks := list(self._tasks.values()):
+                task = next((task for task in reversed(tasks) if task["total"]), tasks[-1])
+                share = f"{task['completed'] / task['total']:.0%}, " if task["total"] else ""
+                text = f"{task['description']}: {share}{times(task['started'], task['ends'])}"
+                print(f"glassformer: {text}", file=sys.stderr, flush=True)
 
 
 def _bars() -> Any:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
@@ -15,6 +18,10 @@ from glassformer.core.registry import import_string
 
 if TYPE_CHECKING:
     from glassformer.models import Model
+
+
+# Seconds after which a user's file that still runs is mentioned (a convention).
+_PATIENCE = 10.0
 
 
 class Entry(NamedTuple):
@@ -136,7 +143,8 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
     if not place or not path.is_file():
         raise ParameterError(blamed, text, "FILE.py:FUNCTION with a file that exists")
     try:
-        function = runpy.run_path(str(path)).get(name)
+        with _mentioned_if_slow(blamed, path):
+            function = runpy.run_path(str(path)).get(name)
         function = function() if isinstance(function, type) else function
     except (Exception, SystemExit) as error:
         # The user's file may raise any error; the message quotes it.
@@ -144,6 +152,19 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
     if not callable(function):
         raise ParameterError(blamed, text, f"a function {name!r} defined in {path}")
     return function
+
+
+@contextmanager
+def _mentioned_if_slow(name: str, path: Path) -> Iterator[None]:
+    """Warn if the block, which runs a file, takes long: nothing else tells the user what the command waits for."""
+    text = f"{name}: {path} has been running for {_PATIENCE:g} s and defines no function yet (Ctrl-C ends it)"
+    timer = threading.Timer(_PATIENCE, warnings.warn, (text, RuntimeWarning))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def model_types(name: str) -> list[Any]:

@@ -49,11 +49,14 @@ def jax_settings(double: bool | None = True, required: bool = True) -> Iterator[
 
 @cache
 def require_backend() -> None:
-    """Raise unless JAX has a device to compute on.
+    """Raise unless JAX has a device to compute on and may compile.
 
     Raises:
-        BackendError: there is no device. The message names the environment variable that JAX reads.
+        BackendError: there is no device, or compiling is switched off. The message names the environment variable that
+            JAX reads.
     """
+    if getattr(jax.config, "jax_no_tracing", False):
+        raise BackendError("JAX cannot compile with JAX_NO_TRACING = 1 (jax.config.jax_no_tracing): unset it")
     try:
         jax.default_backend()
     except Exception as error:

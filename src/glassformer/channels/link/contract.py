@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -310,14 +311,21 @@ def _compiled(function: Callable[..., Any]) -> Function:
 
 
 def _call(function: Callable[[Any], Any], fields: Any) -> Any:
-    """Call a function in double precision, without warnings about overflow."""
-    if "jax" not in sys.modules:
-        with np.errstate(all="ignore"):
-            return function(fields)
-    from glassformer.numerics.jax_settings import jax_settings
+    """Call a function in double precision, without warnings about overflow.
 
-    with np.errstate(all="ignore"), jax_settings(required=False):
-        return function(fields)
+    Raises:
+        RuntimeError: the function asks Python to end.
+    """
+    settings: AbstractContextManager[None] = nullcontext()
+    if "jax" in sys.modules:
+        from glassformer.numerics.jax_settings import jax_settings
+
+        settings = jax_settings(required=False)
+    with np.errstate(all="ignore"), settings:
+        try:
+            return function(fields)
+        except SystemExit as error:
+            raise RuntimeError(f"it calls sys.exit({error.code!r})") from error
 
 
 def _is_jax(label: Any) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from glassformer.core.checks import require_arguments
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import GlassformerError
 from glassformer.core.files import open_lock_file, user_path
+from glassformer.core.interrupts import lasting_interrupts
 from glassformer.core.progress import track
 from glassformer.experiments.simulation import simulate
 from glassformer.experiments.sweeps.store import FAILED, Record, Store
@@ -28,9 +29,6 @@ try:
 except ImportError:
     # Without these locks two processes on one store may compute a point twice, with the same result.
     fcntl = None  # type: ignore[assignment]
-
-# Seconds between two checks of the tasks of other processes.
-_PATIENCE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,15 +98,10 @@ def run_sweep(
     # Tasks are groups of the whole grid, whichever points are missing, so that all processes lock the same ones.
     tasks = [task for task in sweep.tasks(points) if any(map(locked.missing, task.points))]
     function, computed = partial(compute_task, checkpoint=str(records.folder / "checkpoints")), 0
-
-    def sizes() -> Iterator[int]:
-        for task, found in compute_tasks(function, locked.claim(tasks), workers, scheduler):
-            locked.record(task, found)
-            yield len(task.points)
-
-    with contextlib.closing(locked):
-        for size in track(sizes(), f"sweep of {len(points)} points", sum(map(locked.missing, points))):
-            computed += size
+    done = compute_tasks(function, locked.claim(tasks), locked.record, workers, scheduler)
+    with lasting_interrupts(), closing(locked), closing(done):
+        for task in track(done, f"sweep of {len(points)} points", len(tasks)):
+            computed += len(task.points)
     return _progress([point.key for point in points], locked.records, computed, hidden)
 
 
@@ -141,8 +134,8 @@ class _LockedTasks:
         record = self.records.get(point.key)
         return record is None or (point.key in self._retried and record == self._retried[point.key])
 
-    def claim(self, tasks: Sequence[Task]) -> Iterator[Task]:
-        """Lock the tasks one by one, with their missing points, and wait for those of other processes at the end."""
+    def claim(self, tasks: Sequence[Task]) -> Iterator[Task | None]:
+        """Lock the tasks one by one, with their missing points; None while other processes have all that are left."""
         left = list(tasks)
         while left:
             elsewhere = []
@@ -164,7 +157,7 @@ class _LockedTasks:
                     file.close()
             left = elsewhere
             if left:
-                time.sleep(_PATIENCE)
+                yield None
 
     def record(self, task: Task, records: list[Record] | Exception) -> None:
         """Write the records of a task, or that its worker was lost, and unlock it."""

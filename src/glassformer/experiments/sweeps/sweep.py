@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import os
 import tomllib
 import uuid
 import warnings
@@ -416,19 +417,19 @@ def _arguments_of(document: dict[str, Any], folder: Path, links: Sequence[str | 
             raise ParameterError(name, value, "model, compute and learner in the table [sweep]")
     tables = {key: document.get(name, {}) for key, name in _TABLES.items()}
     # The code of a named file is run. Only files that the user of the sweep names too are allowed.
-    trusted, named = {user_path(link).resolve() for link in links}, set()
+    trusted, named = {os.path.realpath(user_path(link)) for link in links}, set()
     entries = [entry for table in ("parameters", "grid", "settings") for entry in tables[table].items()]
     for name, text in (text for entry in entries for text in _texts(*entry)):
         file = user_path(text.rpartition(":")[0], folder)
-        if file.is_file() and file.resolve() not in trusted:
+        if file.is_file() and os.path.realpath(file) not in trusted:
             raise ParameterError(
                 name, text, "a file that you also name yourself, since its code is run", f"add --link {file}"
             )
-        named.add(file.resolve())
+        named.add(os.path.realpath(file))
     for link in links:
-        if user_path(link).resolve() not in named:
+        if os.path.realpath(user_path(link)) not in named:
             raise ParameterError("link", str(link), "a file that the sweep names", "leave it out")
-    return {**general, **tables, "folder": str(folder.resolve())}
+    return {**general, **tables, "folder": os.path.realpath(folder)}
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:

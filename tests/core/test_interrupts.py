@@ -1,0 +1,86 @@
+"""Ctrl-C takes effect, wherever it arrives; its statistics are those of benchmarks/check_interrupts.py."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from glassformer.core.interrupts import lasting_interrupts, uninterrupted
+from glassformer.experiments.sweeps.workers import compute_tasks
+
+
+def test_an_interrupt_in_a_callback_of_the_garbage_collector_is_not_lost():
+    def callback(phase, info):
+        gc.callbacks.remove(callback)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), lasting_interrupts():
+        gc.callbacks.append(callback)
+        gc.collect()
+        time.sleep(5)
+
+
+def test_an_interrupt_waits_for_the_end_of_a_step():
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("first")
+        done.append("second")
+    assert done == ["first"]
+
+
+STUBBORN = """
+from glassformer.core import interrupts
+interrupts._PATIENCE = 0.2
+interrupts.end_when_interrupted()
+print("ready", flush=True)
+import signal, time
+signal.signal(signal.SIGINT, lambda *arguments: None)
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_a_process_that_does_not_react_ends_nevertheless():
+    process = subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1] == b"glassformer: interrupted\n"
+    assert process.returncode == 130
+
+
+def test_finished_results_are_recorded_after_an_error_and_workers_end():
+    """The second result is finished when the record of the first one fails."""
+    found = {}
+
+    def record(task, result):
+        if not found:
+            found[task] = result
+            time.sleep(1.0)
+            raise OSError("full")
+        found[task] = result
+
+    started = time.monotonic()
+    with pytest.raises(OSError, match="full"):
+        list(compute_tasks(abs, [-1, -2], record, workers=2))
+    assert found == {-1: 1, -2: 2}
+    assert time.monotonic() - started < 60
+
+
+def test_results_do_not_wait_for_tasks_of_other_processes():
+    """Two processes that waited for each other's locks, with results of their own in hand, would never end."""
+    found = {}
+
+    def tasks():
+        yield -1
+        while not found:
+            yield None
+        yield -2
+
+    assert list(compute_tasks(abs, tasks(), found.__setitem__, workers=2)) == [-1, -2]
+    assert found == {-1: 1, -2: 2}
