@@ -16,6 +16,7 @@ from glassformer import BilinearSequenceRegression, Status, landscape, limits, r
 from glassformer.bayes_optimal.equation_of_state import equation_of_state
 from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import state_evolution
+from glassformer.core.progress import watch_progress
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT.parent / "shared" / "reference" / "bsr"
@@ -593,3 +594,15 @@ def test_noiseless_labels_of_discrete_weights_have_an_informed_fixed_point_at_an
 def test_exactly_known_discrete_weights_issue_no_warning():
     found = limits(BilinearSequenceRegression(width=1, prior="rademacher"), [2.0])
     assert found["error"].tolist() == [0.0]
+
+
+def test_many_sample_ratios_are_solved_in_parts_whose_progress_is_known(monkeypatch):
+    model, alpha = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), np.linspace(0.1, 1.5, 7)
+    whole, said = limits(model, alpha), []
+    monkeypatch.setattr("glassformer.bayes_optimal.limits._TOGETHER", 3)
+    with watch_progress(lambda text, done, total: said.append((text, done, total))):
+        parts = limits(model, alpha)
+    assert ("7 sample ratios", 2, 3) in said
+    np.testing.assert_allclose(parts["error"], whole["error"], rtol=1e-12)
+    assert list(parts) == list(whole)
+    assert (parts.status, parts.notes) == (whole.status, whole.notes)

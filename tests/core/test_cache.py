@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer.cli.doctor import CHECKS
+from glassformer.core import cache
 from glassformer.core.cache import VARIABLE, cache_folder, cached_array, keep_compiled
 
 
@@ -117,3 +118,32 @@ def test_programs_are_cached_only_before_jax_starts_and_without_other_settings(
         monkeypatch.delitem(sys.modules, "jax", raising=False)
     keep_compiled()
     assert os.environ.get("JAX_COMPILATION_CACHE_DIR") == expected
+
+
+def test_compiled_programs_under_other_names_are_dropped(folder, monkeypatch):
+    """JAX would run them: a wrong number, or an error in its own words."""
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    at_exit = []
+    monkeypatch.setattr(cache.atexit, "register", lambda *call: at_exit.append(call))
+
+    def command(*names):
+        """Start and end a process that compiles these programs; return the programs that it starts with."""
+        monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+        keep_compiled()
+        there = {path.name for path in programs.glob("*-cache")}
+        for name in names:
+            (programs / f"{name}-cache").write_text(f"program {name}")
+        remember, *arguments = at_exit.pop()
+        remember(*arguments)
+        return there
+
+    programs = folder / "compiled"
+    assert command() == set()
+    programs.mkdir(parents=True)
+    command("a", "bb", "c")
+    assert command() == {"a-cache", "bb-cache", "c-cache"}
+    (programs / "a-cache").rename(programs / "x")
+    (programs / "bb-cache").rename(programs / "a-cache")
+    (programs / "x").rename(programs / "bb-cache")
+    assert command("a") == {"c-cache"}
+    assert command() == {"a-cache", "c-cache"}

@@ -37,7 +37,7 @@ def test_an_interrupt_waits_for_the_end_of_a_step():
 STUBBORN = """
 from glassformer.core import interrupts
 interrupts._PATIENCE = 0.2
-interrupts.end_when_interrupted()
+interrupts.end_when_interrupted(130)
 print("ready", flush=True)
 import signal, time
 signal.signal(signal.SIGINT, lambda *arguments: None)

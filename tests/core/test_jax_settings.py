@@ -86,3 +86,14 @@ def test_a_link_that_fails_for_want_of_a_platform_is_not_blamed(broken):
 
     with pytest.raises(BackendError, match="JAX_PLATFORMS"):
         BilinearSequenceRegression(rho=0.5, channel=failing)
+
+
+def test_a_link_is_not_blamed_where_compiling_is_switched_off():
+    require_backend.cache_clear()
+    jax.config.update("jax_no_tracing", True)
+    try:
+        with pytest.raises(BackendError, match="JAX_NO_TRACING = 1"):
+            limits(SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), noise=0.5), 1.0)
+    finally:
+        jax.config.update("jax_no_tracing", False)
+        require_backend.cache_clear()

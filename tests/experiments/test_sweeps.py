@@ -508,6 +508,10 @@ def until_recorded(folder, count, process=None):
         time.sleep(0.02)
 
 
+def workers_of(process):
+    return [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), pytest.param(("--workers", "2"), marks=pytest.mark.statistics)])
 def test_a_killed_driver_loses_and_repeats_nothing(options, tmp_path, undisturbed):
@@ -528,8 +532,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(options, tmp_path, undisturbe
 def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     process = started(tmp_path, "--workers", "2")
     until_recorded(tmp_path, 1, process)
-    workers = [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
-    workers[0].kill()
+    workers_of(process)[0].kill()
     assert b"Traceback" not in process.communicate(timeout=240)[1]
     assert content(tmp_path / "store") == undisturbed
 
@@ -541,7 +544,7 @@ def test_interrupts_end_a_sweep_and_its_workers_without_a_word_more(tmp_path):
     # A group of its own, whose processes are all interrupted, as on a terminal.
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)
     until_recorded(tmp_path, 1, process)
-    workers = psutil.Process(process.pid).children()
+    workers = workers_of(process)
     for _ in range(2):
         os.killpg(process.pid, signal.SIGINT)
     assert process.communicate(timeout=60)[1] == b"glassformer: interrupted\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from glassformer.bayes_optimal.solve import (
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
-from glassformer.core.progress import progress
+from glassformer.core.progress import progress, track
 from glassformer.core.results import Table, wide_error_bars
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
@@ -44,6 +45,8 @@ class _Distance:
 _EXACT, _SAMPLED = _Distance(1e-6, 1e-12, 10.0), _Distance(0.0, 0.02, 2.0)
 # A converged variance below this value counts as zero: iterations from the informed start end there.
 _PERFECT = 1e-11
+# Sample ratios of one row that are solved together; their memory is bounded, and the progress of more is known.
+_TOGETHER = 10_000
 # Relative size of off-diagonal conjugate overlaps above which a note mentions the second-order approximation.
 _NOTED_COUPLING = 0.1
 # Relative error of a fixed point above which errors on labels are evaluated anew, to propagate it.
@@ -105,10 +108,21 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     alpha = validated_alpha(alpha)
     require_theory(model)
     with progress(f"limits {model.name}", expected_work(model, "limits", len(alpha))):
-        table = _limits(model, alpha, settings)
+        if model.has_curve and len(alpha) > _TOGETHER:
+            parts = np.array_split(alpha, math.ceil(len(alpha) / _TOGETHER))
+            table = _joined([_limits(model, part, settings) for part in track(parts, f"{len(alpha)} sample ratios")])
+        else:
+            table = _limits(model, alpha, settings)
     if throw:
         table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
     return table
+
+
+def _joined(tables: list[Table]) -> Table:
+    columns = {name: np.concatenate([table.columns[name] for table in tables]) for name in tables[0].columns}
+    status = [status for table in tables for status in table.status]
+    notes = list(dict.fromkeys(note for table in tables for note in table.notes))
+    return Table(tables[0].model, tables[0].parameters, columns, status, notes)
 
 
 def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:

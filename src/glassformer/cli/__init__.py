@@ -13,15 +13,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from glassformer.cli.output import BAD_USAGE, require_writable, short_warnings
-from glassformer.cli.parser import parser_for
-from glassformer.core.cache import keep_compiled
-from glassformer.core.interrupts import INTERRUPTED, end_when_interrupted, lasting_interrupts
-from glassformer.core.parsing import parse_grid
-from glassformer.core.progress import plain_progress
-
 __all__ = ["main", "parse_alpha"]
 
+INTERRUPTED = 130
 _NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan)", re.IGNORECASE)
 
 
@@ -35,13 +29,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
           0.3    0.7      0.3  converged         ...
         0
     """
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:
+        if arguments is None:
+            # Nothing is left to interrupt but the end of this process.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("glassformer: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _main(arguments: Sequence[str] | None) -> int:
+    # Imported here, so that an interrupt during the imports ends the command like any other.
+    from glassformer.cli.output import BAD_USAGE, require_writable, short_warnings
+    from glassformer.cli.parser import parser_for
+    from glassformer.core.cache import keep_compiled
+    from glassformer.core.errors import GlassformerError
+    from glassformer.core.interrupts import end_when_interrupted, lasting_interrupts
+    from glassformer.core.progress import plain_progress
+
     if arguments is None:
         # Only in a process of its own: a Python program that calls ``main`` keeps its settings of JAX.
         keep_compiled()
-        end_when_interrupted()
+        end_when_interrupted(INTERRUPTED)
     words = _with_attached_numbers(sys.argv[1:] if arguments is None else arguments)
-    from glassformer.core.errors import GlassformerError
-
     try:
         parser = parser_for(words)
         options = parser.parse_args(words)
@@ -64,12 +75,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (GlassformerError, OSError) as error:
         print(f"glassformer: error: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_USAGE
-    except KeyboardInterrupt:
-        if arguments is None:
-            # Nothing is left to interrupt but the end of this process.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        print("glassformer: interrupted", file=sys.stderr)
-        return INTERRUPTED
 
 
 def parse_alpha(text: str) -> list[float]:
@@ -82,6 +87,8 @@ def parse_alpha(text: str) -> list[float]:
         >>> parse_alpha("0:1:3")
         [0.0, 0.5, 1.0]
     """
+    from glassformer.core.parsing import parse_grid
+
     return parse_grid("alpha", text)
 
 

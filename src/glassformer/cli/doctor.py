@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -25,16 +25,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print versions, machine and the results of the checks."""
-    checks = check_all()
+    document, checks = {"versions": versions(), "machine": machine()}, []
+    if not options.json:
+        for entries in document.values():
+            print("\n".join(f"{name:24s}{_text(value)}" for name, value in entries.items()), end="\n\n", flush=True)
+    for check in check_all():
+        checks.append(check)
+        if not options.json:
+            text = f"{check.name:24s}{'good' if check.ok else 'FAILED'}  {check.seconds:5.1f} s  {check.found}"
+            # Printed at once: on a busy machine all checks together take minutes.
+            print(text, flush=True)
     good = all(check.ok for check in checks)
-    document = {"versions": versions(), "machine": machine()}
     if options.json:
         print_json("doctor", {**document, "checks": [check._asdict() for check in checks], "ok": good})
-    else:
-        for entries in document.values():
-            print("\n".join(f"{name:24s}{_text(value)}" for name, value in entries.items()), end="\n\n")
-        for check in checks:
-            print(f"{check.name:24s}{'good' if check.ok else 'FAILED'}  {check.seconds:5.1f} s  {check.found}")
     return 0 if good else FAILED
 
 
@@ -103,17 +106,15 @@ class CheckResult(NamedTuple):
     found: str
 
 
-def check_all() -> list[CheckResult]:
+def check_all() -> Iterator[CheckResult]:
     """Run all checks, in half a minute on one core; a check that raises has failed, and the others still run."""
-    results = []
     for name, check in CHECKS.items():
         began = time.perf_counter()
         try:
             ok, found = check()
         except Exception as error:  # any error is a result
             ok, found = False, f"{type(error).__name__}: {error}"
-        results.append(CheckResult(name, ok, round(time.perf_counter() - began, 2), found))
-    return results
+        yield CheckResult(name, ok, round(time.perf_counter() - began, 2), found)
 
 
 def _closed_form() -> tuple[bool, str]:

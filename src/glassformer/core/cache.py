@@ -5,6 +5,7 @@ The files hold arrays and JSON with a checksum. Reading them never runs code, as
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glassformer.core.errors import DataError
-from glassformer.core.files import make_folder, read_arrays, write_arrays
+from glassformer.core.files import make_folder, read_arrays, read_document, write_arrays, write_document
 
 if TYPE_CHECKING:
     from glassformer.core.estimate import Array
@@ -37,6 +38,8 @@ _SLOW = 0.3
 _KINDS = ("Table", "Steps")
 # JAX stores a compiled program if compiling took at least this many seconds.
 _SLOW_TO_COMPILE = 0.2
+# File with the sizes and times of compiled programs, beside them.
+_PROGRAMS = "programs.json"
 
 
 def memoize(compute: Callable[[], Any], *parts: Any) -> Any:
@@ -196,5 +199,40 @@ def keep_compiled() -> None:
     folder = cache_folder()
     if folder is None or "jax" in sys.modules:
         return
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder / "compiled"))
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / "compiled")
+        atexit.register(_remember_programs, folder / "compiled", _drop_changed_programs(folder / "compiled"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", str(_SLOW_TO_COMPILE))
+
+
+def _drop_changed_programs(folder: Path) -> dict[str, list[int]]:
+    """Remove compiled programs that were changed or renamed since; JAX runs what it finds under a name.
+
+    Returns:
+        size and time of every other program that a process before this one has remembered, by name.
+    """
+    known: dict[str, list[int]] = {}
+    # Without a list, or with a damaged one, programs are taken as they are.
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        known = read_document(folder / _PROGRAMS)["programs"]
+    with contextlib.suppress(OSError):
+        for name, stamp in _stamps(folder).items():
+            if known.get(name, stamp) != stamp:
+                del known[name]
+                (folder / name).unlink()
+    return known
+
+
+def _remember_programs(folder: Path, known: dict[str, list[int]]) -> None:
+    # A folder that is not there or that cannot be written to has nothing to remember.
+    with contextlib.suppress(OSError, DataError):
+        found = _stamps(folder)
+        programs = {name: known.get(name, stamp) for name, stamp in found.items()}
+        if programs != known:
+            write_document(folder / _PROGRAMS, {"programs": programs}, "cache")
+
+
+def _stamps(folder: Path) -> dict[str, list[int]]:
+    """Return size and time of all compiled programs, which JAX never writes twice, by the names of their files."""
+    stats = {path.name: path.stat() for path in folder.glob("*-cache")}
+    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}

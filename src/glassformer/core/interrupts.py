@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-INTERRUPTED = 130
 # Seconds until a lost interrupt is raised again, and seconds that an interrupted process has to end (conventions).
 _AGAIN, _PATIENCE = 0.05, 8.0
 
@@ -76,8 +75,12 @@ def uninterrupted() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def end_when_interrupted() -> None:
-    """End this process some seconds after an interrupt, even if it still computes or compiles outside of Python."""
+def end_when_interrupted(code: int) -> None:
+    """End this process some seconds after an interrupt, even if it still computes or compiles outside of Python.
+
+    Args:
+        code: exit code of the process.
+    """
     import socket
 
     reader, writer = socket.socketpair()
@@ -90,7 +93,7 @@ def end_when_interrupted() -> None:
             pass
         time.sleep(_PATIENCE)
         print("glassformer: interrupted", file=sys.stderr, flush=True)
-        os._exit(INTERRUPTED)
+        os._exit(code)
 
     # The thread keeps both ends open.
     threading.Thread(target=watch, args=(writer,), daemon=True).start()

@@ -67,27 +67,17 @@ class _Executable:
     """A compiled function: the first of several threads compiles it, the others wait."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self._compiled = function, jax.jit(function, compiler_options=_options())
+        self._compiled = jax.jit(function, compiler_options=_options())
         self._lock, self._ready = threading.Lock(), False
 
     def __call__(self, *arguments: Any) -> Any:
         if self._ready:
             return self._compiled(*arguments)
         with self._lock:
-            try:
-                found = self._compiled(*arguments)
-            except jax.errors.JaxRuntimeError:
-                if not jax.config.jax_compilation_cache_dir:  # type: ignore[attr-defined]
-                    raise
-                found = self._compile_again(*arguments)
+            found = self._compiled(*arguments)
             self._ready = True
             trim_memory()
         return found
-
-    def _compile_again(self, *arguments: Any) -> Any:
-        """Compile under another name: the file of this program in the cache of JAX may hold another program."""
-        self._compiled = jax.jit(lambda *given: self._function(*given), compiler_options=_options())
-        return self._compiled(*arguments)
 
     def release(self) -> None:
         """Drop what JAX caches of the function, one megabyte, otherwise until the process ends."""
