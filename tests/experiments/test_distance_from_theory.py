@@ -22,10 +22,12 @@ from glassformer import (
     simulate,
 )
 from glassformer.core.checkpoints import CheckpointFolder
+from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.experiments import simulation
 from glassformer.experiments.instances import Experiment
 from glassformer.experiments.simulation import far_from_theory, few_instances
+from glassformer.experiments.trajectories import _far_from_theory
 from glassformer.risk.losses import Huber
 
 GOOD, BAD = (SimpleNamespace(status=status) for status in (Status.CONVERGED, Status.CONTRADICTED))
@@ -39,8 +41,9 @@ def said(mean, error, theory, runs):
 @pytest.mark.parametrize(
     ("numbers", "runs", "words"),
     [
-        ((0.914, 0.578, 0.217), [GOOD] * 2, "0.7 above theory (1.2 standard errors). The 95 % interval of 2 instances"),
+        ((0.914, 0.578, 0.217), [GOOD] * 2, "0.7 above theory. The 95 % interval of 2 instances"),
         ((0.914, 0.578, 0.217), [GOOD, BAD], "1 of 2 runs ended as contradicted_by_residual"),
+        ((0.5, 0.01, 0.4), [GOOD] * 12, "0.1 above theory (10 standard errors). The distance exceeds"),
         ((0.5, 0.01, 0.4), [GOOD] * 4, "The distance exceeds the 95 % interval of 4 instances"),
         ((0.5, np.nan, 0.2), [GOOD], "0.3 above theory. One instance"),
     ],
@@ -66,6 +69,15 @@ def test_what_is_close_or_has_no_theory_says_nothing(numbers, runs):
 def test_standard_errors_of_few_instances_say_so():
     assert "from 4 instances: 95 % intervals are 3.18" in few_instances(4)[0]
     assert not few_instances(1) and not few_instances(20)
+
+
+@pytest.mark.parametrize(("instances", "noted"), [(4, False), (100, True)])
+def test_steps_of_few_runs_are_far_from_theory_beyond_the_interval_of_their_number(instances, noted):
+    """Five standard errors of four runs are 1.5 % by chance at every step."""
+    numbers = {"alpha": 1, "error": 0.5, "error_estimate": 0, "measured_error": 0.6, "measured_standard_error": 0.02}
+    columns = {name: np.full(2, value) for name, value in numbers.items()}
+    table = Table("bsr", {"instances": instances, "d": 10}, columns, [Status.CONVERGED] * 2)
+    assert ["outside of their 99.7 % interval" in note for note in _far_from_theory(table, 1)] == [True] * noted
 
 
 def test_single_runs_are_reached_from_the_result():

@@ -15,11 +15,13 @@ from glassformer import (
 from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.results import Table
 from glassformer.core.status import Status
+from glassformer.experiments.instances import Simulation
 from glassformer.papers import descent, layer_order, positional, universality
 from glassformer.papers.catalogue import FIGURES
-from glassformer.papers.curves import PERFECT, WEAK, Curve, CurvesPanel, Overlay, Runs
+from glassformer.papers.curves import PERFECT, WEAK, Curve, CurvesPanel, Overlay, Runs, _difference
 from glassformer.papers.drawing import draw_figure
 from glassformer.papers.positional import _nearest
+from glassformer.papers.published import deviations
 from glassformer.papers.recipe import Recipe, compute
 from glassformer.papers.text import figure as text_figure
 from glassformer.papers.text.attention_classifier import ClassifierRun
@@ -64,6 +66,15 @@ def test_runs_without_a_theory_are_compared_with_the_optimum_by_name():
     runs = Runs("descent", GradientDescent(max_steps=2), [0.3], 4, 2)
     summary = compute(Recipe([panel([runs])])).summary
     assert "Bayes-optimal 0." in summary and "  theory 0." not in summary
+
+
+@pytest.mark.parametrize(("runs", "distance", "expected"), [(2, 382, "+3.1"), (5, 5.3, "+2.7"), (80, -2.6, "-2.5")])
+def test_distances_of_few_runs_from_theory_are_those_of_students_distribution(runs, distance, expected):
+    columns = {"error": np.array([0.2 + 0.01 * distance]), "standard_error": np.array([0.01])}
+    table = Simulation("bsr", {}, columns, [Status.CONVERGED], instances=[[None] * runs])
+    assert f"({expected})" in _difference(table, "error", 0, 0.2)
+    spread, bare = np.array([0.01]), np.array([0.2])
+    assert f"({expected})" in deviations("runs", bare, columns["error"], bare, spread, runs=runs)
 
 
 def test_weak_recovery_is_among_the_ratios_of_a_curve():

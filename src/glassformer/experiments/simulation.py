@@ -31,7 +31,8 @@ _COMPARED = ("row", "prediction", "plugin", "label")
 # A mean is far from theory if the distance exceeds the first number (the error before any data is 1) and this share of
 # the theory, whatever the standard error is; or the 95 % interval and the second share of the theory (conventions).
 _FAR, _RELATIVELY_FAR = 0.1, 0.05
-# With at least this number of instances the 95 % interval is close to two standard errors.
+# With at least this number of instances the 95 % interval is close to two standard errors, and distances are given in
+# standard errors.
 _MANY = 10
 
 
@@ -266,7 +267,8 @@ def far_from_theory(
     more = len(found) - 1
     others = f". {more} more value{'s are' if more > 1 else ' is'} far from theory" if more else ""
     side = "above" if mean_k > theory_k else "below"
-    chance = f" ({gap / error_k:.2g} standard errors)" if error_k > 0 else ""
+    many = error_k > 0 and len(runs[k]) >= _MANY
+    chance = f" ({gap / error_k:.2g} standard errors)" if many else ""
     text = f"far from theory: {name} at alpha = {alpha[k]:.4g} is {mean_k:.3g}, {gap:.2g} {side} theory{chance}. "
     return [text + _reason(runs[k], gap, error_k, d, cause) + others]
 

@@ -21,14 +21,15 @@ from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.base import Equations, Learner
 from glassformer.learners.registry import resolve_learner
 from glassformer.models.base import Model, require_theory
+from glassformer.numerics.quasi_random import confidence_factor
 
 # Quantities that runs record after every step, where theory has them.
 _RECORDED = (
     *("error", "row_error", "cosine", "plugin_error", "training_loss", "test_loss", "label_error", "prediction_error"),
 )
-# A distance from theory is noted if it exceeds this many standard errors, of runs and of sampled theory together, and
+# A distance from theory is noted if it is outside of this interval, of runs and of sampled theory together, and exceeds
 # this share of theory (conventions).
-_SIGNIFICANT, _RELATIVE = 4.0, 0.05
+_CONFIDENCE, _RELATIVE = 0.997, 0.05
 
 
 def trajectory(
@@ -168,17 +169,18 @@ def _far_from_theory(table: Table, steps: int) -> list[str]:
     names = ("alpha", "error", "error_estimate", "measured_error", "measured_standard_error")
     if any(name not in table.columns for name in names):
         return []
-    notes = []
+    notes, instances = [], int(table.parameters["instances"])
     parts = (table[name].reshape(-1, steps + 1) for name in names)
     for ratio, theory, estimate, measured, standard_errors in zip(*parts, strict=True):
         gap = np.abs(measured - theory)
-        # Error estimates of theory are two standard errors.
-        far = (gap > _SIGNIFICANT * np.hypot(standard_errors, estimate / 2)) & (gap > _RELATIVE * theory)
+        # Error estimates of theory are two standard errors, and three are the interval.
+        interval = np.hypot(confidence_factor(instances, _CONFIDENCE) * standard_errors, 1.5 * estimate)
+        far = (gap > interval) & (gap > _RELATIVE * theory)
         if far.any():
             notes.append(
-                f"alpha = {ratio[0]:g}: runs differ from theory by up to {np.max(gap[far]):.2g}, more than "
-                f"{_SIGNIFICANT:g} standard errors: theory is the limit of large d, and d = {table.parameters['d']} "
-                "may be too small"
+                f"alpha = {ratio[0]:g}: runs differ from theory by up to {np.max(gap[far]):.2g}, outside of their "
+                f"{100 * _CONFIDENCE:g} % interval: theory is the limit of large d, and d = {table.parameters['d']} may be "
+                "too small"
             )
     return notes
 

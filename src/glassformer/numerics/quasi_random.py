@@ -82,6 +82,24 @@ def confidence_factor(replicas: int, confidence: float = 0.95) -> float:
     return float(stdtrit(max(replicas - 1, 1), 0.5 * (1 + confidence)))
 
 
+def normal_score(distance: float, replicas: int) -> float:
+    """Return the deviation of a normal variable that is as unlikely as this one in Student's t distribution.
+
+    Args:
+        distance: of a mean from its expected value, in standard errors.
+        replicas: number of independent values that mean and standard error are from.
+
+    Example:
+        >>> round(normal_score(5.3, 5), 1), round(normal_score(382.0, 2), 1)
+        (2.7, 3.1)
+    """
+    from scipy.special import ndtri, stdtr
+
+    size = -float(ndtri(stdtr(max(replicas - 1, 1), -abs(distance))))
+    # Probabilities below the smallest number belong to many replicas, for which both distributions agree.
+    return float(np.copysign(min(size, abs(distance)), distance))
+
+
 def mean_and_error(replicas: Array) -> tuple[Array, Array]:
     """Return the mean over the first axis and its standard error."""
     return np.mean(replicas, axis=0), np.std(replicas, axis=0, ddof=1) / np.sqrt(len(replicas))

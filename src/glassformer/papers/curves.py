@@ -17,6 +17,7 @@ from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.experiments.simulation import simulate
 from glassformer.learners.base import Learner
+from glassformer.numerics.quasi_random import normal_score
 from glassformer.papers.drawing import RUN_MARKS, Axis, Series, legend_entry
 from glassformer.papers.recipe import Context, Part
 from glassformer.plotting.plots import runs_label
@@ -358,7 +359,7 @@ def summary_lines(one: ComputedCurve) -> list[str]:
             continue
         head = f"  {runs.label}, d = {runs.d}, {runs.instances} instances"
         name, theory = _theory_of(table, runs.column)
-        lines.append(f"{head} (in brackets: difference from {name} in standard errors)")
+        lines.append(f"{head} (in brackets: difference from {name} in standard errors, by Student's law)")
         columns = [runs.column]
         if runs.column in ("error", "relative_error"):
             columns = ["error", "relative_error"]
@@ -394,10 +395,13 @@ def _theory_of(table: Simulation, column: str) -> tuple[str, Array]:
 
 
 def _difference(table: Simulation, column: str, k: int, expected: float) -> str:
-    """The mean of the runs, its standard error and its difference from theory in standard errors."""
+    """The mean of the runs, its standard error and its difference from theory in standard errors.
+
+    The difference is as likely as that many standard errors of a large number of runs.
+    """
     errors = table.columns.get(column.replace("error", "standard_error"))
     mean, error = float(table[column][k]), np.nan if errors is None else float(errors[k])
-    gap = f"{(mean - expected) / error:+.1f}" if error > 1e-6 else "-"
+    gap = f"{normal_score((mean - expected) / error, len(table.instances[k])):+.1f}" if error > 1e-6 else "-"
     return f"{mean:.4f} +- {error:.4f} ({gap})"
 
 

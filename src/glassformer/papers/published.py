@@ -17,6 +17,7 @@ from glassformer.bayes_optimal.limits import limits
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.models import AttentionIndexed
+from glassformer.numerics.quasi_random import normal_score
 from glassformer.papers.curves import OVERLAP, ComputedCurve, Overlay, measured, values
 from glassformer.papers.drawing import Series, legend_entry
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold
@@ -89,9 +90,17 @@ def at_ratios(published: pandas.DataFrame, alpha: Array) -> tuple[NDArray[np.boo
 
 
 def deviations(
-    title: str, alpha: Array, ours: Array, published: Array, spread: Array | None = None, name: str = "alpha"
+    title: str,
+    alpha: Array,
+    ours: Array,
+    published: Array,
+    spread: Array | None = None,
+    name: str = "alpha",
+    runs: int | None = None,
 ) -> str:
     """Return a table of our values, published ones and their differences, also in units of ``spread`` if it is known.
+
+    Spreads that are from a number of our own ``runs`` count by Student's distribution.
 
     Example:
         >>> print(deviations("error", np.array([0.2]), np.array([0.61]), np.array([0.6]), np.array([0.02])))
@@ -101,8 +110,10 @@ def deviations(
     lines = [f"{title}: {name}, ours, published, difference" + ("" if spread is None else " (in combined spreads)")]
     for k, (a, own, other) in enumerate(zip(alpha, ours, published, strict=True)):
         line = f"  {a:8.4f}  {own:8.5f}  {other:8.5f}  {own - other:+.1e}"
-        known = spread is not None and spread[k] > 0
-        lines.append(f"{line}  ({(own - other) / spread[k]:+.1f})" if known else line)  # type: ignore[index]
+        if spread is not None and spread[k] > 0:
+            distance = (own - other) / spread[k]
+            line += f"  ({distance if runs is None else normal_score(distance, runs):+.1f})"
+        lines.append(line)
     return "\n".join(lines)
 
 
@@ -164,7 +175,7 @@ def compare_descents(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay
         there, matched = at_ratios(rows, table["alpha"])
         spread = np.hypot(error[there], matched["gen_error_std"].to_numpy())
         title, other = f"{own.label}, no noise, d = {own.d} (published: 100)", matched["gen_error_mean"].to_numpy()
-        lines.append(deviations(title, table["alpha"][there], mean[there], other, spread))
+        lines.append(deviations(title, table["alpha"][there], mean[there], other, spread, runs=own.instances))
     return Overlay(series, lines)
 
 
@@ -205,7 +216,8 @@ def compare_overlaps(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay
             there, rows = at_ratios(near, runs["alpha"])
             spread = np.hypot(runs["row_standard_error"][there, k], rows[f"{name}_std"].to_numpy())
             ours, theirs = values(runs, OVERLAP, k)[there], rows[f"{name}_mean"].to_numpy()
-            lines.append(deviations(f"message passing, {name}", runs["alpha"][there], ours, theirs, spread))
+            title, instances = f"message passing, {name}", len(runs.instances[0])
+            lines.append(deviations(title, runs["alpha"][there], ours, theirs, spread, runs=instances))
     return Overlay(series, lines)
 
 
