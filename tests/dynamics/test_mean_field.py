@@ -146,6 +146,9 @@ def test_a_convex_risk_is_minimised_in_the_end():
     assert close(path.overlap, -1, 0.6655164, 1e-4)
     assert close(path.errors["label_error"], -1, 0.1670625, 1e-3)
     np.testing.assert_allclose(path.power.value[-1], path.power.value[-2], rtol=1e-3)
+    first, distance = path.arrivals(0.1670625, "label_error")[0], np.abs(path.errors["label_error"].value - 0.1670625)
+    assert np.all(distance[first:] <= 0.01 * distance[0]) and distance[first - 1] > 0.01 * distance[0]
+    assert path.arrivals(0.2, "label_error") == (None, None)
     # Weights that settle end the run.
     assert 30 < path.settles_at < MANY
     assert np.ptp(path.power.value[path.settles_at :]) < 1e-6

@@ -12,6 +12,7 @@ from glassformer import (
     DeepAttention,
     IncompatibleError,
     ParameterError,
+    RegularisedRisk,
     SequenceMultiIndex,
     Status,
     simulate,
@@ -146,6 +147,12 @@ def test_runs_lie_on_the_theory():
             gap = np.abs(table[f"measured_{name}"] - table[name])[1:]
             assert np.max(gap) < 0.03, name
         assert table.notes[0].startswith("alpha = 2: least of all steps: test_loss")
+        # Without weight decay this risk has no finite minimum.
+        (arrival,) = [note for note in table.notes if "minimum of the same risk" in note] or [None]
+        assert (arrival is None) == (learner.weight_decay is None)
+        if arrival is not None:
+            least = RegularisedRisk("logistic", strength=0.05).limits(SIGN, [2.0])["label_error"][0]
+            assert f"label_error {least:.4g}" in arrival and "within the error bar: label_error not yet" in arrival
 
 
 def test_feature_spectra_descend_in_the_coordinates_of_the_features():

@@ -60,6 +60,8 @@ _SETTLED = 1e-6
 # The error is inversely proportional to the number of trajectories while the mean of the sets differs by less than this
 # share from the run with all of them, and the value is below this multiple of its error (conventions).
 _AGREEING, _SIGNIFICANT = 0.5, 2.0
+# Distance from the minimum of the risk, as a share of that of the start, that counts as close (a convention).
+_CLOSE = 0.01
 # Largest error of a cosine that counts as determined (a convention).
 _UNDETERMINED = 0.25
 
@@ -170,8 +172,25 @@ class DescentPath(DisplayMixin):
             True
         """
         found = self._estimate_of(measure)
-        away = np.flatnonzero(~(np.abs(found.value - found.value[-1]) <= found.error[-1]))
-        return int(away[-1]) + 1 if len(away) else 0
+        return _stays_below(np.abs(found.value - found.value[-1]), found.error[-1]) or 0
+
+    def arrivals(self, level: float, measure: str = "test_loss") -> tuple[int | None, int | None]:
+        """Return the first steps from which on a measure stays close to a level; None if its last value is not.
+
+        Args:
+            level: such as the measure at the minimum of the risk.
+            measure: ``error`` or one of :attr:`measures`.
+
+        Returns:
+            The step from which on the distance is below 1 % of the distance of the start, and the step from which on it
+            is below the error of the measure.
+
+        Raises:
+            ParameterError: there is no such measure.
+        """
+        found = self._estimate_of(measure)
+        distance = np.abs(found.value - level)
+        return _stays_below(distance, _CLOSE * distance[0]), _stays_below(distance, found.error)
 
     def arrival(self, level: float = 0.5) -> Estimate:
         """Return the first step at which the cosine of each row of the teacher is above a level; infinity if never.
@@ -226,6 +245,13 @@ class DescentPath(DisplayMixin):
             match = match_rows(self.model, self.student, self._powers[one], self.overlaps[one])
             cosines[one], errors[one] = match.cosine, match.row_error
         return cosines, errors
+
+
+def _stays_below(distance: Array, allowed: Any) -> int | None:
+    """Return the first step from which on a distance is at most the allowed one; None if the last one is not."""
+    away = np.flatnonzero(~(distance <= allowed))
+    first = int(away[-1]) + 1 if len(away) else 0
+    return first if first < len(distance) else None
 
 
 def _estimate(runs: Array) -> Estimate:

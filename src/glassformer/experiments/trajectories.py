@@ -179,8 +179,8 @@ def _far_from_theory(table: Table, steps: int) -> list[str]:
         if far.any():
             notes.append(
                 f"alpha = {ratio[0]:g}: runs differ from theory by up to {np.max(gap[far]):.2g}, outside of their "
-                f"{100 * _CONFIDENCE:g} % interval: theory is the limit of large d, and d = {table.parameters['d']} may be "
-                "too small"
+                f"{100 * _CONFIDENCE:g} % interval: theory is the limit of large d, and d = {table.parameters['d']} "
+                "may be too small"
             )
     return notes
 

@@ -275,7 +275,7 @@ class RegularisedRisk(Learner):
         return replace(self, start=own).columns_of_limits(model, alpha)
 
     def other_minima(self, model: Any) -> str | None:
-        if not model.overlap_shape or self._is_one_linear_row(model) or self.start == "informed":
+        if not model.overlap_shape or self.is_one_linear_row(model) or self.start == "informed":
             return None
         if self.row_risk.problem(model, 1.0, self.strength or 1.0).student.is_convex:
             return None
@@ -291,7 +291,7 @@ class RegularisedRisk(Learner):
         reason = refused_side_information(model)
         if reason is not None:
             raise IncompatibleError(f"regularised risk {reason}; leave it out, or use learner gamp")
-        equations = OneRowEquations if self._is_one_linear_row(model) else RowEquations
+        equations = OneRowEquations if self.is_one_linear_row(model) else RowEquations
         return equations(self, model, risk=self)
 
     def margins(self, model: Any, alpha: float) -> Table:
@@ -310,7 +310,7 @@ class RegularisedRisk(Learner):
         self._row_equations(model).require()
         return row_risk_margins(model, alpha, self.row_risk)
 
-    def _is_one_linear_row(self, model: Any) -> bool:
+    def is_one_linear_row(self, model: Any) -> bool:
         """Return whether the student is one linear row that sees one token: its averages are deterministic."""
         if (model.channel.rows, model.channel.columns) != (1, 1) or self.penalty == "group":
             return False

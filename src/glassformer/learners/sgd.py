@@ -528,9 +528,32 @@ class DescentEquations(Equations):
         sgd, d = (self._begun_at(overlap), None) if overlap is None or is_number(overlap) else (self._sgd, overlap[0])
         paths = [sgd.path(self.model, float(ratio), steps, d) for ratio in alpha]
         found = self._labelled(descent_table(paths), sgd)
-        return (
-            replace(found, notes=[*found.notes, f"runs differ from theory: {_PASSES}"]) if sgd.draws_passes else found
-        )
+        passes = [f"runs differ from theory: {_PASSES}"] if sgd.draws_passes else []
+        arrivals = [note for path in paths if (note := self._arrival_at_minimum(sgd, path))]
+        return replace(found, notes=[*found.notes, *arrivals, *passes])
+
+    def _arrival_at_minimum(self, sgd: SGD, path: DescentPath) -> str | None:
+        """Return when a path arrives at the minimum of its risk; None unless the minimum is known exactly."""
+        from glassformer.learners.regularised_risk import RegularisedRisk
+
+        strength = path.descent.weight_decay
+        risk = RegularisedRisk(sgd.loss, "ridge", strength, student=sgd.student, student_rows=sgd.student_rows)
+        if not (strength > 0 and path.student.is_convex and risk.is_one_linear_row(self.model)):
+            return None
+        minimum = risk.limits(self.model, [path.alpha], throw=False)
+        if not minimum.converged or path.diverges_at is not None:
+            return None
+        measures = minimum.known_columns(("label_error", "prediction_error", "test_loss"))
+        found = [path.arrivals(float(minimum[name][0]), name) for name in measures]
+
+        def steps(arrivals: Sequence[int | None]) -> str:
+            ends = ["not yet" if step is None else f"from step {step} on" for step in arrivals]
+            return ", ".join(f"{name} {end}" for name, end in zip(measures, ends, strict=True))
+
+        levels = ", ".join(f"{name} {minimum[name][0]:.4g}" for name in measures)
+        close, equal = (steps(part) for part in zip(*found, strict=True))
+        text = f"alpha = {path.alpha:g}: minimum of the same risk: {levels}. "
+        return f"{text}Within 1 % of the distance at the start: {close}; within the error bar: {equal}"
 
     def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
         """Return the descent with ``steps`` steps from this cosine with the truth, in the convention of the theory.
