@@ -332,3 +332,31 @@ def test_tables_print_five_columns_and_tell_infinite_from_unknown(capsys):
     shown = str(table).splitlines()
     assert shown[1].split() == ["alpha", "error", "standard_error", "theory", "status"]
     assert shown[-1] == "4 more columns: to_pandas() returns all columns"
+
+
+def table_of(error, **parameters):
+    """A table of limits at thirty sample ratios."""
+    alpha = np.linspace(0.1, 3.0, 30)
+    columns = {"alpha": alpha, "error": error / alpha, "error_estimate": np.zeros(30)}
+    return Table("bsr", {"alpha": "n/(dL)", "rho": 0.5, **parameters}, columns, [Status.CONVERGED] * 30)
+
+
+def test_results_on_one_axis_have_their_own_colours_and_are_named_by_what_differs():
+    ridge = {"learner": "ridge", "loss": "square", "penalty": "ridge", "strength": 0.1}
+    axes = Figure().subplots()
+    for table in (table_of(0.1), table_of(0.2, **ridge), table_of(0.3, **ridge, noise=0.2)):
+        table.plot(ax=axes)
+    assert labels(axes) == ["Bayes-optimal", "ridge, strength 0.1", r"ridge, strength 0.1, $\Delta = 0.2$"]
+    assert axes.get_title() == r"bsr, $\rho = 0.5$"
+    assert len({line.get_color() for line in axes.lines}) == len(axes.lines) == 3
+    assert {line.get_marker() for line in axes.lines} == {"None"}
+    # Rows are told by their learner; the same mark has one entry; units that differ are left out.
+    axes = Figure().subplots()
+    for table in (table_of(0.1), table_of(0.2, **ridge)):
+        rows = {**table.columns, "row_error": np.stack([table["error"], 2 * table["error"]], axis=1)}
+        status = [*table.status[1:], Status.ITERATION_LIMIT]
+        replace(table, columns=rows, status=status, parameters={**table.parameters, "alpha": "n/d"}).plot(ax=axes)
+    assert labels(axes)[1:4] == ["row 1, Bayes-optimal", "row 2, Bayes-optimal", "iteration limit"]
+    assert labels(axes)[4:] == ["ridge, strength 0.1", "row 1, ridge, strength 0.1", "row 2, ridge, strength 0.1"]
+    table_of(0.3).plot(ax=axes)
+    assert axes.get_xlabel() == "sample ratio" and axes.get_ylabel() == "estimation error"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
+from glassformer.plotting.legend import entry_once
 
 # A step is a jump if it is this share of the axis and this many times steeper than the curve on either side of it
 # (chosen by trial).
@@ -67,9 +68,11 @@ def draw_curve(
     return line
 
 
-def draw_runs(axes: Any, x: Array, mean: Array, standard_error: Array, **look: Any) -> None:
+def draw_runs(axes: Any, x: Array, mean: Array, standard_error: Array, **look: Any) -> Any:
     """Draw means of runs as separate marks, with their standard errors if they are known."""
-    axes.errorbar(x, mean, None if np.all(np.isnan(standard_error)) else standard_error, fmt="o", capsize=2, **look)
+    return axes.errorbar(
+        x, mean, None if np.all(np.isnan(standard_error)) else standard_error, fmt="o", capsize=2, **look
+    )
 
 
 def jumps(alpha: Array, value: Array, branch: Branch | None = None) -> NDArray[np.int64]:
@@ -103,7 +106,8 @@ def mark_unsettled(axes: Any, alpha: Array, value: Array, status: Sequence[Statu
     for name, marker in zip(failed, "xP1*2v" * len(names), strict=False):
         at = names == name
         look = {"ms": 7, "mfc": "none", "ls": "none", "zorder": 5, "clip_on": False}
-        axes.plot(alpha[at], value[at], marker, color="0.5", label=name.replace("_", " "), **look)
+        label = entry_once(axes, name.replace("_", " "))
+        axes.plot(alpha[at], value[at], marker, color="0.5", label=label, **look)
 
 
 def rows_of(column: Array) -> Iterator[tuple[str, Array]]:

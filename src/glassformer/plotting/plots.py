@@ -25,15 +25,27 @@ from glassformer.learners.plan import Plan
 from glassformer.learners.risk_path import RiskPath
 from glassformer.learners.validation import CrossValidation
 from glassformer.plotting.curves import Branch, draw_curve, draw_runs, mark_unsettled, rows_of
-from glassformer.plotting.style import Picture, canvas, colors, error_label, label_alpha, title_of
+from glassformer.plotting.legend import entry_once, label_axes, name_curves
+from glassformer.plotting.style import (
+    Picture,
+    canvas,
+    colors,
+    error_label,
+    label_alpha,
+    next_color,
+    title_of,
+    title_parts,
+)
 
 # Free entropies may diverge at the largest overlap: overlaps up to this share of it set the height of the picture, and
 # the picture is at most this many times as high as the differences between maxima and minima (both chosen by trial).
 _INNER, _MARGIN = 0.97, 4.0
 # Only the first line, at the bottom, is solid, so that thresholds that coincide stay visible.
 _MARKERS, _LINES = "os^vDPX*", ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)), (0, (1, 2)), (0, (9, 3)))
-# Theory at fewer sample ratios is not joined by a line, which would suggest values between them.
+# A line through fewer points suggests values between them: they are marked, or not joined.
 _CURVE = 10
+# Penalties as a legend names them.
+_PENALTIES = {"nuclear": "nuclear norm", "lasso": "LASSO", "elastic": "elastic net", "group": "group LASSO"}
 
 
 # --- errors against the sample ratio, and step by step ----------------------------------------------------------------
@@ -51,36 +63,52 @@ def plot_limits(table: Table, path: Path | Picture, runs: Simulation | None = No
     reached = table.columns.get("algorithmic_error", error)
     two = np.array([status is Status.BISTABLE for status in table.status])
     best, upper = Branch(two, error != reached), Branch(two, np.zeros_like(two))
+    learner = learner_label(table.parameters)
+    rows = list(rows_of(table["row_error"])) if "row_error" in table.columns else []
     with canvas(path) as (axes,):
-        learner = _learner_label(table.parameters)
-        marker = "o" if runs is None else None
-        draw_curve(axes, alpha, error, table["error_estimate"], best, color="C0", marker=marker, ms=3, label=learner)
-        rows = list(rows_of(table["row_error"])) if "row_error" in table.columns else []
-        for k, color in enumerate(colors(len(rows))) if len(rows) > 1 else ():
-            label, values = rows[k]
-            draw_curve(axes, alpha, values, branch=best, lw=1, ls="-.", color=color, label=label)
+        shades, color = colors(len(rows), axes) if len(rows) > 1 else [], next_color(axes)
+        marker = "o" if runs is None and _few(path, alpha) else None
+        look = {"color": color, "marker": marker, "ms": 3, "label": learner}
+        curves = [(draw_curve(axes, alpha, error, table["error_estimate"], best, **look), learner)]
+        for k, ((label, values), shade) in enumerate(zip(rows, shades, strict=False)):
+            line = draw_curve(axes, alpha, values, branch=best, lw=1, ls="-.", color=shade, label=label)
+            curves.append((line, label))
             if runs is not None and "row_error" in runs.columns:
                 measured, errors = (list(rows_of(runs[name]))[k][1] for name in ("row_error", "row_standard_error"))
-                draw_runs(axes, runs["alpha"], measured, errors, color=color, ms=3)
-        if np.any(reached > error + 1e-6):
-            draw_curve(axes, alpha, reached, branch=upper, ls="--", color="C1", label="message passing")
+                draw_runs(axes, runs["alpha"], measured, errors, color=shade, ms=3)
+        above = bool(np.any(reached > error + 1e-6))
+        other = next_color(axes) if above or runs is not None else None
+        if above:
+            label = "message passing"
+            curves.append((draw_curve(axes, alpha, reached, branch=upper, ls="--", color=other, label=label), label))
         mark_unsettled(axes, alpha, error, table.status)
         if runs is not None:
-            _draw_means(axes, runs, zorder=4)
-        _finish(axes, table)
+            curves.append(_draw_means(axes, runs, other, zorder=4))
+        _finish(axes, table, curves, learner)
 
 
-def _learner_label(parameters: Mapping[str, Any]) -> str:
-    """Return the legend of the error of a learner, with the risk that it minimises.
+def _few(path: Path | Picture, alpha: Array) -> bool:
+    """Return whether points are marked: where they are few, unless other curves may lie on the same axes."""
+    shared = isinstance(path, Picture) and path.axes is not None
+    return len(alpha) < (2 if shared else _CURVE)
+
+
+def learner_label(parameters: Mapping[str, Any]) -> str:
+    """Return the legend of the error of a learner: the penalty and the loss that it minimises, and the strength.
 
     Example:
-        >>> _learner_label({"learner": "risk", "loss": "logistic", "penalty": "nuclear", "strength": 0.5})
-        'risk, logistic loss, nuclear, strength 0.5'
+        >>> learner_label({"learner": "risk", "loss": "logistic", "penalty": "nuclear", "strength": 0.5})
+        'nuclear norm, logistic loss, strength 0.5'
+        >>> learner_label({"learner": "ridge", "loss": "square", "penalty": "ridge", "strength": "best"})
+        'ridge, best strength'
     """
-    words = {"learner": "{}", "loss": "{} loss", "penalty": "{}", "strength": "strength {}"}
-    known = {name: parameters[name] for name in words if name in parameters}
-    texts = {name: f"{value:g}" if isinstance(value, float) else value for name, value in known.items()}
-    return ", ".join(words[name].format(text) for name, text in texts.items()) or "Bayes-optimal"
+    penalty, loss, strength = (parameters.get(name) for name in ("penalty", "loss", "strength"))
+    words = [_PENALTIES.get(penalty, penalty) if penalty else parameters.get("learner", "Bayes-optimal")]
+    if loss not in (None, "square"):
+        words.append(f"{loss} loss")
+    if strength is not None:
+        words.append("best strength" if strength == "best" else f"strength {strength:g}")
+    return ", ".join(words)
 
 
 def plot_simulation(result: Simulation, path: Path | Picture) -> None:
@@ -88,23 +116,26 @@ def plot_simulation(result: Simulation, path: Path | Picture) -> None:
     alpha = result["alpha"]
     line = "-" if len(alpha) >= _CURVE else "none"
     with canvas(path) as (axes,):
-        axes.plot(alpha, result["theory"], ls=line, color="C0", marker="s", mfc="none", label="theory")
-        _draw_means(axes, result)
         names = ("row_error", "row_standard_error", "row_theory")
         rows = list(zip(*(rows_of(result[name]) for name in names), strict=True)) if names[2] in result.columns else []
-        for k, color in enumerate(colors(len(rows))) if len(rows) > 1 else ():
-            (name, error), (_, standard_error), (_, theory) = rows[k]
-            axes.plot(alpha, theory, ls=line, color=color, marker="s", mfc="none", ms=4, lw=1)
-            draw_runs(axes, alpha, error, standard_error, ms=3, color=color, label=name)
-        _finish(axes, result)
+        shades, color = colors(len(rows), axes) if len(rows) > 1 else [], next_color(axes)
+        (theory,) = axes.plot(alpha, result["theory"], ls=line, color=color, marker="s", mfc="none", label="theory")
+        curves = [(theory, "theory"), _draw_means(axes, result, next_color(axes))]
+        for ((name, error), (_, standard_error), (_, values)), shade in zip(rows, shades, strict=False):
+            axes.plot(alpha, values, ls=line, color=shade, marker="s", mfc="none", ms=4, lw=1)
+            curves.append((draw_runs(axes, alpha, error, standard_error, ms=3, color=shade, label=name), name))
+        _finish(axes, result, curves, result.parameters["algorithm"])
 
 
-def _draw_means(axes: Any, runs: Simulation, **look: Any) -> None:
+def _draw_means(axes: Any, runs: Simulation, color: Any, **look: Any) -> tuple[Any, str]:
     """Draw mean errors of runs; the legend has the algorithm, the number of runs and their size."""
     count = len(runs.instances[0])
     label = f"{runs.parameters['algorithm']}, {runs_label(count)}, $d = {runs.parameters['d']}$"
-    draw_runs(axes, runs["alpha"], runs["error"], runs["standard_error"], color="C1", ms=4, label=label, **look)
+    marks = draw_runs(
+        axes, runs["alpha"], runs["error"], runs["standard_error"], color=color, ms=4, label=label, **look
+    )
     mark_unsettled(axes, runs["alpha"], runs["error"], runs.status)
+    return marks, label
 
 
 def runs_label(count: int) -> str:
@@ -123,30 +154,35 @@ def plot_branches(table: Table, path: Path | Picture) -> None:
     upper, lower = Branch(two, np.zeros_like(two)), Branch(two, two)
     with canvas(path) as (axes,):
         up, down = table["error_up"], table["error_down"]
-        draw_curve(axes, alpha, up, branch=upper, color="C1", marker=">", ms=4, label="upwards, uninformed start")
-        draw_curve(axes, alpha, down, branch=lower, color="C0", marker="<", ms=4, label="downwards, informed start")
+        blue, red = next_color(axes), next_color(axes)
+        curves = []
+        for values, branch, color, marker, label in (
+            (up, upper, red, ">", "upwards, uninformed start"),
+            (down, lower, blue, "<", "downwards, informed start"),
+        ):
+            line = draw_curve(axes, alpha, values, branch=branch, color=color, marker=marker, ms=4, label=label)
+            curves.append((line, label))
         # The status of a row is that of both branches together.
         mark_unsettled(axes, np.tile(alpha, 2), np.append(up, down), [*table.status] * 2)
-        _finish(axes, table)
+        _finish(axes, table, curves, "Bayes-optimal")
 
 
 def plot_trajectory(table: Table, path: Path | Picture) -> None:
     """Draw the errors after every step."""
     with canvas(path) as (axes,):
-        draw_trajectory(axes, table)
+        curves = draw_trajectory(axes, table)
         if "d" in table.parameters:
-            axes.plot([], [], color="0.5", label="theory")
-            label = f"{runs_label(table.parameters['instances'])}, $d = {table.parameters['d']}$"
+            axes.plot([], [], color="0.5", label=entry_once(axes, "theory"))
+            label = entry_once(axes, f"{runs_label(table.parameters['instances'])}, $d = {table.parameters['d']}$")
             draw_runs(axes, np.zeros(0), np.zeros(0), np.zeros(0), color="0.5", ms=3, label=label)
         quantity = _quantity_in_steps(table)
         lines = list(rows_of(table[quantity]))
         steps, status = np.tile(table["iteration"], len(lines)), [*table.status] * len(lines)
         mark_unsettled(axes, steps, np.concatenate([values for _, values in lines]), status)
-        _finish(axes, table)
-        axes.set_xlabel("step")
+        words = {"label_error": "test error on noiseless labels"}
+        learner = str(table.parameters.get("algorithm", "message passing"))
+        _finish(axes, table, curves, learner, x="step", y=words.get(quantity))
         _whole_numbers(axes)
-        if quantity == "label_error":
-            axes.set_ylabel("test error on noiseless labels")
 
 
 def _quantity_in_steps(table: Table) -> str:
@@ -154,27 +190,31 @@ def _quantity_in_steps(table: Table) -> str:
     return next(name for name in ("label_error", "row_error", "error") if name in table.columns)
 
 
-def draw_trajectory(axes: Any, table: Table) -> None:
-    """Draw the errors of each row after every step; runs are marks with their standard errors."""
-    name = _quantity_in_steps(table)
+def draw_trajectory(axes: Any, table: Table) -> list[tuple[Any, str]]:
+    """Draw the errors of each row after every step, and return the lines with their labels.
+
+    Runs are marks with their standard errors.
+    """
+    name, curves = _quantity_in_steps(table), []
     ratios = np.unique(table["alpha"])
-    shades = iter(colors(len(ratios) * int(np.prod(table[name].shape[1:]))))
+    shades = iter(colors(len(ratios) * int(np.prod(table[name].shape[1:])), axes))
     for alpha in ratios:
         at = table["alpha"] == alpha
         measured = [f"measured_{name}", f"measured_{error_column(name, 'standard_error')}"]
         runs = [list(rows_of(table[one][at])) for one in measured if one in table.columns]
         for k, (row, values) in enumerate(rows_of(table[name][at])):
             color, label = next(shades), ", ".join(filter(None, [row, rf"$\alpha = {alpha:.4g}$"]))
-            axes.plot(table["iteration"][at], values, color=color, label=label)
+            curves += [(line, label) for line in axes.plot(table["iteration"][at], values, color=color, label=label)]
             if runs:
                 draw_runs(axes, table["iteration"][at], *(part[k][1] for part in runs), color=color, ms=3)
+    return curves
 
 
 def plot_online(found: OnlinePath, path: Path | Picture) -> None:
     """Draw the cosine similarity of each row with its truth in time."""
     with canvas(path) as (axes,):
         rows = list(zip(rows_of(found.cosine.value), rows_of(found.cosine.error), strict=True))
-        for ((name, values), (_, error)), color in zip(rows, colors(len(rows)), strict=True):
+        for ((name, values), (_, error)), color in zip(rows, colors(len(rows), axes), strict=True):
             draw_curve(axes, found.time, values, error, color=color, label=name or "row 1")
         axes.set(xlabel="time (steps over dimension)", ylabel="cosine similarity with the truth")
         axes.legend()
@@ -187,10 +227,18 @@ def _whole_numbers(axes: Any) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _finish(axes: Any, table: Table) -> None:
-    """Add labels, title and legend to an error against the sample ratio."""
+def _finish(
+    axes: Any,
+    table: Table,
+    curves: Sequence[tuple[Any, str]],
+    learner: str,
+    x: str | None = None,
+    y: str | None = None,
+) -> None:
+    """Add labels, title and legend to the errors of a learner, by default against the sample ratio."""
     unit = table.parameters["alpha"]
-    axes.set(xlabel=label_alpha(unit), ylabel=error_label(unit), title=title_of(table.model, table.parameters))
+    label_axes(axes, x or label_alpha(unit), y or error_label(unit))
+    name_curves(axes, curves, learner, title_parts(table.model, table.parameters))
     axes.set_ylim(bottom=0)
     axes.legend()
 
@@ -225,15 +273,18 @@ def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
     names = [name for name in found.names if np.isfinite(found.curve(name)).any()]
     whole = all(isinstance(value, int) for value in found.values)
     with canvas(path) as (axes,):
-        for name, color, marker, line in zip(names, colors(len(names)), cycle(_MARKERS), cycle(_LINES)):
+        curves = []
+        for name, color, marker, line in zip(names, colors(len(names), axes), cycle(_MARKERS), cycle(_LINES)):
             look = {"color": color, "marker": marker, "mfc": "none", "ms": 6, "label": readable_name(name)}
             # There are no values between two whole numbers: the line only guides the eye.
             look |= {"ls": ":", "lw": 0.8} if whole else {"ls": line, "lw": 1.2}
-            draw_curve(axes, np.asarray(found.values, dtype=float), found.curve(name), found.curve_error(name), **look)
+            values = np.asarray(found.values, dtype=float)
+            curve = draw_curve(axes, values, found.curve(name), found.curve_error(name), **look)
+            curves.append((curve, readable_name(name)))
         if whole:
             _whole_numbers(axes)
-        axes.set(xlabel=found.parameter, ylabel=label_alpha(found.thresholds[0].parameters["alpha"]))
-        axes.set_title(title_of(found.model, found.parameters))
+        label_axes(axes, found.parameter, label_alpha(found.thresholds[0].parameters["alpha"]))
+        name_curves(axes, curves, "Bayes-optimal", title_parts(found.model, found.parameters))
         if names:
             # Long enough to show how the line is dashed beside the mark.
             axes.legend(handlelength=3.5)
@@ -243,18 +294,20 @@ def plot_plan(found: Plan, path: Path | Picture) -> None:
     """Draw the error curves of the plan, the target, and the sample ratios that reach it."""
     curves = {name: values for name, values in found.curves.items() if name != "alpha"}
     with canvas(path) as (axes,):
-        for (name, values), color, line in zip(curves.items(), colors(len(curves)), cycle(_LINES), strict=False):
+        lines = []
+        for (name, values), color, line in zip(curves.items(), colors(len(curves), axes), cycle(_LINES), strict=False):
             look = {"color": color, "ls": line, "marker": ".", "ms": 4, "label": readable_name(name)}
-            draw_curve(axes, found.curves["alpha"], values, **look)
-        axes.axhline(found.target, color="0.5", ls="--", lw=1, label=f"target {found.target:g}")
+            lines.append((draw_curve(axes, found.curves["alpha"], values, **look), readable_name(name)))
+        axes.axhline(found.target, color="0.5", ls="--", lw=1, label=entry_once(axes, f"target {found.target:g}"))
         reached = [entry.alpha for entry in found.entries if np.isfinite(entry.alpha) and entry.alpha > 0]
         for k, alpha in enumerate(reached):
             axes.plot([alpha], [found.target], "o", color="C1")
             # Labels are one above the other, since the ratios may be close.
             axes.annotate(f"{alpha:.4g}", (alpha, found.target), (6, 6 + 12 * k), textcoords="offset points")
-        axes.set(xscale="log", yscale="log", ylabel=found.quantity.replace("_", " "))
+        axes.set(xscale="log", yscale="log")
         axes.set_ylim(bottom=found.target / 20, top=20.0 * max(1.0, found.target))
-        axes.set(xlabel=label_alpha(found.parameters["alpha"]), title=title_of(found.model, found.parameters))
+        label_axes(axes, label_alpha(found.parameters["alpha"]), found.quantity.replace("_", " "))
+        name_curves(axes, lines, learner_label(found.parameters), title_parts(found.model, found.parameters))
         axes.legend()
 
 
@@ -264,13 +317,14 @@ def plot_plan(found: Plan, path: Path | Picture) -> None:
 def plot_landscapes(curves: Sequence[Landscape], path: Path | Picture) -> None:
     """Draw the free entropy against the overlap, each curve from its value at the overlap without data."""
     with canvas(path) as (axes,):
-        for curve, color in zip(curves, colors(len(curves)), strict=True):
-            draw_landscape(axes, curve, color)
+        lines = []
+        for curve, color in zip(curves, colors(len(curves), axes), strict=True):
+            lines.append((draw_landscape(axes, curve, color), f"{curve.alpha:g}"))
         axes.set_ylim(*height_limits(curves))
         # Priors with a known mean, such as that of positive matrices, have an overlap without data.
         first = f"{round(max(curve.overlap[0] for curve in curves), 3):g}"
         axes.set(xlabel=r"overlap $q$", ylabel=rf"free entropy $\Phi(q) - \Phi({first})$ [nats]")
-        axes.set_title(title_of(curves[0].model, curves[0].parameters))
+        name_curves(axes, lines, "Bayes-optimal", title_parts(curves[0].model, curves[0].parameters))
         axes.legend(title=r"$\alpha$")
 
 
@@ -279,12 +333,13 @@ def plot_landscape(curve: Landscape, path: Path | Picture) -> None:
     plot_landscapes([curve], path)
 
 
-def draw_landscape(axes: Any, curve: Landscape, color: Any) -> None:
-    """Draw one landscape and its maxima."""
+def draw_landscape(axes: Any, curve: Landscape, color: Any) -> Any:
+    """Draw one landscape and its maxima, and return its line."""
     height = height_of(curve)
-    axes.plot(curve.overlap, height, color=color, label=f"{curve.alpha:g}")
+    (line,) = axes.plot(curve.overlap, height, color=color, label=f"{curve.alpha:g}")
     axes.plot(curve.maxima, np.interp(curve.maxima, curve.overlap, height), "o", color=color, ms=4)
     mark_unsettled(axes, curve.overlap, height, curve.status)
+    return line
 
 
 def height_limits(curves: Sequence[Landscape], share: float = _INNER) -> tuple[float, float]:
@@ -311,7 +366,7 @@ def height_of(curve: Landscape) -> Array:
 def plot_risk_path(found: RiskPath, path: Path | Picture) -> None:
     """Draw the rank of the estimate against the strength."""
     with canvas(path) as (axes,):
-        axes.plot(found.strengths, found.ranks, "o-", ms=4, drawstyle="steps-mid", color="C0")
+        axes.plot(found.strengths, found.ranks, "o-", ms=4, drawstyle="steps-mid", color=next_color(axes))
         mark_unsettled(axes, found.strengths, found.ranks, found.status)
         axes.set(xscale="log", xlabel=r"strength $\lambda$", ylabel="rank of the estimate")
 
@@ -319,9 +374,10 @@ def plot_risk_path(found: RiskPath, path: Path | Picture) -> None:
 def plot_cross_validation(found: CrossValidation, path: Path | Picture) -> None:
     """Draw the loss on held-out samples against the strength, with the best and the simplest choice."""
     with canvas(path) as (axes,):
-        axes.errorbar(found.strengths, found.mean, found.standard_error, fmt="o-", ms=4, capsize=2, color="C0")
-        axes.axvline(found.best, color="C1", lw=1, label="smallest loss")
-        axes.axvline(found.simplest, color="C1", lw=1, ls="--", label="largest within one standard error")
+        color, chosen = next_color(axes), next_color(axes)
+        axes.errorbar(found.strengths, found.mean, found.standard_error, fmt="o-", ms=4, capsize=2, color=color)
+        axes.axvline(found.best, color=chosen, lw=1, label="smallest loss")
+        axes.axvline(found.simplest, color=chosen, lw=1, ls="--", label="largest within one standard error")
         axes.set(xscale="log", xlabel=r"strength $\lambda$", ylabel="loss on held-out samples")
         axes.legend()
 
@@ -329,7 +385,7 @@ def plot_cross_validation(found: CrossValidation, path: Path | Picture) -> None:
 def plot_history(found: Solution, path: Path | Picture) -> None:
     """Draw the residual after every iteration."""
     with canvas(path) as (axes,):
-        for residuals, color in zip(found.history.T, colors(found.history.shape[1]), strict=True):
+        for residuals, color in zip(found.history.T, colors(found.history.shape[1], axes), strict=True):
             axes.plot(np.arange(1, len(residuals) + 1), residuals, color=color)
         axes.set(yscale="log", xlabel="iteration", ylabel="residual")
 
@@ -365,9 +421,10 @@ def plot_forecast(found: Any, path: Path | Picture) -> None:
     """Draw the learning curve, its 95 % band, and errors on held-out samples with two standard errors."""
     source, held_out = {"theory": "theory", "measured": "power law"}[found.by], "held-out samples, 2 standard errors"
     with canvas(path) as (axes,):
-        axes.fill_between(found.n, found.low, found.high, color="C0", alpha=0.2, lw=0, label="95 % band")
+        curve, points = next_color(axes), next_color(axes)
+        axes.fill_between(found.n, found.low, found.high, color=curve, alpha=0.2, lw=0, label="95 % band")
         n = np.concatenate([found.checked_n, found.n])
-        axes.plot(n, np.concatenate([found.checked, found.error]), ".-", color="C0", label=source)
-        draw_runs(axes, found.checked_n, found.measured, 2 * found.measured_error, color="C1", label=held_out)
+        axes.plot(n, np.concatenate([found.checked, found.error]), ".-", color=curve, label=source)
+        draw_runs(axes, found.checked_n, found.measured, 2 * found.measured_error, color=points, label=held_out)
         axes.set(xscale="log", xlabel="samples", ylabel=f"{found.quantity} of predictions")
         axes.legend()

@@ -121,10 +121,22 @@ def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] 
             target.keep(figure)
 
 
-def colors(count: int) -> list[Any]:
-    """Return distinguishable colours in order, readable in print and for colour-blind readers."""
+def next_color(axes: Any) -> Any:
+    """Return the next colour in the cycle of the axes, so that curves of several results have colours of their own."""
+    (line,) = axes.plot([], [])
+    line.remove()
+    return line.get_color()
+
+
+def colors(count: int, axes: Any = None) -> list[Any]:
+    """Return distinguishable colours in order, readable in print and for colour-blind readers.
+
+    A single curve, and curves on axes that have some already, take the next colours in the cycle of the axes.
+    """
     from matplotlib import colormaps, rcParams
 
+    if axes is not None and (count == 1 or axes.lines):
+        return [next_color(axes) for _ in range(count)]
     shades = colormaps[rcParams["image.cmap"]]
     return [shades(x) for x in np.linspace(0.0, 0.85, count)] if count > 1 else ["C0"]
 
@@ -174,7 +186,7 @@ _LINKS = {"channel": "{} channel", "link": "link {}", "activation": "{} attentio
 
 
 def title_of(model: str, parameters: Mapping[str, Any]) -> str:
-    r"""Return a title: the model, its link and its parameters by symbol.
+    r"""Return a title: its parts, with commas between them.
 
     Example:
         >>> title_of("attention", {"skip": [0.5, 1.0], "activation": "softmax", "noise": 0.1})
@@ -182,6 +194,11 @@ def title_of(model: str, parameters: Mapping[str, Any]) -> str:
         >>> title_of("bsr", {"channel": "sign, flip:0.1", "noise": 0.0, "noise_law": "flip:0.1"})
         'bsr, sign, flip:0.1 channel'
     """
+    return ", ".join(title_parts(model, parameters))
+
+
+def title_parts(model: str, parameters: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a title: the model, its link and each of its parameters by symbol."""
 
     def text(value: Any) -> str:
         values = np.atleast_1d(value)
@@ -192,4 +209,4 @@ def title_of(model: str, parameters: Mapping[str, Any]) -> str:
 
     links = [form.format(parameters[name]) for name, form in _LINKS.items() if name in parameters]
     named = displayed_parameters(parameters)
-    return ", ".join([model, *links, *(f"${s} = {text(parameters[n])}$" for n, s in _SYMBOLS.items() if n in named)])
+    return [model, *links, *(f"${s} = {text(parameters[n])}$" for n, s in _SYMBOLS.items() if n in named)]
