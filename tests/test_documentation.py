@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -35,11 +36,15 @@ def test_files_that_a_page_names_are_there(page):
 
 
 @pytest.mark.statistics
-def test_the_longest_tutorial_runs():
-    """What it asserts is in the suite with fewer steps and trajectories: tests/dynamics and tests/learners."""
+@pytest.mark.parametrize("name", ["1_own_model", "7_from_equations_to_training"])
+def test_tutorials_run_as_scripts_and_save_pictures(name, tmp_path, monkeypatch, capsys):
+    """What the longest asserts is in the suite with fewer steps and trajectories: tests/dynamics and tests/learners."""
     pytest.importorskip("matplotlib").use("agg")
-    page = HOME / "docs" / "tutorials" / "7_from_equations_to_training.py"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    page = HOME / "docs" / "tutorials" / f"{name}.py"
     exec(compile(page.read_text(), str(page), "exec"), {})
+    pictures = re.findall(r"^picture saved: (\S+)$", capsys.readouterr().out, flags=re.MULTILINE)
+    assert pictures and all(Path(picture).stat().st_size > 3000 for picture in pictures)
 
 
 def test_single_numbers_beside_published_ones(capsys):

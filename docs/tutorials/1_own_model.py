@@ -14,6 +14,9 @@ reaches. The function is a *link*: it takes the fields of one sample, ``Z = W X^
 # per replica keep this page quick, with error bars (``error_estimate``) of some per cent. With the default, 2048, they
 # are about ten times smaller.
 
+import tempfile
+from pathlib import Path
+
 import jax.numpy as jnp
 
 from glassformer import SequenceMultiIndex, limits, simulate, thresholds
@@ -41,9 +44,12 @@ curve = limits(model, [1.5, 3.0, 5.0], throw=False)
 curve
 
 # %%
-# Every result has a method ``plot``; ``plot("curve.pdf")`` also writes a file, and ``.figure`` is Matplotlib's.
+# Every result has a method ``plot``. With a path it saves the picture as well, in the format of the ending. ``.figure``
+# is the figure of Matplotlib.
 
-curve.plot()
+picture = Path(tempfile.gettempdir()) / "own_model.png"
+print("picture saved:", picture)
+curve.plot(picture)
 
 # %%
 # Does message passing reach this error?

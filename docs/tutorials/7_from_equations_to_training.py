@@ -13,6 +13,9 @@ number below is computed while this page is built.
 # Labels are signs of one direction of the inputs, and one in ten is flipped. The script is an ordinary one: uniform
 # first weights of variance ``1/(3d)``, the mean logistic loss of a batch, and weight decay.
 
+import tempfile
+from pathlib import Path
+
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,6 +23,13 @@ import numpy as np
 from glassformer import SGD, DeepAttention, RegularisedRisk, SequenceMultiIndex, limits, trajectory
 
 ALPHA, FLIPS, STEPS = 2.0, 0.1, 40
+
+
+def save(name):
+    """Save the picture of a section, and say where."""
+    picture = Path(tempfile.gettempdir()) / f"training_{name}.png"
+    plt.savefig(picture)
+    print("picture saved:", picture)
 
 
 def train(d, seed, lr=1.0, decay=0.15, share=1.0, steps=STEPS):
@@ -89,6 +99,7 @@ scripts = np.array([train(400, seed) for seed in range(8)])
 noise = scripts.std(0, ddof=1) / np.sqrt(len(scripts))
 
 steps, cosine = np.arange(STEPS + 1), path.cosine
+plt.figure()
 plt.fill_between(steps, *(cosine.value[:, 0] + sign * cosine.error[:, 0] for sign in (-1, 1)), alpha=0.3)
 plt.plot(steps, cosine.value, label="theory, with its 95 % error")
 for k, (d, table) in enumerate(tables.items()):
@@ -100,6 +111,7 @@ plt.xlim(-0.5, 20.5)
 plt.xlabel("step")
 plt.ylabel("cosine with the truth")
 plt.legend()
+save("steps")
 
 gap = np.abs(scripts.mean(0) - cosine.value[:, 0])[1:]
 assert np.all(gap < 4 * np.hypot(noise, cosine.error[:, 0] / 2)[1:])
@@ -133,6 +145,7 @@ distance = np.sqrt(np.mean((runs - fine.cosine.value[10, 0]) ** 2, axis=1))
 slope, offset = np.polyfit(np.log(sizes), np.log(distance), 1)
 assert -0.7 < slope < -0.3
 
+plt.figure()
 plt.errorbar(sizes, distance, 2 * distance / np.sqrt(2 * 32), fmt="o", label="distance of a run from theory")
 plt.loglog(sizes, np.exp(offset) * sizes**slope, label=f"slope {slope:.2f}")
 plt.xticks(sizes, sizes)
@@ -141,6 +154,7 @@ plt.minorticks_off()
 plt.xlabel("d")
 plt.ylabel("distance of cosines")
 plt.legend()
+save("sizes")
 
 # %%
 # When to stop
@@ -161,6 +175,7 @@ print(
 assert free.errors["label_error"].value[-1] > least.value + 0.005
 assert np.all(np.diff(free.errors["training_loss"].value) < 0)
 
+plt.figure()
 for name, one in (("decay 0.15", fine), ("no decay", free)):
     value, error = one.errors["label_error"].value[1:], one.errors["label_error"].error[1:]
     plt.fill_between(steps[1:], value - error, value + error, alpha=0.3)
@@ -171,6 +186,7 @@ plt.axhline(limits(model, [ALPHA])["label_error"][0], color="k", ls="--", label=
 plt.xlabel("step")
 plt.ylabel("wrong new labels")
 plt.legend()
+save("stopping")
 
 # %%
 # Batches and momentum at equal work
@@ -189,6 +205,7 @@ cases = {
     "batches of 1/4, lr 1/4": (theory(lr=0.25, share=0.25), 4),
 }
 errors = []
+plt.figure()
 for name, (learner, per_pass) in cases.items():
     found = learner.path(model, ALPHA, STEPS).errors["label_error"].value
     errors.append(found[per_pass::per_pass][: len(passes)])
@@ -198,6 +215,7 @@ plt.plot(passes, np.arccos(script).mean(0) / np.pi, "C4^", ms=4, label="the same
 plt.xlabel("passes over the samples")
 plt.ylabel("wrong new labels")
 plt.legend()
+save("batches")
 
 full, slow, pushed, noisy, small = errors
 assert noisy[-1] > full[-1] + 0.02 and abs(small[-1] - full[-1]) < 0.02
@@ -224,6 +242,7 @@ attention = DeepAttention(depth=1, tokens=2, noise=0.04)
 learner = SGD(learning_rate=0.3, weight_decay=0.02, overlap=0.3, trajectories=16_384)
 table = trajectory(attention, [3.0], 24, learner=learner, d=400, instances=4)
 cosine, bars = table["cosine"][:, 0], table["cosine_error_estimate"][:, 0]
+plt.figure()
 plt.fill_between(table["iteration"], cosine - bars, cosine + bars, alpha=0.3)
 plt.plot(table["iteration"], cosine, label="theory, with its 95 % error")
 bars = 2 * table["measured_cosine_standard_error"][:, 0]
@@ -231,6 +250,7 @@ plt.errorbar(table["iteration"], table["measured_cosine"][:, 0], bars, fmt="o", 
 plt.xlabel("step")
 plt.ylabel("cosine with the truth")
 plt.legend()
+save("attention")
 
 # %%
 # The labels do not change with the sign of the weights. A start without overlap therefore never finds the truth in the

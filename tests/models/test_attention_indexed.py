@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.integrate import dblquad
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from glassformer import (
     AbsoluteChannel,
@@ -41,7 +41,11 @@ from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.learners.gamp import gamp
 from glassformer.priors.wishart import WishartPrior
 
-REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "aim"
+REFERENCE = Path(__file__).parents[3] / "shared" / "reference"
+NETWORK, HARDMAX = (
+    REFERENCE / name
+    for name in ("aim/quadratic_network_rho0.5_noiseless.csv", "attention_indexed/hardmax_T2_rho0.5.csv")
+)
 RATIOS = np.array([0.1, 0.3, 0.5, 0.7, 0.9, 1.2])
 
 
@@ -53,18 +57,40 @@ def counted(channel, tokens):
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not REFERENCE.is_dir(), reason="the published data lie beside the repository, not in it")
+@pytest.mark.skipif(not NETWORK.is_file(), reason="the published data lie beside the repository, not in it")
 def test_published_quadratic_network():
     """To 1e-6, or, where the published value misses its own fixed-point equation, to what that explains."""
     import pandas
 
-    published = pandas.concat([pandas.read_csv(path) for path in REFERENCE.glob("*.csv")])
+    published = pandas.read_csv(NETWORK)
     published = published[(published["alpha"] > 0.02) & (published["alpha"] < 0.375 - 1e-9)]
     alpha, error = published["alpha"].to_numpy(), published["gen_error"].to_numpy()
     computed = limits(AttentionIndexed(rho=0.5, tokens=1, channel="linear"), alpha)["error"]
     missed = np.abs(WishartPrior(0.5).mmse(2 * alpha / error).value - error)
     assert np.all(np.abs(computed - error) <= 1e-6 + 20 * missed)
     assert np.mean(np.abs(computed - error) <= 1e-6) > 0.9
+
+
+def test_the_score_of_hardmax_is_no_bivariate_density():
+    """The published curve takes the bivariate density for the derivative of Phi_2, and lies above the optimum."""
+    h, k, r, step = 1.0, 1.0, 0.4, 1e-3
+    law = multivariate_normal(cov=[[1, r], [r, 1]])
+    slope = (law.cdf([h + step, k]) - law.cdf([h - step, k])) / (2 * step)
+    assert slope == pytest.approx(norm.pdf(h) * norm.cdf((k - r * h) / np.sqrt(1 - r**2)), rel=1e-4)
+    assert abs(slope - law.pdf([h, k])) > 0.05
+    optimum = limits(AttentionIndexed(rho=0.5, tokens=2, channel="hardmax"), [0.22, 5.0, 10.0])["error"]
+    assert optimum[0] == pytest.approx(0.487, abs=1e-3)
+    assert np.log2(optimum[1] / optimum[2]) == pytest.approx(2, abs=0.05)
+
+
+@pytest.mark.skipif(not HARDMAX.is_file(), reason="the published data lie beside the repository, not in it")
+def test_published_hardmax_is_above_the_optimum():
+    import pandas
+
+    published = pandas.read_csv(HARDMAX)
+    assert np.interp(0.22, published["alpha"], published["mmse"]) == pytest.approx(0.707, abs=1e-3)
+    tail = published.iloc[-2:]
+    assert -np.diff(np.log(tail["mmse"])) / np.diff(np.log(tail["alpha"])) < 1
 
 
 @pytest.mark.slow

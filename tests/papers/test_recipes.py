@@ -3,9 +3,11 @@
 import numpy as np
 import pandas
 import pytest
+from matplotlib.figure import Figure
 
 from glassformer import (
     SGD,
+    AttentionIndexed,
     BilinearSequenceRegression,
     GradientDescent,
     NuclearNorm,
@@ -15,10 +17,9 @@ from glassformer import (
 from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.results import Table
 from glassformer.core.status import Status
-from glassformer.experiments.instances import Simulation
-from glassformer.papers import descent, layer_order, positional, universality
+from glassformer.papers import descent, layer_order, panels, positional, published_attention, universality
 from glassformer.papers.catalogue import FIGURES
-from glassformer.papers.curves import PERFECT, WEAK, Curve, CurvesPanel, Overlay, Runs, _difference
+from glassformer.papers.curves import PERFECT, WEAK, ComputedCurve, Curve, CurvesPanel, Overlay, Runs, _difference
 from glassformer.papers.drawing import draw_figure
 from glassformer.papers.positional import _nearest
 from glassformer.papers.published import deviations
@@ -26,6 +27,7 @@ from glassformer.papers.recipe import Recipe, compute
 from glassformer.papers.text import figure as text_figure
 from glassformer.papers.text.attention_classifier import ClassifierRun
 from glassformer.papers.text.questions import QuestionData, Questions
+from glassformer.plotting.style import signal_power
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.5)
 SIGNS = SequenceMultiIndex(descent._sign)
@@ -70,11 +72,9 @@ def test_runs_without_a_theory_are_compared_with_the_optimum_by_name():
 
 @pytest.mark.parametrize(("runs", "distance", "expected"), [(2, 382, "+3.1"), (5, 5.3, "+2.7"), (80, -2.6, "-2.5")])
 def test_distances_of_few_runs_from_theory_are_those_of_students_distribution(runs, distance, expected):
-    columns = {"error": np.array([0.2 + 0.01 * distance]), "standard_error": np.array([0.01])}
-    table = Simulation("bsr", {}, columns, [Status.CONVERGED], instances=[[None] * runs])
-    assert f"({expected})" in _difference(table, "error", 0, 0.2)
-    spread, bare = np.array([0.01]), np.array([0.2])
-    assert f"({expected})" in deviations("runs", bare, columns["error"], bare, spread, runs=runs)
+    mean, spread, bare = np.array([0.2 + 0.01 * distance]), np.array([0.01]), np.array([0.2])
+    assert f"({expected})" in _difference(mean[0], spread[0], bare[0], runs)
+    assert f"({expected})" in deviations("runs", bare, mean, bare, spread, runs=runs)
 
 
 def test_weak_recovery_is_among_the_ratios_of_a_curve():
@@ -218,3 +218,61 @@ def test_training_that_learns_nothing_is_said(monkeypatch, accuracy, collapsed):
     content = compute(text_figure.layers_of_text(True, "folder", "checkpoints"), quick=True)
     assert ("collapsed in 2 of 2 runs" in content.summary) == collapsed
     assert all(("2 collapsed" in axis.settings["title"]) == collapsed for axis in content.axes)
+    # Runs that learned nothing have no order of layers.
+    assert ("too few runs learned" in content.summary) == collapsed
+    for axis in content.axes:
+        shown = [one.label for one in axis.series if one.label]
+        assert ("layer 1" in shown) != collapsed and ("layers of collapsed runs" in shown) == collapsed
+
+
+def test_single_runs_have_no_standard_errors_and_other_errors_have_their_own():
+    noisy = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.5)
+    descent, title = GradientDescent(max_steps=3), "no noise"
+    runs = Runs("descent", descent, [0.3], 4, 1, "relative_error")
+    content = compute(Recipe([panel([runs])]))
+    assert content.axes[0].settings["title"] == title + "\nmarks: 1 run at $d = 4$, relative to $\\|S\\|_F^2$"
+    assert "a single run" in content.summary and "nan" not in content.summary
+    early = Runs("descent", descent, [0.3], 4, 2, "early_stopped_error")
+    content = compute(Recipe([CurvesPanel([Curve("optimum", noisy, runs=[early])], np.linspace(0, 1, 11), "noise")]))
+    assert "nan" not in content.summary
+    assert signal_power("n/d") == r"$\|w\|^2$"
+
+
+def test_message_passing_has_whole_steps():
+    columns = {"alpha": np.ones(3), "iteration": np.arange(3.0), "error": np.array([1.0, 0.5, 0.4])}
+    axes = Figure().subplots()
+    panels._draw_steps(axes, Table("bsr", {"alpha": "n/(dL)"}, columns, [Status.CONVERGED] * 3))
+    assert all(float(place).is_integer() for place in axes.get_xticks())
+
+
+def test_published_errors_of_attention_are_recognised_by_name(tmp_path, monkeypatch):
+    """Softmax agrees with ours. The published hardmax curve is not Bayes-optimal, which the summary proves."""
+    alpha = np.array([0.1, 0.2, 0.4])
+    optimum = {"softmax": 0.9 - alpha, "hardmax": 0.1 / alpha**2}
+    files = {
+        "softmax_T2_rho0.5": optimum["softmax"],
+        "averaged_gd_softmax_T2_rho0.5_d200": 1.1 * optimum["softmax"],
+        "gd_softmax_T2_rho0.5_d200": np.array([2.0, 0.9, 0.8]),
+        "hardmax_T2_rho0.5": 0.1 / alpha,
+        "softmax_T9_rho0.5": alpha,
+        "other": alpha,
+    }
+    for name, error in files.items():
+        pandas.DataFrame({"alpha": alpha, "mmse": error, "mmse_std": 0.01}).to_csv(tmp_path / f"{name}.csv")
+    theory = lambda model, alpha, throw=True: {"error": optimum[model.parameters["channel"]][: len(alpha)]}  # noqa: E731
+    runs = {"error": [0.507], "standard_error": [0.01]}
+    monkeypatch.setattr(published_attention, "limits", theory)
+    monkeypatch.setattr(published_attention, "simulate", lambda *given, **settings: runs)
+    found = {}
+    for channel in ("softmax", "hardmax"):
+        curve = Curve("optimum", AttentionIndexed(0.5, 2, channel), scale=4.0)
+        found[channel] = published_attention.compare_errors(tmp_path, [ComputedCurve(curve, None, [])])
+    text = "\n".join(found["softmax"].lines)
+    assert "theory, softmax, T = 2, rho = 0.5: largest difference 0.0e+00" in text and "T = 9" not in text
+    assert "average of GD, softmax, T = 2, rho = 0.5, d = 200: 1.10 to 1.10 Bayes-optimal errors" in text
+    drawn = {one.style: one for one in found["softmax"].series if len(one.x)}
+    assert set(drawn) == {".", "+", "2"} and list(drawn["."].x) == [0.4, 0.8, 1.6]
+    assert len(drawn["2"].x) == 2  # an error above that without data has no place
+    text = "\n".join(found["hardmax"].lines)
+    assert "-1.00 published, -2.00 here" in text and "not Bayes-optimal" in text and "0.507 +- 0.010" in text
+    assert [one.label for one in found["hardmax"].series][-1] == "published theory (not optimal)"

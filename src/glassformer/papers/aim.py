@@ -15,6 +15,7 @@ from glassformer.papers import published
 from glassformer.papers.curves import PERFECT, WEAK, ComputedCurve, Curve, CurvesPanel, Overlay, Runs
 from glassformer.papers.drawing import Series
 from glassformer.papers.panels import steps_panel
+from glassformer.papers.published_attention import compare_errors
 from glassformer.papers.recipe import Recipe
 from glassformer.plotting.style import label_alpha
 
@@ -77,7 +78,7 @@ def hardmax(quick: bool) -> Recipe:
         further=_power_law,
     )
     panels = [
-        _panel(quick, r"hardmax, $T = 2$", 2.0, near),
+        _panel(quick, r"hardmax, $T = 2$", 2.0, near, published=compare_errors),
         far,
         _small_width(quick, "hardmax", 2.0, (0.01, 0.05), limit_first=True),
     ]
@@ -109,8 +110,15 @@ def softmax(quick: bool) -> Recipe:
         tokens.append(Curve(f"$T = {count}$", model, runs=marks, scale=scale, style=style))
     collapse = {"xlabel": r"$\alpha\,(T^2 + T - 2)$"}
     panels = [
-        _panel(quick, r"softmax, $T = 2$", 0.3, widths),
-        _panel(quick, r"softmax, $\rho = 0.5$", 1.0, tokens, settings=collapse),
+        _panel(quick, r"softmax, $T = 2$", 0.3, widths, published=partial(compare_errors, algorithms=[""])),
+        _panel(
+            quick,
+            r"softmax, $\rho = 0.5$",
+            1.0,
+            tokens,
+            settings=collapse,
+            published=partial(compare_errors, algorithms=["amp", "gd", "averaged_gd"]),
+        ),
     ]
     return Recipe(panels, _COLUMNS, _NAMES, _SIZE)
 
@@ -148,7 +156,8 @@ def many_tokens(quick: bool) -> Recipe:
         ratios = tuple(x / (count * count + count - 2) for x in (0.2, 0.4, 0.6, 0.9))
         model = AttentionIndexed(0.5, count, "softmax")
         curves.append(Curve(f"$T = {count}$", model, runs=_amp(ratios, quick, d=120)))
-    return Recipe([_panel(quick, r"softmax, $\rho = 0.5$", 0.06, curves)], _COLUMNS, _NAMES, _SIZE)
+    panel = _panel(quick, r"softmax, $\rho = 0.5$", 0.06, curves, published=compare_errors)
+    return Recipe([panel], _COLUMNS, _NAMES, _SIZE)
 
 
 def small_width(quick: bool) -> Recipe:

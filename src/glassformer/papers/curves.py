@@ -15,13 +15,14 @@ from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.status import Status
+from glassformer.experiments.instances import standard_error
 from glassformer.experiments.simulation import simulate
 from glassformer.learners.base import Learner
 from glassformer.numerics.quasi_random import normal_score
 from glassformer.papers.drawing import RUN_MARKS, Axis, Series, legend_entry
 from glassformer.papers.recipe import Context, Part
 from glassformer.plotting.plots import runs_label
-from glassformer.plotting.style import error_label, label_alpha
+from glassformer.plotting.style import error_label, label_alpha, signal_power
 
 if TYPE_CHECKING:
     import pandas
@@ -250,7 +251,8 @@ class CurvesPanel:
             series.append(legend_entry("weak recovery", ":", lw=1))
         title = f"{self.title}\nmarks: {', '.join(sized)}" if sized else self.title
         if any(runs.column == "relative_error" for curve in self.curves for runs in curve.runs):
-            title += r" and its standard error, relative to $\|S\|_F^2$"
+            bars = " and its standard error" if any(count > 1 for _, count in sizes) else ""
+            title += f"{bars}, relative to {signal_power(unit)}"
         usual = {"xlabel": label_alpha(unit), "ylabel": error_label(unit), "title": title}
         settings = {**usual, "xlim": (self.ratios[0], self.ratios[-1]), **self.settings}
         settings["ylim"] = _with_marks(settings.get("ylim", (0, 1.02)), marks)
@@ -277,12 +279,12 @@ def values(table: Table, column: str, row: int | None = None) -> Array:
 
 
 def measured(runs: Runs, table: Simulation, column: str = "", row: int | None = None) -> tuple[Array, Array]:
-    """Return the means of the runs and their standard errors, NaN where the table has none."""
+    """Return the means of the runs and their standard errors, NaN for single runs."""
     column = column or runs.column
     if column == OVERLAP:
         return values(table, column, row), table["row_standard_error"][:, row]
     error = table.columns.get(column.replace("error", "standard_error"))
-    return table[column], np.full(len(table["alpha"]), np.nan) if error is None else error
+    return table[column], standard_error(table.of_instances(column)) if error is None else error
 
 
 def _mark(curve: Curve, runs: Runs, table: Simulation, column: str, row: int | None, color: Any) -> Series:
@@ -366,7 +368,9 @@ def summary_lines(one: ComputedCurve) -> list[str]:
             lines.append("    the norm of the signals, the same at all ratios, differs from its mean by chance")
         for k, alpha in enumerate(table["alpha"]):
             expected = float(theory[k])
-            cells = "; relative to the signal ".join(_difference(table, column, k, expected) for column in columns)
+            numbers = [[part[k] for part in measured(runs, table, column)] for column in columns]
+            count = len(table.instances[k])
+            cells = "; relative to the signal ".join(_difference(*number, expected, count) for number in numbers)
             ended = status_counts([run.status for run in table.instances[k]])
             lines.append(f"    alpha {alpha:7.4f}  {name} {expected:.4f}  measured {cells}  {ended}")
     return lines
@@ -394,14 +398,18 @@ def _theory_of(table: Simulation, column: str) -> tuple[str, Array]:
     return "theory", table[of_learner]
 
 
-def _difference(table: Simulation, column: str, k: int, expected: float) -> str:
-    """The mean of the runs, its standard error and its difference from theory in standard errors.
+def _difference(mean: float, error: float, expected: float, runs: int) -> str:
+    """Return the mean of the runs, its standard error and its difference from theory in standard errors.
 
     The difference is as likely as that many standard errors of a large number of runs.
+
+    Example:
+        >>> _difference(0.5, 0.1, 0.4, 80), _difference(0.5, np.nan, 0.4, 1)
+        ('0.5000 +- 0.1000 (+1.0)', '0.5000, a single run')
     """
-    errors = table.columns.get(column.replace("error", "standard_error"))
-    mean, error = float(table[column][k]), np.nan if errors is None else float(errors[k])
-    gap = f"{normal_score((mean - expected) / error, len(table.instances[k])):+.1f}" if error > 1e-6 else "-"
+    if np.isnan(error):
+        return f"{mean:.4f}, a single run"
+    gap = f"{normal_score((mean - expected) / error, runs):+.1f}" if error > 1e-6 else "-"
     return f"{mean:.4f} +- {error:.4f} ({gap})"
 
 

@@ -31,6 +31,8 @@ _DIFFERENT = 4.0
 _LOSS_OF_BOUND = 0.1
 # Batch of online descent, and the cosine at which it begins.
 _BATCH, _START = 4, 0.2
+# Rows of the data that are times.
+_IN_TIME = ("equations", "run", "message passing")
 # Relative accuracy of inverted thresholds.
 _ACCURACY = 0.03
 # Sample ratio of message passing, twice the largest threshold that is shown: close to a threshold runs of this size do
@@ -41,8 +43,8 @@ _RATIO = 1.5
 _WORDS = (
     "Two layers whose labels are the mixing of the input tokens (sequence output): bounds are sample ratios at which a "
     "layer is found at the latest, from labels sorted into cells, without any posterior. The layer of the lower bound "
-    "is found first, if bounds differ by more than their errors and the loss of the cells. Attention outputs find the "
-    "last layer first at any skip strength."
+    "is found first, if bounds differ by more than their errors and the loss of the cells. Softmax attention outputs "
+    "find the last layer first: its threshold is the lower one. Single runs may find layers in another order."
 )
 
 
@@ -118,9 +120,20 @@ def _layer_order(_: Context, size: _Size) -> Part:
             f"layer {layer} {value:.3f}" + ("" if np.isnan(error) else f" +- {error:.3f}")
             for layer, value, error in rows[["layer", "value", "error_estimate"]].itertuples(index=False)
         ]
-        lines.append(f"{kind}, {output} output, c = ({one:g}, {two:g}): {', '.join(numbers)}")
+        order = f"; {_earlier(*rows['value'])}" if kind in _IN_TIME else ""
+        lines.append(f"{kind}, {output} output, c = ({one:g}, {two:g}): {', '.join(numbers)}{order}")
     lines += [*_order(data), f"runs of descent and message passing: d = {size.d}, one instance each"]
     return Part([axis for axis, _ in parts], [data], [*lines, status_counts(data["status"])])
+
+
+def _earlier(one: float, two: float) -> str:
+    """Say which of two layers is found first, from the times at which they are found.
+
+    Example:
+        >>> _earlier(3.0, 2.0), _earlier(np.inf, np.inf)
+        ('layer 2 first', 'no order')
+    """
+    return "no order" if one == two or np.isnan([one, two]).any() else f"layer {1 if one < two else 2} first"
 
 
 def _order(data: pandas.DataFrame) -> list[str]:

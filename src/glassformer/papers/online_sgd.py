@@ -62,7 +62,7 @@ _CASES = (
 
 def both_outputs(quick: bool) -> Recipe:
     """Cosine similarities in time for both outputs, and of descent that reuses its samples."""
-    small = partial(_online_descent, d=100, instances=1, looks=8, points=32, share=0.1)
+    small = partial(_online_descent, d=100, instances=1, looks=12, points=32, share=0.2)
     full = partial(_online_descent, d=500, instances=2, looks=80, points=256, share=1.0)
     return Recipe([small if quick else full], size=(4.4, 4.0))
 
@@ -74,12 +74,16 @@ def _online_descent(_: Context, d: int, instances: int, looks: int, points: int,
     """
     cases = [case._replace(time=case.time * share) for case in _CASES]
     found = [_cosines(case, d, instances, looks, points) for case in cases]
-    axes = [_axis(_fresh_series(one), case.title, case, d, instances) for case, one in zip(cases, found, strict=True)]
+    fresh = "thick: equations, thin: runs, fresh samples"
+    axes = [
+        _axis(_fresh_series(one), case.title, fresh, case, d, instances) for case, one in zip(cases, found, strict=True)
+    ]
     series, reused, line = _reused_samples(cases[0], found[0], d, instances)
-    axes.append(_axis(series, rf"fresh, and kept ($n = {_REUSED:g}d$)", cases[0], d, instances))
+    kept = f"thick: equations, fresh; dashed: runs, $n = {_REUSED:g}d$ kept"
+    axes.append(_axis(series, f"{cases[0].title}, fresh and kept samples", kept, cases[0], d, instances))
     frames = [*(_data(case, one) for case, one in zip(cases, found, strict=True)), reused]
     lines = [text for case, one in zip(cases, found, strict=True) for text in _summary(case, one)]
-    return Part(axes, frames, [*lines, line, f"runs: d = {d}, {instances} instances each"])
+    return Part(axes, frames, [*lines, line, f"runs: d = {d}, {instances} of each case"])
 
 
 def _cosines(case: _Case, d: int, instances: int, looks: int, points: int) -> _Cosines:
@@ -119,13 +123,14 @@ def _fresh_series(found: _Cosines) -> list[Series]:
     return series
 
 
-def _axis(series: list[Series], title: str, case: _Case, d: int, instances: int) -> Axis:
+def _axis(series: list[Series], title: str, lines: str, case: _Case, d: int, instances: int) -> Axis:
+    """A plot whose title says what its ``lines`` are."""
     settings = {"xlabel": r"time, steps$\,/\,d$", "ylabel": "cosine similarity with the truth", "ylim": (-0.02, 1.03)}
-    # Two lines, below which the legend has its place.
+    # Three lines, below which the legend has its place.
     pace = rf"$\eta = {case.rate:g}$, $b = {_BATCH}$, $d = {d}$, " + (
         "1 run" if instances == 1 else f"{instances} runs"
     )
-    settings["title"] = f"{title}\n{pace}\n"
+    settings["title"] = f"{title}\n{pace}\n{lines}\n"
     legend = {"loc": "lower center", "bbox_to_anchor": (0.5, 0.99), "ncols": 4, "fontsize": 8, "columnspacing": 1.0}
     return Axis(series, 2, settings, legend={**legend, "handlelength": 1.5})
 
@@ -164,15 +169,29 @@ def _data(case: _Case, found: _Cosines) -> pandas.DataFrame:
     return joined(frames).assign(output=case.output, skip=case.skip)
 
 
+def _passages(cosines: Array, time: Array) -> str:
+    """Say when cosines of shape (runs, times) pass one half, or that they do not.
+
+    Example:
+        >>> _passages(np.array([[0.1, 0.2, 0.9], [0.1, 0.6, 0.9]]), np.array([0.0, 1.0, 2.0]))
+        'at time 2, 1'
+        >>> _passages(np.array([[0.1, 0.2]]), np.array([0.0, 1.0]))
+        'not up to time 1'
+    """
+    first = [first_passage(one, time) for one in cosines]
+    known = ", ".join(f"{one:.3g}" for one in first if np.isfinite(one))
+    missing = sum(not np.isfinite(one) for one in first)
+    if not known:
+        return f"not up to time {time[-1]:.3g}"
+    return f"at time {known}" + (f" (not up to {time[-1]:.3g} in {missing} of {len(first)})" if missing else "")
+
+
 def _summary(case: _Case, found: _Cosines) -> list[str]:
     """When each layer is found, by each run and by its equations, and the mean distance of both."""
     lines = [f"{case.output} output, c = {case.skip:g}:"]
     for row in range(2):
-        runs, known = (
-            ", ".join(f"{first_passage(one[:, row, row], found.time):.3g}" for one in part)
-            for part in (found.runs, found.equations)
-        )
-        lines.append(f"  layer {row + 1} passes 1/2 at {runs} in runs, {known} in their equations (inf: never)")
+        runs, known = (_passages(part[:, :, row, row], found.time) for part in (found.runs, found.equations))
+        lines.append(f"  layer {row + 1} passes a cosine of 1/2 {runs} in runs, {known} in their equations")
     lines.append(f"  mean distance of runs from their equations: {np.mean(np.abs(found.runs - found.equations)):.3f}")
     ends = ", ".join(f"{path.test_error.value[-1]:.3g}" for path in found.paths)
     return [*lines, f"  test error at the end, in the equations: {ends}"]

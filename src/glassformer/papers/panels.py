@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas
@@ -16,10 +16,15 @@ from glassformer.experiments.simulation import simulate
 from glassformer.experiments.trajectories import trajectory
 from glassformer.learners.base import Learner
 from glassformer.learners.gamp import MessagePassing
-from glassformer.papers.drawing import Axis, Series, first_passage
+from glassformer.papers.drawing import Axis, Series, first_passage, legend_entry
 from glassformer.papers.recipe import Context, Part
-from glassformer.plotting.plots import draw_trajectory, runs_label
+from glassformer.plotting.plots import draw_trajectory, runs_label, whole_numbers
 from glassformer.plotting.style import label_alpha
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from glassformer.core.results import Table
 
 COSINE = "cosine similarity with the truth"
 
@@ -54,9 +59,14 @@ def steps_panel(
     settings = {"xlabel": "step of message passing", "ylabel": "estimation error", "ylim": (0, 1.05)}
     settings["title"] = f"{title}\nmarks: {runs_label(instances)} at $d = {d}$"
     legend = {"title": "state evolution (lines), runs (marks)"}
-    draw = partial(draw_trajectory, table=table)
+    draw = partial(_draw_steps, table=table)
     axis = Axis([], 1, settings, legend=legend, annotate=draw)
     return Part([axis], [table.to_pandas()], lines)
+
+
+def _draw_steps(axes: Axes, table: Table) -> None:
+    draw_trajectory(axes, table)
+    whole_numbers(axes)
 
 
 def phase_panel(
@@ -128,14 +138,12 @@ def rows_in_time(
     for k, name in enumerate(model.row_names):
         row = cosines[:, :, k]
         columns[f"cosine_{k + 1}"] = row.mean(axis=0)
-        series += [
-            Series(times, one, k, "-", None if j else f"{name}, single runs", look={"lw": 1})
-            for j, one in enumerate(row)
-        ]
+        series += [Series(times, one, k, "-", None if j else name, look={"lw": 1}) for j, one in enumerate(row)]
         passages = [t for t in (first_passage(one, times) for one in row) if np.isfinite(t)]
         mean = f", on average at {np.mean(passages):.2g} ({unit})" if passages else ""
         lines.append(f"{name}: cosine above 1/2 in {len(passages) or 'none'} of {len(row)} runs{mean}")
     lines.append(f"runs: d = {d}, {instances} instances")
+    series.append(legend_entry("thin: single runs", "-", lw=1))
     if theory is not None:
         further, line = theory(runs, cosines)
         series, lines = [*series, *further], [*lines, line]

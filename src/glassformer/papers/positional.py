@@ -195,7 +195,7 @@ _REGIONS = (
 
 def phase_diagram(quick: bool) -> Recipe:
     """Which minimum of the risk is the lower one, over sample ratio and mixture, and the Bayes optimum on a cut."""
-    mixtures = np.linspace(0.1, 0.5, 5) if quick else np.linspace(0.05, 0.55, 11)
+    mixtures = np.linspace(0.1, 0.5, 3) if quick else np.linspace(0.05, 0.55, 11)
     ratios, points = (np.linspace(0.25, 3.0, 12), 256) if quick else (np.linspace(0.2, 3.6, 35), 1024)
     return Recipe([partial(_diagram, mixtures=mixtures, ratios=ratios, points=points)], size=(5.8, 4.9))
 

@@ -60,16 +60,25 @@ def load_each(folder: Path | None, columns: tuple[str, ...], exact: bool = False
     """
     if folder is None:
         return []
-    if not folder.is_dir():
-        raise ParameterError("reference", str(folder), "an existing folder of CSV files")
     import pandas
 
     found = []
-    for path in sorted(folder.rglob("*.csv")):
+    for path in csv_files(folder):
         header = pandas.read_csv(path, nrows=0)
         if set(columns) == set(header.columns) or (set(columns) <= set(header.columns) and not exact):
             found.append(pandas.read_csv(path)[list(columns)])
     return found
+
+
+def csv_files(folder: Path) -> list[Path]:
+    """Return the CSV files below a folder in the order of their names.
+
+    Raises:
+        ParameterError: ``folder`` is not a folder.
+    """
+    if not folder.is_dir():
+        raise ParameterError("reference", str(folder), "an existing folder of CSV files")
+    return sorted(folder.rglob("*.csv"))
 
 
 def descents(folder: Path | None) -> tuple[pandas.DataFrame, pandas.DataFrame] | None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # above the noise, and errors fall as n^(1/(2 gamma) - 1), until all are learned.
 _EXPONENT = 1.25
 _SHADES = ("0.1", "#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8")
+# Curves that rise again fill the plot: its legend is below.
+_BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2, "fontsize": 8.5}
 _Learners = Sequence[tuple[str, RegularisedRisk, bool]]
 
 
@@ -65,6 +67,7 @@ def bilinear(quick: bool) -> Recipe:
         np.linspace(0.02, 1.6, 60 if quick else 240),
         r"$\beta = 1$, $\rho = 0.3$, noise $\Delta = 0.1$",
         settings={"xlim": (0, 1.6), "ylim": (0, 1.25)},
+        legend=_BELOW,
     )
     spectrum = partial(_spectrum, model=model, learner=RegularisedRisk(), alpha=0.5, d=40 if quick else 100)
     return Recipe([panel, spectrum], names=["curve"])
@@ -83,6 +86,7 @@ def network(quick: bool) -> Recipe:
         np.linspace(0.02, 0.9, 60 if quick else 240),
         r"quadratic network, $\rho = 0.3$, noise $\Delta = 0.1$",
         settings={"xlim": (0, 0.9), "ylim": (0, 1.25)},
+        legend=_BELOW,
     )
     learner = RegularisedRisk(penalty="trace")
     spectrum = partial(_spectrum, model=model, learner=learner, alpha=0.4, d=60 if quick else 250)

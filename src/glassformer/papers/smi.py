@@ -17,7 +17,7 @@ from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.papers import published
 from glassformer.papers.curves import OVERLAP, Curve, CurvesPanel, Runs, status_counts
-from glassformer.papers.drawing import Axis, Series, first_passage, joined
+from glassformer.papers.drawing import Axis, Series, first_passage, joined, legend_entry
 from glassformer.papers.panels import phase_panel, rows_in_time
 from glassformer.papers.recipe import Context, Panel, Part, Recipe
 
@@ -152,8 +152,9 @@ def sgd_in_time(quick: bool) -> Recipe:
 
 
 def _dashed(time: Array, cosines: Array, label: str) -> list[Series]:
-    """Lines of theory, cosines of shape (times, layers)."""
-    return [Series(time, one, k, "--", label if k else None, look={"lw": 2}) for k, one in enumerate(cosines.T)]
+    """Lines of theory, cosines of shape (times, layers), with one entry of the legend."""
+    lines = [Series(time, one, k, "--", look={"lw": 2}) for k, one in enumerate(cosines.T)]
+    return [*lines, legend_entry(f"dashed: {label}", "--", lw=2)]
 
 
 def _state_evolution_in_time(runs: Simulation, cosines: Array) -> tuple[list[Series], str]:
@@ -183,7 +184,7 @@ def _descent_in_time(runs: Simulation, cosines: Array) -> tuple[list[Series], st
         f"{d**-0.5:.2g}, with batches drawn independently, while runs use every sample once in a pass: layer 2 passes "
         f"1/2 at {first_passage(cosine.value[:, 1], time):.2g}, largest 95 % error {np.max(cosine.error):.2g}"
     )
-    return _dashed(time, cosine.value, "theory: fresh batches; runs: repeated passes"), line
+    return _dashed(time, cosine.value, "theory, fresh batches"), line
 
 
 # --- one layer held fixed: smi-clamped --------------------------------------------------------------------------------

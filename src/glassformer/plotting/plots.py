@@ -182,7 +182,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
         words = {"label_error": "test error on noiseless labels"}
         learner = str(table.parameters.get("algorithm", "message passing"))
         _finish(axes, table, curves, learner, x="step", y=words.get(quantity))
-        _whole_numbers(axes)
+        whole_numbers(axes)
 
 
 def _quantity_in_steps(table: Table) -> str:
@@ -220,7 +220,7 @@ def plot_online(found: OnlinePath, path: Path | Picture) -> None:
         axes.legend()
 
 
-def _whole_numbers(axes: Any) -> None:
+def whole_numbers(axes: Any) -> None:
     """Put ticks of the horizontal axis at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
@@ -282,7 +282,7 @@ def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
             curve = draw_curve(axes, values, found.curve(name), found.curve_error(name), **look)
             curves.append((curve, readable_name(name)))
         if whole:
-            _whole_numbers(axes)
+            whole_numbers(axes)
         label_axes(axes, found.parameter, label_alpha(found.thresholds[0].parameters["alpha"]))
         name_curves(axes, curves, "Bayes-optimal", title_parts(found.model, found.parameters))
         if names:

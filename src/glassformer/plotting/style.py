@@ -160,6 +160,11 @@ def error_label(unit: str) -> str:
     return _ERRORS.get(unit, "estimation error")
 
 
+def signal_power(unit: str) -> str:
+    """Return the squared norm of the signal of models whose sample ratio has this unit."""
+    return r"$\|w\|^2$" if unit == "n/d" else r"$\|S\|_F^2$"
+
+
 ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,(dL)$"
 ATTENTION_ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,d$"
 _ERRORS = {
@@ -171,7 +176,7 @@ _ERRORS = {
     "n/d": r"estimation error per row $\|\hat w - w\|^2\,/\,d$",
 }
 
-# Symbols of the parameters in a title, and the format of parameters that name the link.
+# Symbols of the parameters in a title, those of some models, and the format of parameters that name the link.
 _SYMBOLS = {
     "depth": "P",
     "indices": "P",
@@ -182,6 +187,7 @@ _SYMBOLS = {
     "width": "r",
     "noise": r"\Delta",
 }
+_SYMBOLS_OF = {"smi": {"tokens": "L"}, "attention": {"tokens": "L"}}
 _LINKS = {"channel": "{} channel", "link": "link {}", "activation": "{} attention"}
 
 
@@ -193,6 +199,8 @@ def title_of(model: str, parameters: Mapping[str, Any]) -> str:
         'attention, softmax attention, $c = (0.5, 1)$, $\\Delta = 0.1$'
         >>> title_of("bsr", {"channel": "sign, flip:0.1", "noise": 0.0, "noise_law": "flip:0.1"})
         'bsr, sign, flip:0.1 channel'
+        >>> title_of("smi", {"link": "f", "tokens": 3}), title_of("aim", {"tokens": 3})
+        ('smi, link f, $L = 3$', 'aim, $T = 3$')
     """
     return ", ".join(title_parts(model, parameters))
 
@@ -209,4 +217,5 @@ def title_parts(model: str, parameters: Mapping[str, Any]) -> list[str]:
 
     links = [form.format(parameters[name]) for name, form in _LINKS.items() if name in parameters]
     named = displayed_parameters(parameters)
-    return [model, *links, *(f"${s} = {text(parameters[n])}$" for n, s in _SYMBOLS.items() if n in named)]
+    symbols = _SYMBOLS | _SYMBOLS_OF.get(model, {})
+    return [model, *links, *(f"${s} = {text(parameters[n])}$" for n, s in symbols.items() if n in named)]

@@ -54,17 +54,19 @@ def _variant(
         frames.append(pandas.DataFrame({"variant": name, "seed": seed, "epoch": run.epochs, **similarity, **rest}))
     # Accuracy of the best constant answer: training that ends no better has learned nothing.
     constant = float(np.max(np.bincount(data.test.labels)) / len(data.test.labels))
-    failed = sum(run.test_accuracy[-1] <= constant for run in runs)
+    learned = [run for run in runs if run.test_accuracy[-1] > constant]
+    failed = len(runs) - len(learned)
     lines = [] if name != next(iter(_VARIANTS)) else [_counts(data)]
-    lines.append(_summary(name, runs))
+    lines.append(_summary(name, runs, learned))
     title = f"{name}\n{training.epochs} epochs, {len(runs)} runs"
     if failed:
         lines.append(
             f"  training collapsed in {failed} of {len(runs)} runs: the test accuracy is at most {constant:.3f}, "
-            "that of one answer to all questions. Layers of such a run have learned nothing; train for more epochs"
+            "that of one answer to all questions. Layers of such a run have learned nothing: it is drawn in grey, and "
+            "is in no mean of layers. Train for more epochs"
         )
         title += f": {failed} collapsed"
-    return Part([_axis(title, runs)], frames, lines)
+    return Part([_axis(title, runs, learned)], frames, lines)
 
 
 def _counts(data: QuestionData) -> str:
@@ -72,11 +74,16 @@ def _counts(data: QuestionData) -> str:
     return f"{counts}, {data.vocabulary} tokens, {len(data.classes)} classes"
 
 
-def _axis(title: str, runs: list[ClassifierRun]) -> Axis:
+def _axis(title: str, runs: list[ClassifierRun], learned: list[ClassifierRun]) -> Axis:
+    """Means of the layers of runs that learned something, single runs as thin lines, and collapsed runs in grey."""
     epochs, layers = runs[0].epochs, runs[0].similarity.shape[1]
     series = []
-    for layer in range(layers):
-        every = np.array([run.similarity[:, layer] for run in runs])
+    collapsed = [run for run in runs if not any(run is one for one in learned)]
+    for k, run in enumerate(collapsed):
+        label = None if k else "layers of collapsed runs"
+        series.append(Series(epochs, run.similarity, "0.75", ":", label, look={"lw": 1}))
+    for layer in range(layers if learned else 0):
+        every = np.array([run.similarity[:, layer] for run in learned])
         series.append(Series(epochs, every.T, layer, look={"lw": 1, "alpha": 0.45}))
         series.append(Series(epochs, every.mean(axis=0), layer, "-", f"layer {layer + 1}"))
     accuracy = np.mean([run.test_accuracy for run in runs], axis=0)
@@ -86,12 +93,15 @@ def _axis(title: str, runs: list[ClassifierRun]) -> Axis:
     return Axis(series, layers, settings, legend={"loc": "lower right", "frameon": True})
 
 
-def _summary(name: str, runs: list[ClassifierRun]) -> str:
-    times = np.array([run.half_time() for run in runs])
+def _summary(name: str, runs: list[ClassifierRun], learned: list[ClassifierRun]) -> str:
+    """Say when each layer is learned, in runs that learned something, and the accuracy of all runs."""
+    halves = "too few runs learned something to say which layer is first"
+    if len(learned) > 1:
+        times = np.array([run.half_time() for run in learned])
+        halves = ", ".join(
+            f"layer {k + 1} half way at epoch {mean:.2f} +- {error:.2f}"
+            for k, (mean, error) in enumerate(zip(times.mean(axis=0), standard_error(times.T), strict=True))
+        )
     final = np.array([[run.test_accuracy[-1] for run in runs]])
-    halves = ", ".join(
-        f"layer {k + 1} half way at epoch {mean:.2f} +- {error:.2f}"
-        for k, (mean, error) in enumerate(zip(times.mean(axis=0), standard_error(times.T), strict=True))
-    )
     accuracy = f"test accuracy {final.mean():.3f} +- {standard_error(final)[0]:.3f}"
-    return f"{plain_label(name)}: {halves}; {accuracy} ({len(runs)} runs)"
+    return f"{plain_label(name)}: {halves} ({len(learned)} runs); {accuracy} ({len(runs)} runs)"
