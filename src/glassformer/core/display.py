@@ -69,7 +69,8 @@ class DisplayMixin(ComparedByContent):
             path: the file to which the figure is saved. Its ending determines the format.
             size: width and height in inches.
             theme: ``"light"`` or ``"dark"``.
-            ax: axes of Matplotlib to draw in. By default a new figure is made.
+            ax: axes of Matplotlib to draw in. By default a new figure is made. Results on the same axes have
+                their own colours, and are named by what they differ in.
 
         Returns:
             A drawing, which notebooks display. Its ``figure`` is the figure of Matplotlib. If ``ax`` is given, ``ax``.

@@ -77,7 +77,8 @@ class Table(ModelDisplayMixin):
             path: the file to which the figure is saved. Its ending determines the format.
             size: width and height in inches.
             theme: ``"light"`` or ``"dark"``.
-            ax: axes of Matplotlib to draw in. By default a new figure is made.
+            ax: axes of Matplotlib to draw in. By default a new figure is made. Results on the same axes have
+                their own colours, and are named by what they differ in.
             runs: the result of :func:`~glassformer.simulate` of the same model. It is drawn as points with standard
                 errors next to the line of limits.
 
