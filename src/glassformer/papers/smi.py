@@ -88,7 +88,7 @@ def two_layers(quick: bool) -> Recipe:
 def three_layers(quick: bool) -> Recipe:
     """Overlaps of three layers."""
     return _several_layers(
-        3, *((32, np.array([0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.7, 2.4])) if quick else (512, np.linspace(0.1, 2.1, 15)))
+        3, *((32, np.array([0.2, 0.4, 0.8, 1.0, 1.2, 1.7])) if quick else (512, np.linspace(0.1, 2.1, 15)))
     )
 
 
