@@ -16,6 +16,7 @@ from glassformer import (
     leave_one_out,
     risk_path,
 )
+from glassformer.core.errors import DataWarning
 from glassformer.core.settings import Iteration
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign
@@ -118,6 +119,63 @@ def test_folds_are_disjoint_and_hold_both_classes():
     assert found.losses.shape == (4, 4) and np.all(found.losses[:, 0] < 1)
     again = cross_validate(design, labels, "logistic", strengths=4, folds=4)
     np.testing.assert_array_equal(found.losses, again.losses)
+
+
+def windows(samples=200, length=12):
+    """Windows of a smooth series with a season, and the values that follow: weak directions of the inputs matter."""
+    rng, time = np.random.default_rng(0), np.arange(samples + length)
+    series = 0.02 * time + 3 * np.sin(2 * np.pi * time / 52) + 0.05 * rng.standard_normal(samples + length)
+    inputs = np.lib.stride_tricks.sliding_window_view(series[:-1], length)
+    inputs = (inputs - inputs.mean(axis=0)) / inputs.std(axis=0)
+    labels = series[length:] - series[length:].mean()
+    return DenseDesign(np.ascontiguousarray(inputs.reshape(samples, 3, length // 3))), labels / labels.std()
+
+
+@pytest.mark.parametrize("penalty", ["nuclear", "ridge"])
+def test_a_grid_of_strengths_is_extended_until_the_best_lies_inside(penalty):
+    design, labels = windows()
+    found = cross_validate(design, labels, penalty=penalty, strengths=10)
+    assert not found.at_the_end and found.strengths[-1] < found.best < 5e-4 * found.strengths[0]
+    assert np.all(np.diff(np.log(found.strengths)) < 0) and found.losses.shape == (5, len(found.strengths))
+    assert found.mean.min() < 0.5 * found.mean[9]
+    with pytest.warns(DataWarning, match=r"best strength, .* is the smallest of the search.*: give smaller strengths"):
+        given = cross_validate(design, labels, penalty=penalty, strengths=found.strengths[:10])
+    np.testing.assert_array_equal(given.losses, found.losses[:, :10])
+
+
+def test_the_search_for_a_strength_ends_where_the_loss_no_longer_changes():
+    """At interpolation of the labels; at ridge estimates of zero, where labels have no signal; and at exact fits."""
+    design, noise = data()[0], np.random.default_rng(1).standard_normal(100)
+    fields = design.forward(np.random.default_rng(2).standard_normal((8, 8)), 0)
+    few = cross_validate(design.rows(np.arange(100) < 45), fields[:45], penalty="ridge", strengths=[1e-6, 1e-7])
+    exact = cross_validate(design, fields, penalty="ridge", strengths=6)
+    none = cross_validate(design, noise, penalty="ridge", strengths=6)
+    assert not few.at_the_end and few.mean.min() > 0.1 * np.mean(fields**2)
+    assert exact.best == exact.strengths[-1] < 1e-3 * exact.strengths[0]
+    assert exact.mean.min() < 1e-5 * exact.mean[0] and not exact.at_the_end
+    assert none.best == none.strengths[0] and none.mean[0] == pytest.approx(np.mean(noise**2) / 2, rel=1e-3)
+    with pytest.warns(DataWarning, match="best strength, .* is the largest of the search.*: give larger strengths"):
+        cross_validate(design, noise, penalty="ridge", strengths=[0.1, 1.0])
+
+
+def test_a_search_without_convergence_says_so():
+    design, labels = windows()
+    with pytest.warns(DataWarning, match="increase max_iterations, since fits did not converge"):
+        cross_validate(design, labels, strengths=3, settings=Iteration(tolerance=1e-12, max_iterations=1))
+
+
+def test_folds_without_training_samples_of_a_class_do_not_count():
+    """Their best intercept is infinite, and so is their loss."""
+    rng = np.random.default_rng(0)
+    design, classes = DenseDesign.sample(41, (2, 3), rng), np.append(np.arange(40) % 2, 2)
+    with pytest.warns(DataWarning, match=r"not count 1 of 5 folds, whose training samples lack a class with 1 sample"):
+        found = cross_validate(MulticlassDesign(design, 3), np.eye(3)[classes], SoftmaxLoss(), strengths=[0.5])
+    assert found.losses.shape == (4, 1) and np.all(found.losses < 2)
+    with pytest.raises(DataError, match=r"y = '<a class with 1 sample>' .*classes that can be held out"):
+        cross_validate(design, np.where(classes == 2, 1.0, -1.0), "logistic", strengths=3, intercept=True)
+    # Labels +1 and -1 are classes for the square loss as well.
+    labels = np.where(np.arange(41) < 2, 1.0, -1.0)
+    assert cross_validate(design, labels, strengths=[1.0], folds=2).losses.shape == (2, 1)
 
 
 @pytest.mark.parametrize(

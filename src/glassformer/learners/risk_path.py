@@ -216,11 +216,11 @@ class PenalisedProblem(NamedTuple):
         """Return strengths in decreasing order; a number of strengths is replaced by a grid."""
         wanted = parse_strengths(strengths)
         if isinstance(wanted, int):
-            return np.asarray(np.geomspace(1.0, _LEAST, wanted) * self._largest_strength)
+            return np.asarray(np.geomspace(1.0, _LEAST, wanted) * self.largest_strength)
         return wanted
 
     @property
-    def _largest_strength(self) -> float:
+    def largest_strength(self) -> float:
         """Smallest strength with an estimate of zero; for ridge, the one that halves the strongest direction."""
         risk = self.at(1.0)
         if risk.spectral == 0:
@@ -249,13 +249,20 @@ class PenalisedProblem(NamedTuple):
             end *= 2
         return end if slope(-end) < 0 else -end
 
-    def path(self, strengths: Array, settings: Iteration) -> RiskPath:
-        """Return the minimisers at decreasing strengths, each from the minimiser before."""
+    def path(self, strengths: Array, settings: Iteration, start: tuple[Array, Any] | None = None) -> RiskPath:
+        """Return the minimisers at decreasing strengths, each from the minimiser before.
+
+        Args:
+            strengths: shape (k,).
+            settings: tolerance and largest number of steps.
+            start: estimate and intercept at a larger strength, for instance the end of another path; zero by default.
+        """
         assert self.scale is not None
         if self.penalty.spectral == 0 and self.scale.entries is not None:
             return self._ridge_path(strengths, settings, self.scale, self.scale.entries)
-        zero, shift = np.zeros(self.design.signal_shape), self.best_intercept(np.zeros_like(self.labels))
-        solutions, shifts, estimates = [], [], [zero]
+        zero = np.zeros(self.design.signal_shape)
+        first, shift = start or (zero, self.best_intercept(np.zeros_like(self.labels)))
+        solutions, shifts, estimates = [], [], [first]
         for k, strength in enumerate(strengths):
             start = estimates[-1]
             if k > 1 and strengths[k - 2] > strengths[k - 1]:

@@ -130,7 +130,8 @@ class BilinearClassifier(BilinearEstimator, SequenceClassifier):
             of equal weight. They multiply ``sample_weight``.
         strength: ``"theory"`` needs two classes and the logistic loss; each class has its own strength, except for
             ``loss="softmax"``.
-        folds: number of folds, all with the same shares of the classes.
+        folds: number of folds, all with the same shares of the classes. A fold whose training samples lack a class does
+            not count, with a warning.
 
     Attributes:
         classes_: in ascending order.
@@ -168,7 +169,8 @@ class AttentionClassifier(AttentionEstimator, SequenceClassifier):
         class_weight: as for :class:`BilinearClassifier`.
         strength: ``"theory"`` needs two classes, the logistic loss and the penalty ``"trace"``; each class has its own
             strength, except for ``loss="softmax"``.
-        folds: number of folds, all with the same shares of the classes.
+        folds: number of folds, all with the same shares of the classes. A fold whose training samples lack a class does
+            not count, with a warning.
 
     Attributes:
         classes_: in ascending order.

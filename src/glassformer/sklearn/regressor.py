@@ -133,7 +133,8 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
         strength: of the penalty: ``"cv"`` for the best by cross-validation, ``"simplest"`` for the largest within a
             standard error of it, ``"theory"`` for the best by the theory of the estimated width and noise, or a number
             > 0, in the units of scaled inputs and targets (for ``"theory"``, of the signal's part of the targets).
-        strengths: number of strengths that cross-validation tries, along one warm-started path; or the strengths.
+        strengths: number of strengths that cross-validation tries, along one warm-started path, and adds to until the
+            best one lies inside, or the loss no longer changes; or the strengths.
         folds: number of folds of cross-validation. Equal samples are in the same fold, and so are samples of one group
             if :meth:`fit` has ``groups``.
         refit: removes the bias of the penalty, which shrinks all singular values: ``"rank"`` fits the matrix again in

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from glassformer.core.checks import is_number, require_integer
-from glassformer.core.errors import DataWarning, IncompatibleError, ParameterError
+from glassformer.core.errors import DataError, DataWarning, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.data_analysis.estimated_model import NOISE_MATRICES, EstimatedModel
@@ -360,7 +360,14 @@ def _by_validation(settings: Any, task: FitTask, pick: Callable[[CrossValidation
         # A single distinct sample: there is no second fold.
         return ChosenStrength(float(risk_path(*problem, 2, **options).strengths[0]))
     seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
-    validation = cross_validate(*problem, settings.strengths, folds=folds, seed=seed, groups=task.groups, **options)
+    try:
+        validation = cross_validate(*problem, settings.strengths, folds=folds, seed=seed, groups=task.groups, **options)
+    except DataError as error:
+        # No loss rates a class that cannot be held out; invalid labels are refused by the path as well.
+        largest = float(risk_path(*problem, 2, **options).strengths[0])
+        text = f"{error}. The strength is not chosen by cross-validation but the largest useful one, {largest:.3g}"
+        warnings.warn(text, DataWarning, stacklevel=5)
+        return ChosenStrength(largest)
     return ChosenStrength(pick(validation), validation=validation)
 
 
