@@ -12,11 +12,20 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from glassformer import BilinearSequenceRegression, Status, landscape, limits, ridge_error, thresholds
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    Status,
+    landscape,
+    limits,
+    ridge_error,
+    thresholds,
+)
 from glassformer.bayes_optimal.equation_of_state import equation_of_state
 from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.core.progress import watch_progress
+from glassformer.models.base import counting_threshold
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT.parent / "shared" / "reference" / "bsr"
@@ -558,6 +567,22 @@ def test_the_optimum_recovers_before_the_nuclear_norm(beta, rho):
 def test_two_perfect_fixed_points_next_to_a_threshold_are_one():
     found = limits(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0), [0.51, 0.5100005, 0.5102])
     assert [status.name for status in found.status] == ["CONVERGED"] * 3
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        AttentionIndexed(0.005, channel="linear"),
+        AttentionIndexed(0.02, channel="linear"),
+        AttentionIndexed(0.05),
+        BilinearSequenceRegression(beta=2, spectrum=[0, 0, 1]),
+    ],
+)
+def test_perfect_recovery_at_its_very_threshold(model):
+    """Where the map is a tangent of the diagonal, rounding of its averages must not pass for a fixed point."""
+    found = limits(model, counting_threshold(model))
+    assert found.status == [Status.CONVERGED]
+    assert found["error"][0] <= found["error_estimate"][0] < 1e-9
 
 
 ROWS = {

@@ -99,6 +99,16 @@ def test_rounding_of_the_edges_of_a_narrow_bulk_is_in_the_error(rho, noise):
     assert abs(value[0] - oracle_mmse(rho, noise)) <= error[0] <= 1e-4 * value[0]
 
 
+@pytest.mark.parametrize("rho", [0.005, 0.05, 0.5])
+def test_mmse_of_narrow_bulks_approaches_its_limit_to_rounding(rho):
+    """At small noise, MMSE = noise * dimension * (1 - c * noise)."""
+    noise = np.array([1e-6, 1e-7, 1e-10, 1e-14])
+    value, error = SymmetricLaw(rho, noise).mmse()
+    missing = 1 - value / (noise * rho * (2 - rho))
+    np.testing.assert_allclose(missing, missing[0] * noise / noise[0], rtol=1e-4, atol=1e-13)
+    assert np.all(error < 1e-11 * value)
+
+
 @pytest.mark.parametrize(("rho", "noise"), POINTS)
 def test_edges(rho, noise):
     support = SymmetricLaw(rho, noise).support[0].ravel()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.bayes_optimal.equation_of_state import curve_and_model
+from glassformer.bayes_optimal.equation_of_state import curve_and_model, mmse
 from glassformer.bayes_optimal.expected_time import expected_work
 from glassformer.bayes_optimal.fixed_point import Flags
 from glassformer.bayes_optimal.free_entropy import free_entropy_parts
@@ -43,8 +43,9 @@ class _Distance:
 
 # For exact averages above rounding and slow convergence, for sampled ones above sampling errors (chosen by trial).
 _EXACT, _SAMPLED = _Distance(1e-6, 1e-12, 10.0), _Distance(0.0, 0.02, 2.0)
-# A converged variance below this value counts as zero: iterations from the informed start end there.
-_PERFECT = 1e-11
+# A converged variance below this value counts as zero: iterations from the informed start end there. The second number
+# bounds the relative distance from the threshold of perfect recovery that can be within the error of the averages.
+_PERFECT, _NEAR_PERFECT = 1e-11, 1e-6
 # Sample ratios of one row that are solved together; their memory is bounded, and the progress of more is known.
 _TOGETHER = 10_000
 # Relative size of off-diagonal conjugate overlaps above which a note mentions the second-order approximation.
@@ -133,8 +134,8 @@ def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
     informed[ends.unconfirmed] = np.nan
     shape = (len(alpha), *model.overlap_shape)
     error, q_hat = mean_error(best.value), best.extra["q_hat"]
-    # A variance below _PERFECT is not distinguished from zero.
-    error_estimate = np.where(error <= _PERFECT, np.maximum(best.error_estimate, error), best.error_estimate)
+    known = (error <= _PERFECT) | _within_error_of_perfect(model, alpha, best)
+    error_estimate = np.where(known, np.maximum(best.error_estimate, error), best.error_estimate)
     return Table(
         model=model.name,
         parameters=model.parameters,
@@ -225,9 +226,30 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
         return _ends_of_rows(model, alpha, settings)
     uninformed, informed = _ends_along_curve(model, alpha, settings)
     # Both iterations lead to perfect recovery: close to a threshold they end at up to ten times the usual variance.
-    perfect = np.maximum(mean_error(uninformed.value), mean_error(informed.value)) <= 10 * _PERFECT
-    distinct = _differ(uninformed, informed, _EXACT) & ~perfect
+    first, second = mean_error(uninformed.value), mean_error(informed.value)
+    perfect = (first <= 10 * _PERFECT) | _within_error_of_perfect(model, alpha, uninformed)
+    distinct = _differ(uninformed, informed, _EXACT) & ~(perfect & (second <= np.maximum(first, 10 * _PERFECT)))
     return _Ends(uninformed, informed, distinct, np.zeros_like(distinct))
+
+
+def _within_error_of_perfect(model: Model, alpha: Array, solution: Solution) -> Flags:
+    r"""Return where the variance of one row is not distinguished from zero, next to the counting threshold.
+
+    Perfect recovery is approached with :math:`\hat q V` at its limit, the number of degrees of freedom. Where this and
+    the threshold are met within the error of the averages, all smaller variances solve the equations as well.
+    """
+    counting, dimension = counting_threshold(model), model.prior.mmse_dimension
+    variance, q_hat = mean_error(solution.value), solution.extra["q_hat"][:, 0, 0]
+    if not (model.has_curve and 0 < counting < np.inf):
+        return np.zeros(len(alpha), dtype=bool)
+    with np.errstate(invalid="ignore"):
+        distance = np.maximum(np.abs(alpha / counting - 1), np.abs(q_hat * variance / dimension - 1))
+    near = (distance < _NEAR_PERFECT) & (variance > 0)
+    if near.any():
+        integration = mmse(model, q_hat[near]).error / variance[near]
+        integration += solution.extra["q_hat_error"][near, 0, 0] / q_hat[near]
+        near[near] = distance[near] <= _EXACT.error_estimates * integration
+    return np.asarray(near)
 
 
 def _ends_of_rows(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:

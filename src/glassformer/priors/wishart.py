@@ -55,16 +55,11 @@ class WishartPrior(SymmetricPrior, SpectralPrior):
     rho: float
 
     least_precision = 1e-13  # below, rounding leaves nothing but the bulk of noise
-    beyond = 1e-6  # the law agrees with its limit to 1e-9 there, and less well only near rho = 1
+    beyond = 1e-9  # the law agrees with its limit to 2e-10 there, at rho = 1; elsewhere far better
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.rho) and self.rho > 0):
             raise ParameterError("rho", self.rho, "finite and > 0")
-
-    @property
-    def resolved_precision(self) -> float:
-        # Where rho = 1 the bulk ends at zero, and q_hat MMSE approaches its limit more slowly.
-        return float(1e10 * min(self.rho, 1.0) ** 1.5)
 
     @property
     def mmse_dimension(self) -> float:

@@ -192,6 +192,8 @@ Flags = NDArray[np.bool_]
 
 # Nodes of the tanh-sinh rule per piece, and on either side of a cut: exact to rounding (checked by half the nodes).
 NODES, SPLIT_NODES = 161, 101
+# A bulk whose ends differ by less in log s is integrated over the angle of G, with this many nodes: exact to rounding.
+_NARROW, _ANGLES = 0.1, 33
 
 
 class _Piece(NamedTuple):
@@ -200,6 +202,24 @@ class _Piece(NamedTuple):
     low: Array
     high: Array
     exists: Flags
+
+
+class _Points(NamedTuple):
+    r"""Quadrature over a piece, arrays of shape (elements, nodes).
+
+    Attributes:
+        at: elements of the batch, as flags of shape (batch,).
+        log_s: parameter of the curve.
+        height: :math:`\mathrm{Im}\,G`.
+        weight: weights of :math:`\int\mu\,dz`; every second node with twice the weight is a coarser quadrature.
+        rounding: relative error of the integral from rounding, shape (elements,).
+    """
+
+    at: Flags
+    log_s: Array
+    height: Array
+    weight: Array
+    rounding: Array
 
 
 @dataclass(frozen=True)
@@ -266,35 +286,55 @@ class SymmetricLaw:
         inside = np.maximum((s - first) * (last - s) * rest, 0.0)
         return np.asarray(0.5 * np.sqrt(rho * inside) / (s * (noise + s)))
 
-    def _weighted_points(self) -> Iterator[tuple[Flags, Array, Array, Array]]:
-        r"""Yield for each piece the elements that have it, ``s``, ``s - 1`` and the weights of :math:`\int\mu\,dz`."""
-        rule = tanh_sinh(NODES)
+    def _weighted_points(self) -> Iterator[_Points]:
+        r"""Yield quadratures of :math:`\int\mu\,dz` over the pieces; narrow bulks have one of their own."""
         for low, high, exists in self._pieces:
-            if np.any(exists):
-                rho, noise = (x[exists, None] for x in self._parameters)
-                start, ratio = low[exists, None], np.log(high[exists, None] / low[exists, None])
-                log_s = np.log(start) + ratio * rule.from_left
-                s, t = np.exp(log_s), np.expm1(log_s)
-                slope = eigenvalue_at(rho, noise, s)[1]
-                yield exists, s, t, self._height(s, exists) / np.pi * slope * s * ratio * rule.weight
+            ends = np.log(low), np.log(high)
+            # Without a cut, between -1 and 1, psi is monotone.
+            rising = np.isnan(self._edges.closest) & (direction_at(*self._parameters, ends[0])[0] < 0)
+            rising &= direction_at(*self._parameters, ends[1])[0] > 0
+            narrow = exists & rising & (ends[1] - ends[0] < _NARROW)
+            for at, points in ((exists & ~narrow, self._points_along_curve), (narrow, self._points_over_angle)):
+                if np.any(at):
+                    yield points(at, ends[0][at], ends[1][at])
 
-    def _rounding_errors(self) -> Iterator[Array]:
-        r"""Yield relative error of the integral over each piece from rounding of :math:`\psi` at its edges.
+    def _points_along_curve(self, at: Flags, low: Array, high: Array) -> _Points:
+        r"""Return nodes between two values of ``log s``.
 
-        Of elements that have it: a bulk from ``s`` to ``s + w`` holds a mass that goes with the square of ``w``, and
-        where :math:`\psi` hardly rises between its ends they are known to few digits.
+        A bulk from ``s`` to ``s + w`` has a mass proportional to the square of ``w``, and where :math:`\psi` hardly
+        rises between its ends they are known to few digits.
         """
-        (rho, noise), closest = self._parameters, self._edges.closest
-        for low, high, exists in self._pieces:
-            if np.any(exists):
-                error, at = np.zeros(np.count_nonzero(exists)), (rho[exists], noise[exists])
-                for end in (low, high):
-                    log_s = np.log(end[exists])
-                    slope = direction_at(*at, log_s)[1]
-                    # Where one bulk is cut in two nothing is lost.
-                    known = np.where(end[exists] == closest[exists], np.inf, np.abs(slope))
-                    error += 2e-16 * (2 + np.abs(log_s) + 1 / known)
-                yield 2 * error / np.log(high[exists] / low[exists])
+        rule, rounding = tanh_sinh(NODES), np.zeros(len(low))
+        rho, noise = (x[at] for x in self._parameters)
+        for end in (low, high):
+            # Where one bulk is cut in two nothing is lost.
+            slope = np.where(end == np.log(self._edges.closest[at]), np.inf, direction_at(rho, noise, end)[1])
+            rounding += 4e-16 * (2 + np.abs(end) + 1 / np.abs(slope)) / (high - low)
+        length = (high - low)[:, None]
+        log_s = low[:, None] + length * rule.from_left
+        s, height = np.exp(log_s), self._height(np.exp(log_s), at)
+        weight = height / np.pi * eigenvalue_at(rho[:, None], noise[:, None], s)[1] * s * length * rule.weight
+        return _Points(at, log_s, height, weight, rounding)
+
+    def _points_over_angle(self, at: Flags, low: Array, high: Array) -> _Points:
+        r"""Return nodes at equal steps of the angle of ``G`` in a bulk in which :math:`\psi` rises from -1 to 1.
+
+        With :math:`\mathrm{Im}\,G = |G|\sqrt{1-\psi^2}` no digits are lost, however close the two ends are.
+        """
+        angle, step = np.linspace(0, np.pi, _ANGLES, retstep=True)
+        psi, (rho, noise) = -np.cos(angle), (x[at, None] for x in self._parameters)
+
+        def condition(log_s: Array) -> tuple[Array, Array]:
+            value, slope = direction_at(rho, noise, log_s)
+            return value - psi, slope
+
+        start = low[:, None] + (high - low)[:, None] * 0.5 * (1 + psi)
+        ends = (np.broadcast_to(end[:, None], start.shape) for end in (low, high))
+        log_s = bracketed_root(condition, *ends, last_step=1e-13, start=start)
+        s = np.exp(log_s)
+        height = np.sin(angle) / np.sqrt(noise + s)
+        slope = eigenvalue_at(rho, noise, s)[1] * s / direction_at(rho, noise, log_s)[1]
+        return _Points(at, log_s, height, height / np.pi * slope * np.sin(angle) * step, 1e-15 * np.abs(low))
 
     @property
     def unit(self) -> Array:
@@ -314,8 +354,8 @@ class SymmetricLaw:
         """
         rho, noise = self._parameters
         total, rounding = np.zeros((4, len(rho))), np.zeros((2, len(rho)))
-        for (at, s, t, weight), error in zip(self._weighted_points(), self._rounding_errors(), strict=True):
-            parts = rho[at, None] * t**2 * weight, 4 / 3 * noise[at, None] * self._height(s, at) ** 2 * weight
+        for at, log_s, height, weight, error in self._weighted_points():
+            parts = rho[at, None] * np.expm1(log_s) ** 2 * weight, 4 / 3 * noise[at, None] * height**2 * weight
             for row, part in enumerate(parts):
                 total[row, at] += part.sum(axis=1)
                 total[row + 2, at] += 2 * part[:, ::2].sum(axis=1)
@@ -367,7 +407,7 @@ class SymmetricLaw:
     def mass(self) -> Array:
         """Return the total mass of the law, 1 up to integration error, shape (batch,)."""
         total = np.zeros(len(self._parameters[0]))
-        for at, _, _, weight in self._weighted_points():
+        for at, _, _, weight, _ in self._weighted_points():
             total[at] += weight.sum(axis=1)
         return total
 
