@@ -5,7 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import AttentionIndexed, GradientDescent, IncompatibleError, simulate
+from glassformer import (
+    AttentionIndexed,
+    AveragedGradientDescent,
+    GradientDescent,
+    IncompatibleError,
+    Status,
+    simulate,
+)
 from glassformer.channels.attention.hardmax_pair import HardmaxPairChannel
 from glassformer.channels.attention.linear import LinearAttentionChannel
 from glassformer.channels.attention.softmax import SoftmaxAttentionChannel
@@ -119,6 +126,15 @@ def test_in_a_simulation():
     assert np.all(result["relative_error"] < 1e-3)
     assert result.parameters["algorithm"] == "gd"
     assert result.parameters["max_steps"] == 50_000
+
+
+@pytest.mark.slow
+def test_defaults_end_where_few_samples_are_fitted_and_say_what_descent_reaches():
+    learner = AveragedGradientDescent(starts=2)
+    result = simulate(AttentionIndexed(0.5), [0.1], d=12, instances=1, algorithm=learner)
+    (run,) = result.instances[0]
+    assert run.status is Status.CONVERGED and run.iterations < 10_000
+    assert any("5 to 20 % above it" in note for note in result.notes)
 
 
 def test_labels_without_gradient_raise():

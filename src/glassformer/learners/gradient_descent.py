@@ -64,7 +64,7 @@ class GradientDescent(Descent):
             At a large rate the weights move between solutions, and averages over starts come closer to the
             Bayes-optimal error. None for the default of the algorithm.
         max_steps: largest number of steps.
-        floor: objective, relative to the power of the labels, that counts as zero.
+        floor: objective, relative to the power of the labels, that counts as zero; None for the model's default.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -91,7 +91,9 @@ class GradientDescent(Descent):
     student_width: int | None = setting(None, "width of the student (default the teacher's)", integer_up_to(_MOST))
     explore: int | None = setting(None, "exploration steps (default 0; for averages by the model)")
     max_steps: int = max_iterations_setting(50_000, "max_iterations")
-    floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels", unit_interval)
+    floor: float | None = setting(
+        None, "objective that counts as zero, relative to the power of the labels (default by the model)", unit_interval
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,10 +116,13 @@ class GradientDescent(Descent):
 
     def completed(self, model: Any) -> Self:
         name, rate = self.rule(model.parametrisation.rates)
-        return replace(self, optimizer=name, learning_rate=rate, explore=self.explore or 0, starts=self.starts or 1)
+        floor = model.parametrisation.floor if self.floor is None else self.floor
+        explore, starts = self.explore or 0, self.starts or 1
+        return replace(self, optimizer=name, learning_rate=rate, explore=explore, starts=starts, floor=floor)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        return "training of the factors from a random start has no closed equations"
+        reached = model.parametrisation.reached
+        return "training of the factors from a random start has no closed equations" + (reached and f"; {reached}")
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
         settings = self.completed(model)

@@ -35,6 +35,8 @@ _DIVERGED, _RESTARTS = 1e3, 8
 _COOLINGS = 6
 # Factor of the learning rate after exploration.
 _SETTLING = 0.1
+# Objective, relative to the power, that counts as zero by default.
+_FLOOR = 1e-9
 # The objective is at its floor if the gradient predicts a smaller relative fall, at the usual rate after all halvings.
 _FLOOR_FALL = 0.1
 # Number of parts of the samples that exploration steps use in turn: it explores as far in as many steps at half the
@@ -64,7 +66,7 @@ class TrainingSettings(Protocol):
     def max_steps(self) -> int: ...
 
     @property
-    def floor(self) -> float: ...
+    def floor(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ def _train_block(
     run.records.append(watch(counters.steps, run.parameters, np.asarray(errors)))
     if counters.steps < schedule.steps or counters.steps <= explore:
         counters.flat_from = len(run.history)
-    elif worst <= settings.floor * counters.power:
+    elif worst <= (_FLOOR if settings.floor is None else settings.floor) * counters.power:
         counters.ended = str(Status.CONVERGED)
     elif _is_flat(run.history[counters.flat_from :], _FLAT_BLOCKS_EXPLORED if explore else _FLAT_BLOCKS):
         # At the edge of stability the objective may fluctuate above its floor; a smaller rate then reduces it.

@@ -83,12 +83,16 @@ class Parametrisation:
         exploring: optimizer, learning rate and steps of an exploration that brings the mean over starts close to the
             Bayes-optimal estimate; None if exploration does not help.
         convex: the risk that descent with weight decay minimises, for square loss of linear labels; None otherwise.
+        floor: objective, relative to the power of the labels, that counts as zero.
+        reached: what descent is known to reach, for a note; empty if nothing is known.
     """
 
     rates: Mapping[str, float]
     student: Callable[[Any, Any, int], Student]
     exploring: tuple[str, float, int] | None = None
     convex: Convex | None = None
+    floor: float = 1e-9
+    reached: str = ""
 
 
 class Trainable:
