@@ -2,8 +2,7 @@
 
     python benchmarks/check_interrupts.py [commands | sweeps] [--count 20] [--quick]
 
-A command has to end within ten seconds with exit code 130. One interrupt in a row of several is sent three times, as by
-an impatient user. Points of a sweep count as finished when their computation returned before the interrupt.
+A command has to end within ten seconds with exit code 130. Two interrupts in three are repeated, as by an impatient user. Points of a sweep count as finished when their computation returned before the interrupt.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +41,21 @@ alpha = "0.1:0.9:9"
 d = 12
 instances = 4
 """
+# What starts a command: from its first line on it is interrupted.
+START = f"""
+import sys
+from pathlib import Path
+Path("running").touch()
+from glassformer import cli
+def logging(arguments=None, main=cli._main):
+    if sys.argv[1] == "sweep":
+        sys.path.append({str(Path(__file__).parent)!r})
+        from check_interrupts import log_tasks
+        log_tasks()
+    return main(arguments)
+cli._main = logging
+raise SystemExit(cli.main())
+"""
 # Seconds that an interrupted command may take to end.
 ALLOWED = 10.0
 
@@ -59,13 +74,21 @@ class Outcome(NamedTuple):
         return self.code == 130 and self.seconds < ALLOWED and "Traceback" not in self.errors
 
 
-def interrupted(words: list[str], folder: Path, after: float, times: int = 1) -> Outcome | None:
-    """Run a command and interrupt its group of processes, as a terminal does; None if it ended before."""
+def interrupted(
+    words: list[str], folder: Path, when: Callable[[], bool], after: float, times: int = 1
+) -> Outcome | None:
+    """Start a command, wait until it runs and for a condition and some seconds more, and interrupt its processes.
+
+    All processes of its group are interrupted, as on a terminal. Returns None if the command ended before.
+    """
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "GLASSFORMER_CACHE": "off"}
+    (folder / "running").unlink(missing_ok=True)
     process = subprocess.Popen(
-        words, cwd=folder, env=environment, text=True, start_new_session=True, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-c", START, *words], cwd=folder, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
+    while process.poll() is None and not ((folder / "running").exists() and when()):
+        time.sleep(0.01)
     try:
         process.communicate(timeout=after)
         return None
@@ -86,27 +109,29 @@ def interrupted(words: list[str], folder: Path, after: float, times: int = 1) ->
 def duration(words: list[str], folder: Path) -> float:
     """Return the seconds of the whole command."""
     start = time.monotonic()
-    assert interrupted(words, folder, 600.0) is None
+    assert interrupted(words, folder, lambda: True, 600.0) is None
     return time.monotonic() - start
 
 
 def logged(task: Any, checkpoint: str | None = None) -> Any:
     """Compute a task of a sweep, and leave a file when it is finished."""
-    from glassformer.experiments.sweeps.run import compute_task
+    from glassformer.experiments.sweeps import run
 
-    found = compute_task(task, checkpoint)
+    found = run._records(task, checkpoint)
     Path("finished", task.name).touch()
     return found
 
 
-def run_logged(workers: int) -> int:
-    """Run the sweep of this folder with tasks that leave a file."""
-    from glassformer.cli import main
+def log_tasks() -> None:
+    """Make this process give workers tasks that leave a file; called by the command once it imports sweeps."""
     from glassformer.experiments.sweeps import run
 
-    run.partial = lambda function, **more: partial(logged, **more)  # type: ignore[attr-defined]
-    sys.argv[1:] = ["sweep", "run", "sweep.toml", "--store", "store", "--workers", str(workers)]
-    return main()
+    run.compute_task = logged
+
+
+def has_files(folder: Path, count: int) -> bool:
+    """Return whether a folder has so many files."""
+    return len(list(folder.iterdir())) >= count
 
 
 def lost_points(folder: Path, sent: float) -> int:
@@ -130,10 +155,11 @@ def check_commands(count: int, folder: Path) -> bool:
     (folder / "links.py").write_text(LINK)
     good = True
     for name, words in COMMANDS.items():
-        command = [sys.executable, "-m", "glassformer", *words]
-        longest = duration(command, folder)
-        moments = np.random.default_rng(0).uniform(0.3, 0.9 * longest, count)
-        found = [interrupted(command, folder, moment, 1 + 2 * (k % 4 == 3)) for k, moment in enumerate(moments)]
+        random = np.random.default_rng(0)
+        moments = random.uniform(0.0, 0.9 * duration([*words], folder), count)
+        found = [
+            interrupted([*words], folder, lambda: True, moment, 1 + 2 * (k % 3)) for k, moment in enumerate(moments)
+        ]
         good &= report(name, [outcome for outcome in found if outcome is not None])
     return good
 
@@ -142,14 +168,19 @@ def check_sweeps(count: int, most: int) -> bool:
     """Interrupt sweeps while workers start and while they compute."""
     good = True
     for workers in range(1, most + 1):
-        moments, outcomes, lost, stored = np.random.default_rng(workers).uniform(1.0, 12.0, count), [], 0, 0
-        for k, moment in enumerate(moments):
+        outcomes, lost, stored = [], 0, 0
+        for k in range(count):
+            random = np.random.default_rng((workers, k))
             with tempfile.TemporaryDirectory() as place:
-                folder = Path(place)
+                folder, needed = Path(place), int(random.integers(0, 40)) if k % 2 else 0
                 (folder / "sweep.toml").write_text(SWEEP)
                 (folder / "finished").mkdir()
-                words = [sys.executable, str(Path(__file__).resolve()), "--run", str(workers)]
-                outcome = interrupted(words, folder, moment, 1 + 2 * (k % 4 == 3))
+                words = ["sweep", "run", "sweep.toml", "--store", "store", "--workers", str(workers)]
+                ready = partial(has_files, folder / "finished", needed)
+                # Without finished points: while the processes start.
+                outcome = interrupted(
+                    words, folder, ready, random.uniform(0.0, 0.2 if needed else 8.0), 1 + 2 * (k % 3)
+                )
                 if outcome is not None:
                     outcomes.append(outcome)
                     lost += lost_points(folder, outcome.sent)
@@ -164,10 +195,7 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=("commands", "sweeps"))
     parser.add_argument("--count", type=int, default=20, help="interrupts of each command")
     parser.add_argument("--quick", action="store_true", help="one interrupt of each command")
-    parser.add_argument("--run", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.run:
-        return run_logged(options.run)
     count, good = 1 if options.quick else options.count, True
     print(f"{'':18s}interrupts  not code 130  traceback  median  longest seconds to the end")
     if options.what != "sweeps":
