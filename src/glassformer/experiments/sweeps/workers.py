@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -44,7 +44,7 @@ def compute_tasks(
     record: Callable[[T, R | Exception], None],
     workers: int = 1,
     scheduler: str | None = None,
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """Compute tasks, record their results, and yield every task whose result was recorded.
 
     After an exception, Ctrl-C included, finished results are recorded, tasks in progress are given up and local
