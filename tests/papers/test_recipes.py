@@ -275,4 +275,4 @@ def test_published_errors_of_attention_are_recognised_by_name(tmp_path, monkeypa
     assert len(drawn["2"].x) == 2  # an error above that without data has no place
     text = "\n".join(found["hardmax"].lines)
     assert "-1.00 published, -2.00 here" in text and "not Bayes-optimal" in text and "0.507 +- 0.010" in text
-    assert [one.label for one in found["hardmax"].series][-1] == "published theory (not optimal)"
+    assert [one.label for one in found["hardmax"].series][-1] == r"published theory, $\rho = 0.5$: not optimal"

@@ -101,7 +101,7 @@ def compare_errors(
         look = {"ms": 3 if theory else 5, "lw": 0.8, "zorder": 3}
         x = curve.scale * rows["alpha"].to_numpy()
         series.append(Series(x, rows["mmse"], "k" if theory else k, marker, None, error, look))
-        wrong = " (not optimal)" if theory and _channel(model) == "hardmax" else ""
+        wrong = rf", $\rho = {model.rho:g}$: not optimal" if theory and _channel(model) == "hardmax" else ""
         entries[name] = legend_entry(f"published {name}{wrong}", marker, ms=4)
     if lines and _channel(first) == "hardmax" and "" in algorithms:
         lines += [_NOT_OPTIMAL, _proof(folder)]
