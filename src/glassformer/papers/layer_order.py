@@ -57,6 +57,7 @@ class _Size(NamedTuple):
         inverted: skip strengths of inverted thresholds of sequence output.
         attention: skip strengths of thresholds of attention output.
         descent: skip strengths of online descent.
+        passing: skip strengths of message passing of sequence output.
         samples: of a bound.
         points: sampled fields, for sequence output and descent; a quarter for attention output.
         time: of descent, times its learning rate.
@@ -70,6 +71,7 @@ class _Size(NamedTuple):
     inverted: tuple[float, ...]
     attention: tuple[float, ...]
     descent: tuple[float, ...]
+    passing: tuple[_Skip, ...]
     samples: int
     points: int
     time: float
@@ -84,6 +86,7 @@ _FULL = _Size(
     inverted=(1.0,),
     attention=(1.0,),
     descent=(0.25, 0.5, 1.0),
+    passing=(1.0, (1.0, 0.1)),
     samples=2**20,
     points=512,
     time=50.0,
@@ -97,6 +100,7 @@ _QUICK = _Size(
     inverted=(),
     attention=(),
     descent=(0.5, 1.0),
+    passing=(1.0,),
     samples=2**15,
     points=32,
     time=12.0,
@@ -298,13 +302,13 @@ def _arrivals(output: str, skip: float, size: _Size) -> list[dict[str, Any]]:
 def _message_passing(size: _Size) -> tuple[Axis, list[dict[str, Any]]]:
     """Cosine similarities step by step, one run for each case."""
     series, rows = [], []
-    cases: tuple[tuple[str, _Skip, str, str], ...] = (
-        ("sequence", 1.0, "-", "$c = 1$"),
-        ("sequence", (1.0, 0.1), "--", "$c_1 = 1$, $c_2 = 0.1$"),
-        ("attention", 1.0, ":", "$c = 1$"),
-    )
+    cases: list[tuple[str, _Skip, str]] = [
+        *(("sequence", skip, style) for skip, style in zip(size.passing, ("-", "--"), strict=False)),
+        ("attention", 1.0, ":"),
+    ]
     learner = MessagePassing(max_iterations=size.steps, random_start=1e-2)
-    for output, skip, style, name in cases:
+    for output, skip, style in cases:
+        name = f"$c = {skip:g}$" if isinstance(skip, float) else "$c_1 = {:g}$, $c_2 = {:g}$".format(*skip)
         model = _model(skip, output, size.points)
         (run,) = experiment_of(model, np.array([_RATIO]), size.d, 1, 0, learner).runs()[0]
         cosines = np.abs([step["cosine"] for step in run.history])
