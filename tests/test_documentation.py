@@ -1,5 +1,6 @@
 """What the documentation lists is what there is."""
 
+import importlib
 import inspect
 import re
 import tempfile
@@ -9,6 +10,9 @@ import pytest
 
 import glassformer
 from glassformer.cli import main
+from glassformer.cli.commands import COMMANDS
+from glassformer.cli.parser import parser_for
+from glassformer.papers.catalogue import FIGURES
 
 HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]
@@ -45,6 +49,24 @@ def test_tutorials_run_as_scripts_and_save_pictures(name, tmp_path, monkeypatch,
     exec(compile(page.read_text(), str(page), "exec"), {})
     pictures = re.findall(r"^picture saved: (\S+)$", capsys.readouterr().out, flags=re.MULTILINE)
     assert pictures and all(Path(picture).stat().st_size > 3000 for picture in pictures)
+
+
+def test_results_of_the_papers_name_commands_and_functions_that_exist():
+    page = (HOME / "docs" / "papers.md").read_text()
+    section = page.split("\n## All results\n")[1].split("\n## ")[0]
+    needed = {"bsr": [], "aim": ["--rho", "1"], "attention": [], "smi": ["--link", "a.py:f", "--indices", "1"]}
+    commands, models = map("|".join, (COMMANDS, needed))
+    lines = re.findall(rf"`((?:{commands}) (?:{models})(?: [^`]*)?)`", section)
+    assert len(lines) > 30
+    for line in lines:
+        words = line.replace("FILE", "a.py:f").split()
+        alpha = ["--alpha", "1"] if COMMANDS[words[0]].takes_alpha else []
+        words = [*words[:2], *alpha, *needed[words[1]], *words[2:]]
+        parser_for(words).parse_args(words)
+    assert set(re.findall(r"`figure ([\w-]+)", section)) <= set(FIGURES)
+    for place in re.findall(r"\{py:\w+\}`~([\w.]+)`", section):
+        module, name = place.rsplit(".", 1)
+        assert hasattr(importlib.import_module(module), name), place
 
 
 def test_single_numbers_beside_published_ones(capsys):

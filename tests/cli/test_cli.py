@@ -152,6 +152,13 @@ def test_thresholds_as_json(document):
     assert answer["hard_phase"] is False
 
 
+def test_the_threshold_of_a_subspace(document):
+    (entry,) = document("thresholds bsr --rho 0.5 --channel absolute --subspace 1")["thresholds"]
+    assert entry["alpha"] == pytest.approx(0.5)
+    assert (entry["name"], entry["layer"], entry["subspace"]) == ("subspace", "row 1", [[1.0]])
+    assert entry["note"] == "weak recovery of row 1 if nothing is known"
+
+
 def test_thresholds_that_do_not_apply_are_null(document, run):
     answer = document("thresholds bsr --rho 0.5 --noise 0.1")
     entries = {entry["name"]: entry for entry in answer["thresholds"]}
@@ -510,6 +517,10 @@ BAD = [
     ("simulate bsr --rho 0.5 --beta inf --alpha 0.5 --d 10", ["beta = inf", "simulation needs a finite size"]),
     ("thresholds bsr --rho 0.5 --alpha 0.5", ["--alpha"]),
     ("thresholds bsr --rho -1", ["rho = -1.0"]),
+    ("thresholds bsr --rho 0.5 --subspace 2", ["subspace = '2'", "integers from 1 to 1"]),
+    ("thresholds bsr --rho 0.5 --known 1", ["--known 1", "add --subspace"]),
+    ("thresholds bsr --rho 0.5 --subspace 1 --known 1", ["known = '1'", "other rows than those of --subspace 1"]),
+    ("thresholds bsr --rho 0.5 --subspace 1 --learner ridge", ["--subspace 1", "learner ridge"]),
     ("plan bsr --rho 0.3 --noise 0.1 --target-error 0.2 --d 0", ["d = 0", ">= 2"]),
     ("schema foo", ["kind = 'foo'", "table, thresholds"]),
     ("frobnicate", ["frobnicate", "limits"]),

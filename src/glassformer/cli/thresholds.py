@@ -16,7 +16,10 @@ _LARGEST, _SAMPLES = 4, 2**18
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The learner and its settings."""
+    """The learner and its settings, and the rows of one threshold."""
+    rows = "rows, counted from 1, separated by commas"
+    parser.add_argument("--subspace", metavar="ROWS", help=f"only the threshold of weak recovery of these {rows}")
+    parser.add_argument("--known", metavar="ROWS", help=f"with --subspace: known {rows} (default: none)")
     add_learner(parser)
 
 
@@ -28,7 +31,10 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     learner = learner_of(options.learner, options)
     if learner.info.name == "gamp":
         require_short_time(options, chosen, expected_seconds(chosen, "thresholds", chosen.prior.rows))
-    found, exponents = learner.thresholds(chosen), _row_exponents(chosen)
+    if options.subspace is None and options.known is None:
+        found, exponents = learner.thresholds(chosen), _row_exponents(chosen)
+    else:
+        found, exponents = _of_subspace(options, chosen, learner.info.name), {}
     write(options, found)
     if options.json:
         print_json("thresholds", {**found.to_dict(), **exponents})
@@ -44,6 +50,40 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         values = {kind: f"above {_LARGEST}, or none" if value is None else f"{value:g}" for kind, value in own.items()}
         print(f"{name}: " + ", ".join(f"{kind} exponent {value}" for kind, value in values.items()))
     return 0
+
+
+def _of_subspace(options: argparse.Namespace, model: Any, learner: str) -> Any:
+    """Return the threshold of the given rows if only the known ones are found, as the only threshold."""
+    import numpy as np
+
+    from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
+    from glassformer.bayes_optimal.weak_recovery import subspace_threshold
+    from glassformer.core.errors import IncompatibleError, ParameterError
+
+    if options.subspace is None:
+        raise IncompatibleError(f"--known {options.known} needs the rows whose threshold is computed: add --subspace")
+    if learner != "gamp":
+        raise IncompatibleError(f"--subspace {options.subspace} has no meaning for learner {learner}: leave it out")
+    rows, known = (_rows(model, name, getattr(options, name)) for name in ("subspace", "known"))
+    if set(rows) & set(known):
+        raise ParameterError("known", options.known, f"other rows than those of --subspace {options.subspace}")
+    directions = np.eye(model.prior.rows)
+    step = subspace_threshold(model, directions[:, rows], directions[:, known] if known else None)
+    names, found = (", ".join(model.row_names[row] for row in some) for some in (rows, known))
+    note = f"weak recovery of {names} " + (f"if only {found} is known" if known else "if nothing is known")
+    entry = Threshold("subspace", step.alpha, step.error_estimate, note, names, step.matrix.tolist())
+    return Thresholds(model.name, model.parameters, (entry,), None, "not determined with --subspace")
+
+
+def _rows(model: Any, name: str, given: str | None) -> list[int]:
+    """Return rows of the command line, which are counted from 1, as indices; none without any."""
+    from glassformer.core.errors import ParameterError
+
+    count = model.prior.rows
+    rows = [int(part) if part.strip().isdecimal() else 0 for part in given.split(",")] if given is not None else []
+    if not all(1 <= row <= count for row in rows):
+        raise ParameterError(name, given, f"integers from 1 to {count}, separated by commas")
+    return [row - 1 for row in rows]
 
 
 def _row_exponents(model: Any) -> dict[str, Any]:
