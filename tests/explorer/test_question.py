@@ -147,7 +147,7 @@ def test_steps_of_descent_have_a_preview_and_the_code_has_their_settings(monkeyp
     assert [one.preview for one in partial] == [True]
     assert [one.name for one in answer.picture.series] == ["training loss, theory", "test loss, theory"]
     assert "the training loss of gradient descent on the same samples goes from" in answer.sentence
-    assert "least of all steps: test_loss" in answer.notes[0]
+    assert "smallest values over all steps: test_loss" in answer.notes[0]
     names = {}
     exec(answer.code, names)
     np.testing.assert_array_equal(names["result"]["test_loss"], answer.frame["test_loss"])

@@ -146,7 +146,7 @@ def test_runs_lie_on_the_theory():
         for name in ("cosine", "training_loss", "test_loss", "label_error"):
             gap = np.abs(table[f"measured_{name}"] - table[name])[1:]
             assert np.max(gap) < 0.03, name
-        assert table.notes[0].startswith("alpha = 2: least of all steps: test_loss")
+        assert table.notes[0].startswith("alpha = 2: smallest values over all steps: test_loss")
         # Without weight decay this risk has no finite minimum.
         (arrival,) = [note for note in table.notes if "minimum of the same risk" in note] or [None]
         assert (arrival is None) == (learner.weight_decay is None)

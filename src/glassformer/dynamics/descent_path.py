@@ -557,7 +557,7 @@ def _summary(path: DescentPath) -> str:
     begins = {name: path.within_error_from(name) for name in measures}
     ends = [f"{name} from step {step} on" for name, step in begins.items() if step < last]
     rows = [f"{step:g}" if np.isfinite(step) else "never" for step in path.arrival().value]
-    text = f"alpha = {path.alpha:g}: least of all steps: {', '.join(least)}"
+    text = f"alpha = {path.alpha:g}: smallest values over all steps: {', '.join(least)}"
     text += f"; within their errors of the last step: {', '.join(ends)}" if ends else ""
     text += f"; cosines exceed 1/2 at step {', '.join(rows)}"
     return text if path.settles_at is None else f"{text}; weights settle at step {path.settles_at}"

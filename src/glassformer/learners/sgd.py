@@ -519,7 +519,7 @@ class DescentEquations(Equations):
 
     def remark(self, alpha: float) -> str:
         table = self.limits([alpha], throw=False)
-        return f"after {table['steps'][0]:g} steps, least loss on new samples at step {table['early_stop'][0]:g}"
+        return f"after {table['steps'][0]:g} steps, smallest test loss at step {table['early_stop'][0]:g}"
 
     def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         from glassformer.dynamics.descent_path import descent_table
