@@ -244,7 +244,7 @@ def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
     assert curves["sgd_early_stopped"][2][0] == table["early_stopped_test_loss_error_estimate"][0] == stopped.error
     assert stopped.error != curves["sgd"][2][0]
     np.testing.assert_array_equal(curves["sgd_early_stopped"][0], table["early_stopped_test_loss"])
-    assert equations.remark(1.0) == (f"after 15 steps, least loss on new samples at step {table['early_stop'][0]:g}")
+    assert equations.remark(1.0) == (f"after 15 steps, smallest test loss at step {table['early_stop'][0]:g}")
     diverged = SGD(learning_rate=3.0, steps=15, trajectories=1024).limits(model, [2.0], throw=False)
     assert diverged.status == [Status.DIVERGING]
     assert "diverges" in diverged.notes[0]
