@@ -4,6 +4,7 @@ import pickle
 import re
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
@@ -452,6 +453,68 @@ def test_a_class_of_one_sample_is_not_learned_by_heart(arguments):
     assert not found.predict(inputs[60:])[0]
     if found.has_probabilities:
         assert found.predict_proba(inputs[60:])[0, 1] < 0.05
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        (lambda x, y: (np.ma.masked_greater(x, 3), y), "^X = '<a masked array>' .*fill the masked entries"),
+        (lambda x, y: (list(np.ma.masked_greater(x, 3)), y), "^X = '<a masked array>'"),
+        (lambda x, y: (x, np.ma.masked_greater(y, y.mean())), "^y = '<a masked array>'"),
+        (lambda x, y: (x.astype("datetime64[D]"), y), r"^X = '<datetime64\[D\]>' .*convert dates to numbers"),
+        (lambda x, y: (x, y.astype("datetime64[D]")), r"^y = '<datetime64\[D\]>'"),
+        (
+            lambda x, y: (x, y.astype("timedelta64[D]").tolist()),
+            "^Unknown label type: y has entries that are not numbers",
+        ),
+        (lambda x, y: (pandas.DataFrame({"a": list(x[:, 0])}), y), "^X = '<cells of type ndarray>' .*stack the series"),
+        (lambda x, y: (panel(x), y), r"^X = '<100 rows of 20 samples>' .*give X.to_numpy\(\).reshape\(20, 5, 6\)"),
+        (lambda x, y: (panel(x)[1:], y), r"^X = '<99 rows of 20 samples>' .*for _, one in X.groupby\(level=0\)"),
+    ],
+)
+def test_data_that_are_no_numbers_are_refused(form, words):
+    """Masks and dates were taken as numbers; data frames of series had messages of NumPy."""
+    with pytest.raises(ValueError, match=words):
+        BilinearRegressor(strength=1.0).fit(*form(*bilinear(n=20)[:2]))
+
+
+def panel(inputs):
+    """A data frame with one row per token, as sktime has them."""
+    index = pandas.MultiIndex.from_product([range(inputs.shape[0]), range(inputs.shape[1])])
+    return pandas.DataFrame(inputs.reshape(-1, inputs.shape[2]), index=index)
+
+
+def test_classes_of_numbers_and_texts_are_refused():
+    """A list would become texts, and other containers were a TypeError."""
+    inputs = bilinear(n=20)[0]
+    for labels in ([1, "a"] * 10, np.array([1, "a"] * 10, dtype=object)):
+        with pytest.raises(ValueError, match=r"^y = .*expected numbers only, or texts only"):
+            BilinearClassifier(strength=1.0).fit(inputs, labels)
+        with pytest.raises(ValueError, match=r"^groups = .*expected numbers only, or texts only"):
+            BilinearRegressor(strength=1.0).fit(inputs, np.arange(20), groups=np.array(labels, dtype=object))
+
+
+class Table:
+    """A data frame of another package: columns by name, and NumPy's protocol."""
+
+    def __init__(self, values):
+        self.values, self.columns, self.shape = values, [f"c{k}" for k in range(values.shape[1])], values.shape
+
+    def __getitem__(self, name):
+        return self.values[:, self.columns.index(name)]
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+
+def test_data_frames_of_any_package_have_names_of_features():
+    inputs, labels, _ = bilinear(n=20)
+    flat = inputs.reshape(20, 30)
+    found = BilinearRegressor((5, 6), strength=1.0).fit(Table(flat), labels)
+    assert found.feature_names_in_.tolist() == Table(flat).columns
+    np.testing.assert_array_equal(found.predict(Table(flat)), found.predict(pandas.DataFrame(flat).add_prefix("c")))
+    with pytest.raises(ValueError, match="feature names should match"):
+        found.predict(pandas.DataFrame(flat).add_prefix("d"))
 
 
 def test_sequences_without_a_token_are_refused_by_their_place():

@@ -67,8 +67,12 @@ def test_what_has_no_theory_is_refused():
     inputs, labels = drawn(1)(60)
     with pytest.raises(IncompatibleError, match=r"there is no theory of Ridge.*by = measured"):
         forecast(Ridge(), inputs, labels, 100)
-    with pytest.raises(ParameterError, match=r"strength = 1\.0"):
-        forecast(BilinearRegressor(strength=1.0), inputs, labels, 100)
+    with pytest.raises(ParameterError, match=r"strength = 1\.0 .*or by = measured with splits >= 2$"):
+        forecast(BilinearRegressor(strength=1.0), inputs, labels, 100, splits=1)
+    with pytest.raises(DataError, match=r"y = '<60 times 3.5>' .*labels that vary$"):
+        forecast(BilinearRegressor(solver="bayes"), inputs, np.full(60, 3.5), 100)
+    with pytest.raises(DataError, match="y = '<a masked array>'"):
+        forecast(Ridge(), inputs, np.ma.masked_greater(labels, labels[0]), 100, by="measured")
     with pytest.raises(ParameterError, match=r"n = 2\.5"):
         forecast(BilinearRegressor(), inputs, labels, [2.5])
     with pytest.raises(ParameterError, match=r"n = \[\]"):

@@ -81,6 +81,8 @@ def real_numbers(name: str, value: Any) -> Array:
 
 def as_numbers(value: Any) -> Array | None:
     """Return ``value`` as an array of numbers with at least one axis. Return None if it cannot be read as numbers."""
+    if np.ma.is_masked(value):
+        return None
     try:
         found = np.asarray(value)
         return np.atleast_1d(found.astype(float)) if found.dtype.kind in "iuf" else None
@@ -144,6 +146,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _are_numbers(value: Any) -> bool:
+    if np.ma.is_masked(value):
+        return False
     try:
         found = np.asarray(value)
         return found.dtype.kind in "biuf" or (found.dtype.kind == "O" and found.astype(float) is not None)

@@ -37,6 +37,8 @@ class StoredDesign(Design):
         kind = getattr(inputs, "dtype", type(inputs).__name__)
         if kind not in (np.float64, np.float32):
             raise DataError("X", f"<{kind}>", "a NumPy array of type float64 or float32")
+        if np.ma.is_masked(inputs):
+            raise DataError("X", "<a masked array>", "entries that are all known", "fill the masked ones")
         batch = inputs[None] if inputs.ndim == 3 else inputs
         if batch.ndim != 4 or 0 in batch.shape:
             raise DataError("X", inputs.shape, f"a shape ({self.axes}) or (instances, {self.axes}), no axis empty")

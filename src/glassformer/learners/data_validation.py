@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.checks import is_number
 from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
@@ -61,8 +62,7 @@ def as_input_array(inputs: Any) -> Array:
     """
     if hasattr(inputs, "toarray"):
         raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, "convert a sparse array by X.toarray()")
-    if np.ma.is_masked(inputs):
-        raise DataError("X", "<a masked array>", _NUMBERS, "fill the masked entries, or remove their samples")
+    refuse_nested("X", inputs)
     remedy = "pad sequences of unequal length, or use the estimators of glassformer.sklearn"
     array = as_array("X", inputs, remedy)
     if array.dtype.kind not in "biuf":
@@ -74,12 +74,83 @@ def as_array(name: str, given: Any, remedy: str) -> Any:
     """Return data as an array.
 
     Raises:
-        DataError: the data have no array shape, for instance lists of unequal length.
+        DataError: the data have no array shape, for instance lists of unequal length; or they are masked, or dates.
     """
+    refuse_masked(name, given)
     try:
-        return np.asarray(given)
+        array = np.asarray(given)
     except ValueError as error:
         raise DataError(name, f"<{type(given).__name__}>", _NUMBERS, remedy) from error
+    refuse_dates(name, array)
+    return array
+
+
+def refuse_masked(name: str, given: Any) -> None:
+    """Raise if data are a masked array, or a list of them, with masked entries.
+
+    Example:
+        >>> refuse_masked("y", np.ma.masked_invalid([1.0, np.nan]))
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.DataError: y = '<a masked array>' is not allowed: expected an array of real numbers; ...
+    """
+    parts = given if isinstance(given, list | tuple) else [given]
+    if any(np.ma.is_masked(one) for one in parts):
+        raise DataError(name, "<a masked array>", _NUMBERS, "fill the masked entries, or remove their samples")
+
+
+def refuse_dates(name: str, given: Any) -> None:
+    """Raise if data are dates or differences of dates, which NumPy would convert to numbers of an arbitrary unit.
+
+    Example:
+        >>> refuse_dates("y", np.array(["2020-01-01"], dtype="datetime64[D]"))
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.DataError: y = '<datetime64[D]>' is not allowed: expected an array of real numbers; ...
+    """
+    types = getattr(given, "dtypes", None)
+    if not hasattr(types, "__iter__"):
+        own = getattr(given, "dtype", None)
+        types = [own if hasattr(own, "kind") else np.asarray(given).dtype]
+    # Columns of a data frame have their own types.
+    for kind in types:
+        if kind.kind in ("M", "m"):
+            raise DataError(name, f"<{kind}>", _NUMBERS, "convert dates to numbers, for example to days")
+
+
+def refuse_nested(name: str, given: Any) -> None:
+    """Raise if the cells of a table are series, one per sample and feature.
+
+    Example:
+        >>> import pandas
+        >>> refuse_nested("X", pandas.DataFrame({"a": [pandas.Series([1.0, 2.0])]}))
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.DataError: X = '<cells of type Series>' is not allowed: expected an array of real \
+numbers; ...
+    """
+    if getattr(given, "ndim", 0) != 2 or 0 in given.shape:
+        return
+    first = given.iloc[0] if hasattr(given, "iloc") else given[0]
+    for cell in first if getattr(first, "dtype", np.dtype(object)).kind == "O" else ():
+        if getattr(cell, "ndim", 0) > 0 or isinstance(cell, list | tuple):
+            remedy = "stack the series to an array of shape (n, L, d), or give a list of arrays (L_i, d)"
+            raise DataError(name, f"<cells of type {type(cell).__name__}>", _NUMBERS, remedy)
+
+
+def refuse_mixed(name: str, given: Any) -> None:
+    """Raise if classes, or names of groups, are texts and numbers, which have no common order.
+
+    Example:
+        >>> refuse_mixed("y", [1, "a"])
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.DataError: y = [1, 'a'] is not allowed: expected numbers only, or texts only; ...
+    """
+    if not (isinstance(given, list | tuple) or getattr(getattr(given, "dtype", None), "kind", "") == "O"):
+        return
+    if any(isinstance(one, str) for one in given) and any(is_number(one) and one == one for one in given):
+        raise DataError(name, given, "numbers only, or texts only", "convert all of them to texts")
 
 
 def as_label_array(model: Model, design: Design, labels: Any) -> Array:

@@ -64,6 +64,9 @@ class AssumedModel(NamedTuple):
             raise DataError("X", task.tokens.shape, allowed, f"use {instead}")
         if not np.any(task.tokens):
             raise DataError("X", task.tokens.shape, "samples that differ", f"use {instead}")
+        if settings.predicts_numbers and not np.any(task.labels):
+            # The labels of a task have their mean subtracted.
+            raise DataError("y", f"<{len(task.labels)} times {settings.offset_:g}>", "labels that vary")
         warn_of_violations(violations(task.tokens))
         signal = settings.signals.from_labels(task.design, task.labels)
         kind: Any = NumberTargets if settings.predicts_numbers else ClassTargets

@@ -20,6 +20,7 @@ from glassformer.core.settings import boolean
 from glassformer.data_analysis.signals import BilinearSignal, PositiveSignal
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign
+from glassformer.learners.data_validation import refuse_dates, refuse_masked, refuse_mixed
 from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss
 from glassformer.learners.risk_path import rank_of
 from glassformer.numerics.decompositions import singular_values
@@ -88,9 +89,15 @@ class SequenceEstimator(BaseEstimator):
         """Return one task per target, on the samples of positive weight; sets the scaling."""
         check_parameters(self)
         require_name("penalty", self.penalty, self.penalties)
+        refuse_masked("y", y)
+        _refuse_rows_of_tokens(X, y)
         given = check_sequences(self, X, self.shape, reset=True)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if self.predicts_numbers:
+            refuse_dates("y", y)
+        else:
+            refuse_mixed("y", y)
         labels = self._labels(column_or_1d(y, warn=True))
         check_consistent_length(given.values, labels)
         weights = self._total_weights(labels, _sample_weights(sample_weight, given))
@@ -227,7 +234,20 @@ class AttentionEstimator(SequenceEstimator):
         return np.array([np.sum(matrix * self.centre_) / len(matrix) for matrix in self.signals_])
 
 
+def _refuse_rows_of_tokens(X: Any, y: Any) -> None:
+    """Raise for a data frame with one row per token, whose index has the samples as its first level."""
+    samples = len(getattr(getattr(X, "index", None), "levels", [()])[0])
+    if not samples or len(X) == samples or np.shape(y)[:1] != (samples,):
+        return
+    tokens, rest = divmod(len(X), samples)
+    remedy = f"X.to_numpy().reshape({samples}, {tokens}, {X.shape[1]})"
+    remedy = "[one.to_numpy() for _, one in X.groupby(level=0)], a list of arrays (L_i, d)" if rest else remedy
+    raise DataError("X", f"<{len(X)} rows of {samples} samples>", "one row per sample", f"give {remedy}")
+
+
 def _sample_weights(sample_weight: Any, given: Sequences) -> Array:
+    refuse_masked("sample_weight", sample_weight)
+    refuse_dates("sample_weight", sample_weight)
     if sample_weight is None or is_number(sample_weight):
         weights = np.full(len(given.values), 1.0 if sample_weight is None else float(sample_weight))
     else:
@@ -242,12 +262,14 @@ def _group_numbers(groups: Any, given: Sequences) -> NDArray[np.int64]:
     """Return the number of each sample's group; by default every sample is a group."""
     if groups is None:
         return np.arange(len(given.values))
+    refuse_masked("groups", groups)
     own = column_or_1d(groups)
     check_consistent_length(given.values, own)
     missing = [place for place, one in enumerate(own.tolist()) if one is None or one != one]
     if missing:
         allowed = "numbers or names, none of them missing"
         raise DataError("groups", f"<{own[missing[0]]} of sample {missing[0]}>", allowed, "give every sample a group")
+    refuse_mixed("groups", groups)
     return np.asarray(np.unique(own, return_inverse=True)[1], dtype=np.int64)
 
 

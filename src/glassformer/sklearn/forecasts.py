@@ -20,8 +20,8 @@ from glassformer.core.results import to_json_types
 from glassformer.core.status import Status
 from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.data_analysis.targets import CONFIDENCE
-from glassformer.learners.data_validation import first_non_finite
-from glassformer.sklearn.learning_curves import PowerLaws, TheoryCurve, errors_on_folds, errors_on_rest
+from glassformer.learners.data_validation import first_non_finite, refuse_dates, refuse_masked, refuse_mixed
+from glassformer.sklearn.learning_curves import MEASURED, PowerLaws, TheoryCurve, errors_on_folds, errors_on_rest
 
 # Shares of the pilot set for training when theory is checked on the rest; shares of the training folds when measured
 # errors are extrapolated (both chosen by trial); smallest number of training samples.
@@ -155,6 +155,12 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
     """
     require_integer("splits", splits)
     require_name("by", by, METHODS)
+    refuse_masked("X", X)
+    refuse_masked("y", y)
+    if is_classifier(estimator):
+        refuse_mixed("y", y)
+    else:
+        refuse_dates("y", y)
     numbers = np.unique(np.atleast_1d(np.asarray(n)))
     if not numbers.size:
         raise ParameterError("n", n, "an integer >= 1, or several")
@@ -180,7 +186,7 @@ def _by_theory(estimator: Any, X: Any, y: Any, n: Array, splits: int) -> Forecas
             reason = f"errors on held-out samples contradict it ({listed})"
         else:
             reason = f"the estimates of width and noise, or the equations of theory, did not converge ({status})"
-        warnings.warn(f"no forecast by theory: {reason}; use by = measured", DataWarning, stacklevel=3)
+        warnings.warn(f"no forecast by theory: {reason}; use {MEASURED}", DataWarning, stacklevel=3)
         error = np.full_like(error, np.nan)
     return Forecast(
         quantity=curve.quantity,

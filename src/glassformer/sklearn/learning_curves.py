@@ -24,7 +24,7 @@ from glassformer.models.base import Model
 from glassformer.sklearn.assumed_model import AssumedModel
 
 # Alternative in messages if there is no theory.
-_MEASURED = "by = measured"
+MEASURED = "by = measured with splits >= 2"
 # Smallest relative standard error of one measurement: folds without any wrong class show none (a convention).
 _LEAST_SEPARATE = 1e-4
 # Grid of power laws: exponents, and the share of the mean measured error that is left at infinitely many samples.
@@ -51,16 +51,16 @@ class SolverTheory(NamedTuple):
 
 def _check_risk(estimator: Any, assumed: AssumedModel) -> None:
     if estimator.strength not in ("cv", "theory"):
-        raise ParameterError("strength", estimator.strength, f"cv or theory, or {_MEASURED}")
+        raise ParameterError("strength", estimator.strength, f"cv or theory, or {MEASURED}")
     if estimator.refit is not None:
-        raise ParameterError("refit", estimator.refit, f"None, or {_MEASURED}")
+        raise ParameterError("refit", estimator.refit, f"None, or {MEASURED}")
     if estimator.predicts_numbers and estimator.loss != "square":
-        raise ParameterError("loss", estimator.loss, f"square, or {_MEASURED}")
+        raise ParameterError("loss", estimator.loss, f"square, or {MEASURED}")
     if assumed.signal.penalty not in ("", estimator.penalty):
-        raise ParameterError("penalty", estimator.penalty, f"{assumed.signal.penalty}, or {_MEASURED}")
+        raise ParameterError("penalty", estimator.penalty, f"{assumed.signal.penalty}, or {MEASURED}")
     if assumed.signal.sign < 0:
         text = f"there is no theory of penalty = {estimator.penalty} for labels that decrease with their quadratic form"
-        raise IncompatibleError(f"{text}: use solver = bayes, or {_MEASURED}")
+        raise IncompatibleError(f"{text}: use solver = bayes, or {MEASURED}")
 
 
 THEORIES = {
@@ -110,10 +110,10 @@ class TheoryCurve(NamedTuple):
         """
         if not getattr(estimator, "has_theory", False):
             name = type(estimator).__name__
-            raise IncompatibleError(f"there is no theory of {name}: use an estimator of this package, or {_MEASURED}")
+            raise IncompatibleError(f"there is no theory of {name}: use an estimator of this package, or {MEASURED}")
         require_name("solver", estimator.solver, THEORIES)
         theory, task = THEORIES[estimator.solver], estimator.training_tasks(X, y)[0]
-        assumed = AssumedModel.of(estimator, task, "theory", _MEASURED)
+        assumed = AssumedModel.of(estimator, task, "theory", MEASURED)
         theory.check(estimator, assumed)
         estimated = assumed.estimate()
         samples = len(task.labels)

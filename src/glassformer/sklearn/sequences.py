@@ -12,7 +12,13 @@ from sklearn.utils.validation import check_array, validate_data
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import DataError, DataWarning, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.learners.data_validation import entry_index, require_squares
+from glassformer.learners.data_validation import (
+    entry_index,
+    refuse_dates,
+    refuse_masked,
+    refuse_nested,
+    require_squares,
+)
 
 _POSITIONS = "weights belong to positions: cut the sequences, or use AttentionRegressor or AttentionClassifier"
 
@@ -63,10 +69,13 @@ def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequence
         DataError: tokens have different dimensions, or the inputs are not sequences.
         ValueError: scikit-learn refuses the data.
     """
+    refuse_masked("X", X)
     parts = _list_of_sequences(X)
     if parts:
         return _pad(estimator, parts, shape, reset)
-    X = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
+    X = X if hasattr(X, "toarray") else _as_table(X) if hasattr(X, "columns") else np.asarray(X)
+    refuse_dates("X", X)
+    refuse_nested("X", X)
     if getattr(X, "shape", ())[:1] == (0,):
         # The check of scikit-learn does not take arrays of three axes.
         least, kind = 2 if reset else 1, type(estimator).__name__
@@ -89,6 +98,15 @@ def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequence
         raise DataError("X", X.shape, f"samples of shape {tuple(shape)}, as fitted{remedy}")
     flat = _validate(estimator, X.reshape(len(X), -1), own, reset)
     return Sequences(flat.reshape(-1, *own), None)
+
+
+def _as_table(X: Any) -> Any:
+    """Return a data frame of any package as one of pandas, so that scikit-learn knows the names of its columns."""
+    if hasattr(X, "iloc"):
+        return X
+    import pandas
+
+    return pandas.DataFrame({name: np.asarray(X[name]) for name in X.columns})
 
 
 def _validate(estimator: Any, flat: Any, shape: tuple[int, int] | None, reset: bool) -> Array:
@@ -157,6 +175,8 @@ def _list_of_sequences(X: Any) -> list[Any]:
 
 
 def _pad(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences:
+    for k, one in enumerate(parts):
+        refuse_dates(f"X[{k}]", one)
     widths = {int(one.shape[1]) for one in parts}
     if len(widths) > 1:
         raise DataError("X", f"<tokens of dimension {sorted(widths)}>", "tokens of one dimension in all sequences")
