@@ -94,14 +94,14 @@ _FULL = _Size(
     steps=20,
 )
 _QUICK = _Size(
-    bounds=(0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0),
-    first=(0.25, 0.5, 1.0, 2.0, 4.0),
+    bounds=(0.25, 0.5, 1.0, 1.4, 4.0),
+    first=(0.25, 1.0, 4.0),
     last=(0.0, 0.25, 1.0, 4.0),
     inverted=(),
     attention=(),
     descent=(0.5, 1.0),
     passing=(1.0,),
-    samples=2**15,
+    samples=2**17,
     points=32,
     time=12.0,
     d=60,
