@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -143,3 +144,23 @@ def test_results_are_compared_by_content():
     assert here == there
     assert here["perfect_recovery"] == there["perfect_recovery"]
     assert hash(here) == hash(there)
+
+
+@pytest.mark.parametrize("number", [np.array, jnp.asarray], ids=["numpy", "jax"])
+def test_arrays_of_one_number_are_numbers(number):
+    """They were refused with the reason of a range: rho = 0.2 is not allowed: expected >= 0."""
+    model = BilinearSequenceRegression(rho=number(0.5), noise=number(0.125))
+    assert (model.rho, model.noise) == (0.5, 0.125) and type(model.rho) is float
+    assert type(SequenceMultiIndex(lambda z: z[0, 0], 1, number(2)).tokens) is int
+    assert type(Iteration(tolerance=number(0.25), max_iterations=number(3)).max_iterations) is int
+    path = cross_validate(DESIGN, LABELS, strengths=number(3), folds=number(2), seed=number(1))
+    np.testing.assert_array_equal(path.losses, cross_validate(DESIGN, LABELS, strengths=3, folds=2, seed=1).losses)
+
+
+@pytest.mark.parametrize("value", ["0.2", np.array([0.2]), 0.2j, True])
+def test_values_that_are_no_numbers_are_refused_by_their_type(value):
+    words = f"is not allowed: expected a number, not a value of type {type(value).__name__}$"
+    with pytest.raises(ParameterError, match=f"^rho = .* {words}"):
+        BilinearSequenceRegression(rho=value, noise=0.1)
+    with pytest.raises(ParameterError, match=f"^tolerance = .* {words}"):
+        Iteration(tolerance=value)

@@ -163,7 +163,7 @@ def mean_square(
     model: Model, variance: Array, project: Callable[[Array, Array], Array], samples: int, seed: int
 ) -> tuple[Array, Array]:
     """Return unbiased squares of means of functions of deviations and labels, and standard errors, shape (m,)."""
-    rng, channel = np.random.default_rng(seed), model.channel
+    rng, channel = np.random.default_rng(int(seed)), model.channel
     means = []
     for _ in range(_GROUPS):
         data = sample_data_points(model, channel, variance, samples // _GROUPS, rng)
@@ -207,7 +207,7 @@ def _mean_of_products(means: _Means, image: Callable[[Array], Array]) -> float:
 def _means(model: Model, variance: Array, project: Callable[[Array], Array], samples: int, seed: int) -> _Means:
     """Return the means of functions of the true deviation in every cell of the observations."""
     require_integer("samples", samples, 2 * _LAYOUT)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(int(seed))
     levels = min(_LEVELS, int(np.log2(samples / _GROUPS)) - 4)
     tree, size = _Tree.of(_observations(model, variance, _LAYOUT, rng)[0], levels), 2**levels
     counts, sums = np.zeros((_GROUPS, size)), []

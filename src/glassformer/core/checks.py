@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
 from numbers import Real
 from typing import Any
 
@@ -20,18 +21,54 @@ _LARGEST = 2**53
 def is_number(value: object) -> bool:
     """Return whether a value is a real number within the range of double precision. Booleans are not numbers.
 
+    Arrays of NumPy and JAX without axes are numbers.
+
     Example:
-        >>> is_number(1), is_number(True), is_number("1"), is_number(10**400)
-        (True, False, False, False)
+        >>> is_number(1), is_number(np.array(1.0)), is_number(True), is_number("1"), is_number(10**400)
+        (True, True, False, False, False)
     """
     if isinstance(value, int) and value.bit_length() > 1000:
         return False
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return _holds_number(value, "iuf") or _is_real(value)
 
 
 def is_whole(value: object, least: int) -> bool:
     """Return whether a value is an integer >= ``least``, of any size. Booleans are not integers."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+    whole = _holds_number(value, "iu") or (isinstance(value, int | np.integer) and not isinstance(value, bool))
+    return whole and bool(value >= least)  # type: ignore[operator]
+
+
+def unwrap_numbers(part: Any) -> None:
+    """Replace arrays without axes by their numbers, in the fields of a frozen dataclass.
+
+    Raises:
+        ParameterError: a field for numbers has a value of another type.
+
+    Example:
+        >>> from glassformer.core.settings import Iteration
+        >>> Iteration(tolerance=np.array(1e-6)).tolerance
+        1e-06
+        >>> Iteration(tolerance="1e-6")
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: tolerance = '1e-6' is not allowed: expected a number, not a value of \
+type str
+    """
+    for one in fields(part):
+        value, kinds = getattr(part, one.name), set(str(one.type).split(" | "))
+        if _holds_number(value, "iuf") and not isinstance(value, np.generic):
+            object.__setattr__(part, one.name, value.item())
+        elif "float" in kinds <= {"float", "int", "None"} and not (value is None or _is_real(value)):
+            raise ParameterError(one.name, value, f"a number, not a value of type {type(value).__name__}")
+
+
+def _holds_number(value: Any, kinds: str) -> bool:
+    """Return whether a value is an array without axes, or a number of NumPy, of one of these kinds of data."""
+    return getattr(value, "ndim", None) == 0 and getattr(getattr(value, "dtype", None), "kind", " ") in kinds
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def require_integer(name: str, value: object, low: int = 1) -> None:
@@ -45,7 +82,7 @@ def require_integer(name: str, value: object, low: int = 1) -> None:
     """
     if not is_whole(value, low):
         raise ParameterError(name, value, f"an integer >= {low}")
-    if value > _LARGEST:  # type: ignore[operator]
+    if int(value) > _LARGEST:  # type: ignore[call-overload]
         raise ParameterError(name, value, f"an integer from {low} to {_LARGEST}")
 
 
@@ -140,11 +177,6 @@ def _class(function: Callable[..., Any], name: str) -> _Kind:
     return f"an object of class {name}, for instance {example}", lambda value: isinstance(value, kind)
 
 
-def _is_number(value: Any) -> bool:
-    """Return whether a value is a number, or an array of NumPy or JAX that holds one."""
-    return is_number(value) or (getattr(value, "ndim", None) == 0 and as_numbers(value) is not None)
-
-
 def _are_numbers(value: Any) -> bool:
     if np.ma.is_masked(value):
         return False
@@ -158,9 +190,9 @@ def _are_numbers(value: Any) -> bool:
 _SEED: _Kind = ("an integer >= 0", lambda value: is_whole(value, 0))
 _KINDS: dict[str, _Kind] = {
     "None": ("None", lambda value: value is None),
-    "float": ("a number", _is_number),
+    "float": ("a number", is_number),
     # A float passes this check: the function itself then states the range of integers in its message.
-    "int": ("an integer", lambda value: isinstance(value, Real)),
+    "int": ("an integer", lambda value: isinstance(value, Real) or is_whole(value, 0)),
     "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_)),
     "str": ("a text", lambda value: isinstance(value, str)),
     "Path": ("a path", lambda value: isinstance(value, os.PathLike)),

@@ -17,5 +17,5 @@ def random_stream(seed: int, *stream: int) -> np.random.Generator:
         (True, False)
     """
     if seed < 2**32:
-        return np.random.default_rng([seed, *stream])
+        return np.random.default_rng([int(seed), *stream])
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=stream))

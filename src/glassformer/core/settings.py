@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.checks import is_number, is_whole, require_integer
+from glassformer.core.checks import is_number, is_whole, require_integer, unwrap_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
 
@@ -80,11 +80,12 @@ def checked_field(default: Any, check: Check) -> Any:
 
 
 def check_settings(settings: Any) -> None:
-    """Check all fields that have a check. None is allowed if it is the default.
+    """Check all fields that have a check, and replace arrays of one number by it. None is allowed if it is the default.
 
     Raises:
-        ParameterError: a value is out of range.
+        ParameterError: a value is out of range, or no number.
     """
+    unwrap_numbers(settings)
     for one in fields(settings):
         check = one.metadata.get("check")
         if check is not None:

@@ -156,7 +156,7 @@ def estimate_signal(
         seed: of the random matrices that singular values are compared with.
         step: of message passing.
     """
-    rng, settings = np.random.default_rng(seed), settings or MessagePassing()
+    rng, settings = np.random.default_rng(int(seed)), settings or MessagePassing()
     samples, columns, rho, failures = len(targets.scaled), signal.columns, 1.0, 0
     for _ in range(_ROUNDS):
         model = signal.model(rho, targets.channel)

@@ -379,7 +379,7 @@ def _folds(labels: Array, groups: ArrayLike | None, folds: int, seed: int) -> li
         raise ParameterError("groups", f"<{what}>", "two or more groups, since one is left out in each fold")
     if folds > len(first):
         raise ParameterError("folds", folds, f"an integer from 2 to {len(first)}, the number of samples or groups")
-    order = np.random.default_rng(seed).permutation(len(first))
+    order = np.random.default_rng(int(seed)).permutation(len(first))
     if (classes := _classes(labels)) is not None:
         order = order[np.argsort(classes[first][order], kind="stable")]
     number = np.empty(len(first), dtype=int)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.channels.attention.named import NAMES, attention_channel, untied_channel
-from glassformer.core.checks import is_number, require_integer
+from glassformer.core.checks import is_number, require_integer, unwrap_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data_error
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_number, parse_text
@@ -125,6 +125,7 @@ class AttentionIndexed(Model):
     name = "aim"
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
+        unwrap_numbers(self)
         given = requested_prior(self.prior)
         require_integer("tokens", self.tokens)
         boolean("untied", self.untied)

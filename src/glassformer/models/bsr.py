@@ -11,7 +11,7 @@ import numpy as np
 
 from glassformer.channels.confusion import CONFUSIONS
 from glassformer.channels.scalar.named import NAMES, scalar_channel
-from glassformer.core.checks import is_number, require_integer
+from glassformer.core.checks import is_number, require_integer, unwrap_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data_error
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_number, parse_text
@@ -130,6 +130,7 @@ class BilinearSequenceRegression(Model):
     name = "bsr"
 
     def __post_init__(self, link: Callable[..., Any] | None, noise_law: Any) -> None:
+        unwrap_numbers(self)
         if not (is_ratio(self.beta) or (is_number(self.beta) and self.beta == np.inf)):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):

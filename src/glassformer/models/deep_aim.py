@@ -11,7 +11,7 @@ import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.channels.sampling_limits import require_sampling
-from glassformer.core.checks import is_number, real_numbers, require_integer
+from glassformer.core.checks import is_number, real_numbers, require_integer, unwrap_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid
@@ -75,6 +75,7 @@ class DeepAttentionIndexed(Model):
     name = "aim"
 
     def __post_init__(self) -> None:
+        unwrap_numbers(self)
         require_integer("layers", self.layers, 2)
         if is_number(self.rho) and np.isinf(self.rho):
             raise IncompatibleError(

@@ -13,7 +13,7 @@ from glassformer.channels.base import Channel
 from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.channels.sampling_limits import require_noise, require_sampling
-from glassformer.core.checks import is_number, real_numbers, require_integer
+from glassformer.core.checks import is_number, real_numbers, require_integer, unwrap_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.options import parameter
@@ -108,6 +108,7 @@ class DeepAttention(Model):
     rank: int | Sequence[int] = parameter("directions of the weights, or one number per layer", 1, read=parse_integers)
 
     def __post_init__(self) -> None:
+        unwrap_numbers(self)
         for name in ("depth", "tokens", "heads"):
             require_integer(name, getattr(self, name))
         boolean("tied", self.tied)

@@ -13,7 +13,7 @@ from glassformer.channels.base import Channel
 from glassformer.channels.label_laws import NAMES as LABEL_LAWS
 from glassformer.channels.label_laws import noise_label
 from glassformer.channels.sampling_limits import require_sampling
-from glassformer.core.checks import is_number, require_integer
+from glassformer.core.checks import is_number, require_integer, unwrap_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_number, parse_text
@@ -106,6 +106,7 @@ class SequenceMultiIndex(Model):
     name = "smi"
 
     def __post_init__(self) -> None:
+        unwrap_numbers(self)
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
             raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
         points = self.points
