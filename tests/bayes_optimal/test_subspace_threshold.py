@@ -14,7 +14,7 @@ from glassformer import (
     thresholds,
 )
 from glassformer.bayes_optimal import weak_recovery
-from glassformer.bayes_optimal.instability import growth_of
+from glassformer.bayes_optimal.instability import growth_of, instability
 from glassformer.bayes_optimal.subspaces import symmetric_basis
 
 SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1, points=32)
@@ -82,6 +82,15 @@ def test_noise_that_breaks_rotations_does_not_grow():
     noise -= np.einsum("nalam,pq->nplqm", noise, np.eye(2)) / 2
     noisy = sampled._replace(first=sampled.first + noise, second=sampled.second + noise)
     assert growth_of(model, basis, noisy).rate == pytest.approx(growth_of(model, basis, sampled).rate, rel=1e-9)
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize(("row", "exact"), [(0, 0.39724), (1, 0.41736)])
+def test_the_error_bars_of_two_linear_layers_cover(row, exact):
+    """Exact values by quadrature over the label and the earlier layer."""
+    model = DeepAttention(depth=2, activation="linear")
+    found = instability(model, np.eye(2), np.diag(np.eye(2)[row]), np.inf, 4)
+    assert abs(found.rate * exact - 1) <= found.relative_error < 0.02
 
 
 @pytest.mark.statistics

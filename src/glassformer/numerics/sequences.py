@@ -20,7 +20,7 @@ _STEPS, _COSINE, _SLOW, _LONGEST = 8, 0.9, 0.9, 200.0
 _LARGE, _DOUBLED = 10.0, 2.0
 
 
-def remaining_change(levels: Sequence[Array], share: float = 4) -> Array:
+def remaining_change(levels: Sequence[Array], share: float = 4, fastest: float = _FASTEST) -> Array:
     r"""Return the estimated difference between the limit and the first of up to three results.
 
     Changes fall geometrically: with the last change :math:`\delta` and the one before, :math:`\delta'`,
@@ -34,6 +34,7 @@ def remaining_change(levels: Sequence[Array], share: float = 4) -> Array:
     Args:
         levels: the results, from most to least work, numbers or arrays of one shape. For one result the change is zero.
         share: ratio of the work of a result to that of the next one.
+        fastest: largest power of the work by which errors may fall, two in the formula above.
 
     Example:
         >>> float(remaining_change([np.array(1 + 0.01), np.array(1 + 0.02), np.array(1 + 0.04)])).__round__(6)
@@ -45,7 +46,7 @@ def remaining_change(levels: Sequence[Array], share: float = 4) -> Array:
     rate = share**-_UNKNOWN
     if before:
         size, most = float(np.linalg.norm(before[0])), share**-_SLOWEST
-        rate = float(np.clip(np.linalg.norm(last) / size, share**-_FASTEST, most)) if size > 0 else most
+        rate = float(np.clip(np.linalg.norm(last) / size, share**-fastest, most)) if size > 0 else most
     return np.asarray(rate / (1 - rate) * last)
 
 
