@@ -7,6 +7,7 @@ status), 2 for bad usage (one line on standard error), 1 when a check of ``docto
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -30,22 +31,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0
     """
     try:
-        return _main(arguments)
+        # Imported here and below, so that an interrupt during the imports ends the command like any other.
+        from glassformer.core.interrupts import lasting_interrupts
+
+        with lasting_interrupts():
+            code = _main(arguments)
     except KeyboardInterrupt:
+        print("glassformer: interrupted", file=sys.stderr, flush=True)
         if arguments is None:
-            # Nothing is left to interrupt but the end of this process.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        print("glassformer: interrupted", file=sys.stderr)
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+            # Python would wait for threads that still compute or compile, and JAX may crash in them.
+            os._exit(INTERRUPTED)
         return INTERRUPTED
+    if arguments is None:
+        # Nothing is left to interrupt.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return code
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    # Imported here, so that an interrupt during the imports ends the command like any other.
     from glassformer.cli.output import BAD_USAGE, require_writable, short_warnings
     from glassformer.cli.parser import parser_for
     from glassformer.core.cache import keep_compiled
     from glassformer.core.errors import GlassformerError
-    from glassformer.core.interrupts import end_when_interrupted, lasting_interrupts
+    from glassformer.core.interrupts import end_when_interrupted
     from glassformer.core.progress import plain_progress
 
     if arguments is None:
@@ -61,7 +71,7 @@ def _main(arguments: Sequence[str] | None) -> int:
             return BAD_USAGE
         require_writable(options)
         plain = getattr(options, "progress", "auto") == "plain"
-        with short_warnings(), lasting_interrupts(), plain_progress(plain):
+        with short_warnings(), plain_progress(plain):
             try:
                 return int(options.run(options))
             except SystemExit as error:
