@@ -38,9 +38,9 @@ STUBBORN = """
 from glassformer.core import interrupts
 interrupts._PATIENCE = 0.2
 interrupts.end_when_interrupted(130)
-print("ready", flush=True)
 import signal, time
 signal.signal(signal.SIGINT, lambda *arguments: None)
+print("ready", flush=True)
 while True:
     time.sleep(0.01)
 """
