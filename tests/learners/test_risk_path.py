@@ -436,3 +436,52 @@ def test_problems_without_a_path_or_an_approximation_are_refused():
     classes = MulticlassDesign(design, 3), np.eye(3)[np.arange(12) % 3]
     with pytest.raises(IncompatibleError, match="several classes: use out_of_fold"):
         leave_one_out(*classes, np.zeros((3, 3, 3)), 1.0, SoftmaxLoss())
+
+
+def interpolated(d=10, samples=60):
+    rng = np.random.default_rng(5)
+    signal = np.outer(rng.standard_normal(d), rng.standard_normal(d))
+    inputs = rng.standard_normal((samples, d, d))
+    return DenseDesign(inputs), np.einsum("nij,ij->n", inputs, signal) / d, signal
+
+
+@pytest.mark.parametrize("strengths", [[1e-4], [1e-6], [1e-8], [1e-12], [1e-20], [1.0, 1e-6]])
+def test_small_strengths_are_at_their_minimum(strengths):
+    """The signal fits all labels, so that no minimiser has a larger norm; cvxpy finds the same norm."""
+    design, labels, signal = interpolated()
+    path = risk_path(design, labels, strengths=strengths)
+    assert path.converged and path.gaps[-1] <= 1e-4
+    assert np.linalg.norm(path.estimates[-1], "nuc") == pytest.approx(np.linalg.norm(signal, "nuc"), rel=2e-4)
+
+
+def test_completion_at_a_small_strength_is_the_minimum_nuclear_norm_interpolator():
+    rng = np.random.default_rng(1)
+    matrix, seen = np.outer(rng.standard_normal(5), rng.standard_normal(5)), rng.permutation(25)[:21]
+    design = DenseDesign(5 * np.eye(25)[seen].reshape(21, 5, 5))
+    path = risk_path(design, matrix.ravel()[seen], strengths=[1e-8])
+    unknown = cvxpy.Variable((5, 5))
+    fits = [unknown[k // 5, k % 5] == matrix.flat[k] for k in seen]
+    least = cvxpy.Problem(cvxpy.Minimize(cvxpy.normNuc(unknown)), fits).solve(solver="CLARABEL")
+    assert path.converged and np.linalg.norm(path.estimates[0], "nuc") == pytest.approx(least, rel=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["square", "huber"])
+def test_an_estimate_of_zero_converges(loss):
+    design, labels, _ = interpolated()
+    for y, strength in ((labels, 1e3), (0 * labels, 1e-9)):
+        path = risk_path(design, y, loss, strengths=[strength])
+        assert path.converged and path.gaps[0] == 0 and not path.estimates.any()
+
+
+def test_a_strength_out_of_reach_has_a_status():
+    design, labels, _ = interpolated()
+    path = risk_path(design, labels, strengths=[1e-9], settings=Iteration(tolerance=1e-4, max_iterations=20))
+    assert [str(status) for status in path.status] == ["iteration_limit"] and path.gaps[0] > 1e-4
+
+
+def test_small_ridge_strengths_of_dependent_samples_are_the_limit_of_zero():
+    design, labels, _ = interpolated()
+    design, labels = design.rows(np.arange(60) % 40), labels + np.random.default_rng(0).standard_normal(60)
+    path = risk_path(design, labels, "square", "ridge", [1e-20])
+    inputs = design.inputs[0].reshape(60, 100) / 10
+    np.testing.assert_allclose(path.estimates[0].ravel(), np.linalg.pinv(inputs) @ labels, atol=1e-8)

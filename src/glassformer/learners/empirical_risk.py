@@ -21,12 +21,22 @@ from glassformer.numerics.decompositions import eigh, singular_values, svd
 from glassformer.risk.loss_base import Loss
 
 
+# Share of the penalty in the risk of an estimate of zero below which gaps are relative to the penalty, and gaps of the
+# size of rounding errors, relative to the risk of an estimate of zero.
+_SMALL_PENALTY, _ROUNDING = 1e-2, 1e-13
+
+
+
+
 class Certificate(NamedTuple):
     """Bound on the distance of an estimate from the minimum.
 
+    A small penalty is a small part of the risk: a gap that is small beside the risk would not determine the estimate.
+
     Attributes:
-        gap: duality gap, relative to the risk of an estimate of zero.
-        envelope_gap: relative duality gap of the smoothed risk.
+        gap: duality gap, relative to the risk of an estimate of zero, or to a hundred times the penalty of the estimate
+            if that is less; gaps of the size of rounding errors are relative to the risk of zero.
+        envelope_gap: duality gap of the smoothed risk, in the same units.
         risk: risk of the estimate.
     """
 
@@ -61,6 +71,10 @@ class EmpiricalRisk(NamedTuple):
         """Whether loss and penalty are differentiable, and the penalty is strictly convex."""
         unconstrained = self.spectral == 0 and not self.positive and self.trace is None
         return unconstrained and self.square > 0 and bool(np.isfinite(self.loss.sharpness))
+
+    def with_strength_times(self, times: float) -> EmpiricalRisk:
+        """Return the risk with another strength of the penalty."""
+        return self._replace(spectral=times * self.spectral, square=times * self.square)
 
     def proximal(self, matrix: Array, step: float) -> tuple[Array, Array]:
         """Return the penalty's proximal map, and its singular values or eigenvalues (empty without spectral part)."""
@@ -138,13 +152,17 @@ class EmpiricalRisk(NamedTuple):
         dual = -float(np.sum(self.loss.conjugate_at(self.labels, shifted, slopes, share))) - penalty_conjugate
         loss = float(np.sum(self.loss.value(self.labels, fields)))
         # Negative values are rounding errors; the absolute value gives their size.
-        gap = abs(loss + penalty - dual) / risk_of_zero
-        certificate = Certificate(gap, gap, loss + penalty)
+        gap, scale = abs(loss + penalty - dual), risk_of_zero
+        # An estimate of zero is the minimiser if its slopes are in the ball of the dual norm.
+        zero = penalty == 0 and penalty_conjugate == 0 and share == 1
+        if self.trace is None and not zero and gap > _ROUNDING * risk_of_zero:
+            scale = max(min(risk_of_zero, penalty / _SMALL_PENALTY), 1e-300)
+        certificate = Certificate(gap / scale, gap / scale, loss + penalty)
         if width == 0:
             return certificate
         envelope = self.loss.envelope(self.labels, shifted, widths) - 0.5 * widths * np.square(around)
         quadratic = 0.5 * float(np.sum(widths * (share * slopes - around) ** 2))
-        return certificate._replace(envelope_gap=(float(np.sum(envelope)) + penalty - dual + quadratic) / risk_of_zero)
+        return certificate._replace(envelope_gap=(float(np.sum(envelope)) + penalty - dual + quadratic) / scale)
 
     def _dual_values(self, pull: Array) -> Array:
         """Return the arguments of the penalty's conjugate: eigenvalues, singular values, or the norm."""
@@ -156,7 +174,7 @@ class EmpiricalRisk(NamedTuple):
 
 
 def certified_gap(risk: EmpiricalRisk, matrix: Array) -> float:
-    """Return the duality gap of any matrix, relative to the risk of zero.
+    """Return the duality gap of any matrix, in the units of :class:`Certificate`.
 
     Args:
         risk: a risk with a differentiable loss.

@@ -11,7 +11,7 @@ Newton steps for the fixed point of the proximal-gradient map replace almost all
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.core.status import Status
 from glassformer.learners.empirical_risk import Certificate, EmpiricalRisk
+from glassformer.numerics.decompositions import singular_values
 
 # All numbers were chosen by trial on inputs with d from 10 to 100.
 # Number of steps of the power method, and margin for its error.
@@ -44,6 +45,10 @@ _NEWTON_SIZE, _NEWTON_GAIN, _NEWTON_WIDTH = 256, 0.5, 1e-6
 _NEWTON_STEP, _NEWTON_FAR = 1.0, 1e3
 # Difference of singular values, relative to the largest, below which they are equal.
 _EQUAL = 1e-12
+# Largest ratio of successive strengths on the way to a small one, tolerance at these strengths, and largest ratio of all.
+_STRENGTH_STEP, _TOLERANCE_BETWEEN, _LARGEST_RATIO = 10.0, 1e-4, 1e300
+# Width of the envelope whose slopes are used for a loss with kinks.
+_NARROW = 1e-6
 _NO_CERTIFICATE = Certificate(np.inf, np.inf, np.inf)
 
 
@@ -97,18 +102,25 @@ class _StepSize:
 
 
 def least_risk(
-    risk: EmpiricalRisk, settings: Iteration, start: Array | None = None, scale: InputScale | None = None
+    risk: EmpiricalRisk,
+    settings: Iteration,
+    start: Array | None = None,
+    scale: InputScale | None = None,
+    ratio: float | None = None,
 ) -> Solution:
     r"""Return the minimiser of a regularised risk.
 
-    Equation :eq:`regularised-risk` of the documentation.
+    Equation :eq:`regularised-risk` of the documentation. A small strength is reached by a sequence of decreasing ones:
+    steps are of the size of the strength.
 
     Args:
         risk: the risk.
-        settings: iteration limit, and ``tolerance``, the duality gap relative to the risk of an estimate of zero at
-            which a solution is accepted.
+        settings: iteration limit, and ``tolerance``, the duality gap in the units of
+            :class:`~glassformer.learners.empirical_risk.Certificate` at which a solution is accepted.
         start: initial matrix, for instance the minimiser at another strength; zero by default.
         scale: :func:`input_scale` of the inputs, if it is known.
+        ratio: strength whose minimiser is the start, in units of the strength; by default the smallest one at which
+            the minimiser is zero.
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); ``residual`` and
@@ -124,11 +136,37 @@ def least_risk(
         >>> str(found.status[0]), bool(found.residual[0] <= 1e-6)
         ('converged', True)
     """
-    shape = risk.design.signal_shape
-    x = np.zeros(shape) if start is None else np.array(start, dtype=float)
-    if risk.smooth:
-        return _conjugate_gradients(risk, settings, x, scale)
+    x = np.zeros(risk.design.signal_shape) if start is None else np.array(start, dtype=float)
     scale = input_scale(risk) if scale is None else scale
+    ratio = min(largest_ratio(risk, scale) if ratio is None else ratio, _LARGEST_RATIO)
+    count = int(np.ceil(np.log(ratio) / np.log(_STRENGTH_STEP))) if ratio > 1 else 1
+    minimise, steps = _conjugate_gradients if risk.smooth else _proximal_gradient, 0
+    for times in ratio ** (np.arange(count - 1, 0, -1) / count):
+        left = Iteration(tolerance=_TOLERANCE_BETWEEN, max_iterations=settings.max_iterations - steps)
+        found = minimise(risk.with_strength_times(times), left, x, scale)
+        x, steps = found.value[0], steps + int(found.iterations[0])
+        if not found.status[0].ok:
+            break
+    found = minimise(risk, replace(settings, max_iterations=max(settings.max_iterations - steps, 1)), x, scale)
+    return replace(found, iterations=found.iterations + steps)
+
+
+def largest_ratio(risk: EmpiricalRisk, scale: InputScale) -> float:
+    """Return the smallest strength at which the minimiser is zero, in units of the strength.
+
+    For a quadratic penalty, which has no such strength, it is the one that halves the strongest direction.
+    """
+    if risk.trace is not None:
+        return 1.0
+    if risk.spectral == 0:
+        return scale.largest * (risk.loss.sharpness if np.isfinite(risk.loss.sharpness) else 1.0) / risk.square
+    fields = risk.design.forward(np.zeros(risk.design.signal_shape), 0)
+    slopes = risk.slopes(fields, 0.0 if np.isfinite(risk.loss.sharpness) else _NARROW)
+    return (float(np.max(singular_values(risk.design.adjoint(slopes, 0)))) or 1.0) / risk.spectral
+
+
+def _proximal_gradient(risk: EmpiricalRisk, settings: Iteration, x: Array, scale: InputScale) -> Solution:
+    """Return the minimiser by accelerated proximal-gradient and Newton steps."""
     largest, unit = scale.largest, scale.unit
     kinks = bool(np.isinf(risk.loss.sharpness))
     # The square loss has constant curvature, and envelopes have their largest curvature at the solution.
@@ -152,7 +190,7 @@ def least_risk(
                 trial, trial_values = _newton_step(risk, new, fields, step_size.safe, scale)
                 trial_fields = risk.design.forward(trial, 0)
                 there = risk.certificate(trial, trial_values, trial_fields, unit, width, risk_of_zero)
-                if not there.gap <= _NEWTON_GAIN * here.gap:
+                if not there.gap <= _NEWTON_GAIN * min(here.gap, certificate.gap):
                     break
                 new, fields, here, newton = trial, trial_fields, there, newton + 1
             history.append(here.gap)
@@ -231,11 +269,10 @@ def _ratio(above: Array, below: Array, otherwise: Array | float) -> Array:
     return np.where(distinct, above / np.where(distinct, below, 1.0), otherwise)
 
 
-def _conjugate_gradients(risk: EmpiricalRisk, settings: Iteration, x: Array, scale: InputScale | None) -> Solution:
+def _conjugate_gradients(risk: EmpiricalRisk, settings: Iteration, x: Array, scale: InputScale) -> Solution:
     r"""Return the minimiser of a smooth risk; a gradient ``g`` bounds the gap by :math:`|g|^2/(2w_2)`."""
     fields = risk.design.forward(x, 0)
-    unit = risk.metric_unit(_direction(risk)) if scale is None else scale.unit
-    risk_of_zero = risk.risk_of_zero(fields) if scale is None else scale.risk_of_zero
+    unit, risk_of_zero = scale.unit, scale.risk_of_zero
     certificate, history = _NO_CERTIFICATE, []
     direction, last_gradient = np.zeros_like(x), np.zeros_like(x)
     for _ in range(settings.max_iterations):

@@ -19,7 +19,7 @@ from glassformer.core.status import Status
 from glassformer.designs.base import Design
 from glassformer.learners.empirical_risk import EmpiricalRisk
 from glassformer.learners.multiclass import BestIntercepts, MulticlassDesign, best_intercepts
-from glassformer.learners.proximal_gradient import InputScale, input_scale, least_risk
+from glassformer.learners.proximal_gradient import InputScale, input_scale, largest_ratio, least_risk
 from glassformer.learners.weighted_losses import BestIntercept, Intercept, WeightedLoss
 from glassformer.numerics.decompositions import singular_values, svd
 from glassformer.risk.loss_base import Loss
@@ -47,7 +47,8 @@ class RiskPath(DisplayMixin):
         strengths: shape (k,).
         estimates: shape (k, L, d).
         intercepts: shape (k,).
-        gaps: certified duality gap at the intercept, relative to the risk of an estimate of zero, shape (k,).
+        gaps: certified duality gap at the intercept, relative to the risk of an estimate of zero, or to a hundred times
+            the penalty if that is less, shape (k,).
         status: status of each minimiser.
         iterations: total number of steps.
     """
@@ -91,7 +92,9 @@ def risk_path(
 ) -> RiskPath:
     r"""Return minimisers of :math:`\sum_\mu w_\mu\,\ell(y_\mu, h_\mu + b) + \lambda\,p(S)` at decreasing strengths.
 
-    Each minimisation starts at the minimiser of the previous strength, and has its own certificate.
+    Each minimisation starts at the minimiser of the previous strength, and has its own certificate. A strength that is
+    small beside the previous one is reached by others in between. Below the rounding errors of the risk, minimisers are
+    those of the limit of strength 0.
 
     Args:
         design: inputs, for instance :class:`~glassformer.designs.dense.DenseDesign`.
@@ -222,15 +225,9 @@ class PenalisedProblem(NamedTuple):
     @property
     def largest_strength(self) -> float:
         """Smallest strength with an estimate of zero; for ridge, the one that halves the strongest direction."""
-        risk = self.at(1.0)
-        if risk.spectral == 0:
-            assert self.scale is not None
-            curvature = self.loss.sharpness if np.isfinite(self.loss.sharpness) else 1.0
-            return float(self.scale.largest * curvature / risk.square)
-        fields = np.zeros_like(self.labels)
-        slopes = _slopes(self.loss, self.labels, fields + self.best_intercept(fields))
-        pull = float(np.max(singular_values(self.design.adjoint(slopes, 0))))
-        return _MARGIN * (pull or 1.0) / risk.spectral
+        assert self.scale is not None
+        risk = self.at(1.0, self.fitted_loss(0.0))
+        return largest_ratio(risk, self.scale) * (1.0 if risk.spectral == 0 else _MARGIN)
 
     def best_intercept(self, fields: Array) -> Any:
         """Return the intercept, or one intercept per field, that minimises the loss; 0 without an intercept."""
@@ -269,7 +266,8 @@ class PenalisedProblem(NamedTuple):
                 # Minimisers are nearly linear in the logarithm of the strength, which halves the number of steps.
                 before, last, now = np.log([strengths[k - 2], strengths[k - 1], strength])
                 start = start + min((last - now) / (before - last), 1.0) * (start - estimates[-2])
-            solution, shift = self._solve(float(strength), start, shift, settings)
+            ratio = float(strengths[k - 1] / strength) if k else None
+            solution, shift = self._solve(float(strength), start, shift, settings, ratio)
             estimates.append(solution.value[0])
             solutions.append(solution)
             shifts.append(shift)
@@ -290,8 +288,11 @@ class PenalisedProblem(NamedTuple):
         inputs, labels = root[:, None] * (entries - means), (root * (self.labels - shift))[:, None]
         left, values, right = svd(inputs)
         squares = scale.unit * self.penalty.square * strengths
+        # Linearly dependent inputs have singular values of the size of rounding errors, which small strengths amplify.
+        rank = int(np.sum(values > np.finfo(float).eps * max(inputs.shape) * values[0]))
+        left, values, right = left[:, :rank], values[:rank, None], right[:rank]
         # One column per strength.
-        solutions = right.T @ (values[:, None] / (values[:, None] ** 2 + squares) * (left.T @ labels))
+        solutions = right.T @ (values / (values**2 + squares) * (left.T @ labels))
         gradients = inputs.T @ (inputs @ solutions - labels) + squares * solutions
         gaps = np.sum(gradients**2, axis=0) / (2 * squares * scale.risk_of_zero)
         return RiskPath(
@@ -311,11 +312,13 @@ class PenalisedProblem(NamedTuple):
             return BestIntercepts(self.loss, np.zeros(self.labels.shape[1]))
         return BestIntercept(self.loss, Intercept(shift))
 
-    def _solve(self, strength: float, start: Array, shift: Any, settings: Iteration) -> tuple[Solution, Any]:
-        """Return the estimate and the intercept of the joint minimum."""
+    def _solve(
+        self, strength: float, start: Array, shift: Any, settings: Iteration, ratio: float | None
+    ) -> tuple[Solution, Any]:
+        """Return the estimate and the intercept of the joint minimum; the start is that of ``ratio`` this strength."""
         several = self.labels.ndim > 1
         loss = self.fitted_loss(0.0 if several else float(shift))
-        solution = least_risk(self.at(strength, loss), settings, start, self.scale)
+        solution = least_risk(self.at(strength, loss), settings, start, self.scale, ratio)
         if several or not self.intercept:
             return solution, self.best_intercept(self.design.forward(solution.value[0], 0))
         assert isinstance(loss, BestIntercept)
