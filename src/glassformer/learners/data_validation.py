@@ -108,7 +108,7 @@ def refuse_dates(name: str, given: Any) -> None:
         ...
         glassformer.core.errors.DataError: y = '<datetime64[D]>' is not allowed: expected an array of real numbers; ...
     """
-    types = getattr(given, "dtypes", None)
+    types: Any = getattr(given, "dtypes", None)
     if not hasattr(types, "__iter__"):
         own = getattr(given, "dtype", None)
         types = [own if hasattr(own, "kind") else np.asarray(given).dtype]

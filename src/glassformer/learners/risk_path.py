@@ -246,19 +246,19 @@ class PenalisedProblem(NamedTuple):
             end *= 2
         return end if slope(-end) < 0 else -end
 
-    def path(self, strengths: Array, settings: Iteration, start: tuple[Array, Any] | None = None) -> RiskPath:
+    def path(self, strengths: Array, settings: Iteration, after: tuple[Array, Any] | None = None) -> RiskPath:
         """Return the minimisers at decreasing strengths, each from the minimiser before.
 
         Args:
             strengths: shape (k,).
             settings: tolerance and largest number of steps.
-            start: estimate and intercept at a larger strength, for instance the end of another path; zero by default.
+            after: estimate and intercept at a larger strength, for instance the end of another path; zero by default.
         """
         assert self.scale is not None
         if self.penalty.spectral == 0 and self.scale.entries is not None:
             return self._ridge_path(strengths, settings, self.scale, self.scale.entries)
         zero = np.zeros(self.design.signal_shape)
-        first, shift = start or (zero, self.best_intercept(np.zeros_like(self.labels)))
+        first, shift = after or (zero, self.best_intercept(np.zeros_like(self.labels)))
         solutions, shifts, estimates = [], [], [first]
         for k, strength in enumerate(strengths):
             start = estimates[-1]
