@@ -185,6 +185,23 @@ def test_simulations_have_theory_at_their_number_of_steps():
     assert "--d" in SGD().theory(TANH, np.array([1.0]))
 
 
+def short(step):
+    return [0.1][step]
+
+
+@pytest.mark.slow
+def test_equal_sample_ratios_are_solved_once(monkeypatch):
+    solved, path = [], SGD.path
+
+    def counted(learner, model, ratio, *more):
+        solved.append(ratio)
+        return path(learner, model, ratio, *more)
+
+    monkeypatch.setattr(SGD, "path", counted)
+    table = trajectory(TANH, [2.0, 2.0], 2, learner=SGD(trajectories=1024))
+    assert solved == [2.0] and len(table["error"]) == 6
+
+
 def test_settings_that_do_not_go_together():
     for given, text in (
         ({"batch": 0}, "batch = 0 is not allowed"),
@@ -206,6 +223,17 @@ def test_settings_that_do_not_go_together():
     assert SGD(learning_rate=np.full(4, 0.5)) == SGD(learning_rate=[0.5] * 4)
     with pytest.raises(ParameterError, match="learning_rate = '<4 numbers>' is not allowed: expected one number"):
         trajectory(TANH, [2.0], 3, learner=SGD(learning_rate=[0.1] * 4))
+    with pytest.raises(ParameterError, match=r"learning_rate = 'short' .*at step 1 it raised IndexError: list index"):
+        trajectory(TANH, [2.0], 3, learner=SGD(learning_rate=short))
+    with pytest.raises(ParameterError, match=r"batch = 1e-12 .*at least 0.00098, so that a batch has a trajectory"):
+        trajectory(TANH, [2.0], 3, learner=SGD(batch=1e-12))
+    with pytest.raises(ParameterError, match=r"batch = 1e-12 is not allowed: expected one sample or more"):
+        SGD(batch=1e-12, steps=3).learn(TANH, drawn())
+    for d in (0, -5):
+        with pytest.raises(ParameterError, match=f"d = {d} is not allowed"):
+            trajectory(TANH, [2.0], 3, learner="sgd", d=d)
+    with pytest.raises(ParameterError, match="alpha = 1e-300 is not allowed: expected a number from 1e-100 to"):
+        trajectory(TANH, [1e-300], 3, learner="sgd")
     with pytest.raises(
         IncompatibleError, match=r"labels of link .* are continuous: let the link return \+1 and -1, or use"
     ):

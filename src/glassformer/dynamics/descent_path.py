@@ -62,6 +62,8 @@ _SETTLED = 1e-6
 _AGREEING, _SIGNIFICANT = 0.5, 2.0
 # Distance from the minimum of the risk, as a share of that of the start, that counts as close (a convention).
 _CLOSE = 0.01
+# Sample ratios below this, and above its inverse, have powers that overflow.
+_SMALLEST_ALPHA = 1e-100
 # Largest error of a cosine that counts as determined (a convention).
 _UNDETERMINED = 0.25
 
@@ -297,8 +299,16 @@ def descent_path(
         array([0.2, 0.2])
     """
     require_arguments(descent_path, locals())
-    if not (is_number(alpha) and 0 < alpha < np.inf):
-        raise ParameterError("alpha", alpha, "finite and > 0")
+    if not (is_number(alpha) and _SMALLEST_ALPHA <= alpha <= 1 / _SMALLEST_ALPHA):
+        raise ParameterError("alpha", alpha, f"a number from {_SMALLEST_ALPHA:g} to {1 / _SMALLEST_ALPHA:g}")
+    if settings.batch * settings.base_points < 1:
+        raise ParameterError(
+            "batch",
+            settings.batch,
+            f"a share of the samples of at least {1 / settings.base_points:.2g}, so that a batch has a trajectory of "
+            "every set",
+            "or give more trajectories",
+        )
     require_theory(model)
     _require_rows(model)
     fitted = student_of(model, "square") if student is None else student

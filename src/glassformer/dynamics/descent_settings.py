@@ -152,7 +152,7 @@ class DescentSettings:
         """Learning rate of every step, shape (steps,)."""
         given: Any = self.learning_rate
         if callable(given):
-            given = [given(step) for step in range(self.steps)]
+            given = [self._scheduled(given, step) for step in range(self.steps)]
         rates = np.atleast_1d(real_numbers("learning_rate", given))
         if rates.ndim != 1 or len(rates) not in (1, self.steps):
             raise ParameterError(
@@ -161,6 +161,15 @@ class DescentSettings:
         if np.any(rates < 0):
             raise ParameterError("learning_rate", float(np.min(rates)), "numbers >= 0")
         return np.broadcast_to(rates, self.steps).astype(float)
+
+    def _scheduled(self, schedule: Callable[[int], float], step: int) -> float:
+        """Return the learning rate that a function has for a step."""
+        try:
+            return schedule(step)
+        except Exception as error:
+            raised = f"{type(error).__name__}: {error}"
+            allowed = f"a function of the step, from 0 to {self.steps - 1}; at step {step} it raised {raised}"
+            raise ParameterError("learning_rate", getattr(schedule, "__name__", schedule), allowed) from error
 
     @property
     def batches(self) -> NDArray[np.intp]:

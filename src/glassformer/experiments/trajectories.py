@@ -102,6 +102,7 @@ def trajectory(
                 text += ", and give steps to trajectory" if name == "steps" else ""
                 raise IncompatibleError(f"{name} = {value} {text}")
         return _theory(learner.equations(model), alpha, steps, overlap)
+    require_integer("d", d, 2)
     stepwise = learner.equations(model).simulated(steps, overlap, d)
     for name, value in non_default_fields(learner).items():
         used = getattr(stepwise, name)

@@ -456,6 +456,8 @@ class SGD(RowDescent):
 
         d, samples = int(data.design.row_shape[-1]), data.design.samples
         share, key = self._share(samples / d, d), int(rng.integers(2**63))
+        if share * samples < 1 - 1e-9:
+            raise ParameterError("batch", share, f"one sample or more: a share of at least {1 / samples:.2g}")
         batches = Batches(samples, share, self._repeats, self.draws_passes, key)
         name = "passes" if self.steps is None else "steps"
         steps, given = self.steps or self.passes * batches.per_pass, getattr(self, name)
@@ -493,7 +495,9 @@ class DescentEquations(Equations):
         sgd = self._begun_at(None)
         if sgd.draws_passes:
             raise IncompatibleError(f"{_PASSES}: use sampling = bernoulli")
-        found = descent_limits([sgd.path(self.model, float(ratio)) for ratio in validated_alpha(alpha)])
+        ratios = validated_alpha(alpha).tolist()
+        paths = {ratio: sgd.path(self.model, ratio) for ratio in dict.fromkeys(ratios)}
+        found = descent_limits([paths[ratio] for ratio in ratios])
         if throw:
             found.raise_unless_converged()
         return self._labelled(found, sgd)
@@ -526,10 +530,10 @@ class DescentEquations(Equations):
 
         # The dimension of runs, whose start is that of the settings, or a cosine of theory alone.
         sgd, d = (self._begun_at(overlap), None) if overlap is None or is_number(overlap) else (self._sgd, overlap[0])
-        paths = [sgd.path(self.model, float(ratio), steps, d) for ratio in alpha]
-        found = self._labelled(descent_table(paths), sgd)
+        solved = {ratio: sgd.path(self.model, ratio, steps, d) for ratio in dict.fromkeys(alpha.tolist())}
+        found = self._labelled(descent_table([solved[ratio] for ratio in alpha.tolist()]), sgd)
         passes = [f"runs differ from theory: {_PASSES}"] if sgd.draws_passes else []
-        arrivals = [note for path in paths if (note := self._arrival_at_minimum(sgd, path))]
+        arrivals = [note for path in solved.values() if (note := self._arrival_at_minimum(sgd, path))]
         return replace(found, notes=[*found.notes, *arrivals, *passes])
 
     def _arrival_at_minimum(self, sgd: SGD, path: DescentPath) -> str | None:

@@ -27,7 +27,7 @@ from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Sch
 RATES = {"adam": 0.05, "sgd": 2.0}
 _DEEP_RATES = {"adam": 0.05, "sgd": 1.0}
 # Exploration of the mean over starts: the published training. Softmax labels are fitted ever better for tens of
-# thousands of steps. Below this objective, relative to the power of the labels, the error changes by 3 % at most.
+# thousands of steps. Below this objective, relative to the power of the labels, the error changes by about 3 %.
 _EXPLORING, _FLOOR = ("adam", 0.1, 1000), 1e-6
 # As published at d = 200 for rho = 1/2 and two tokens, with 32 starts and 1000 steps of Adam at rate 0.1.
 _REACHED = (
