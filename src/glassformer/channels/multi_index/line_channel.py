@@ -32,6 +32,7 @@ from glassformer.channels.multi_index.line_integrals import (
     LevelSetType,
     grid,
     level_set_integrals,
+    near_level_set,
 )
 from glassformer.channels.multi_index.link_rows import LinkRowsChannel, NoisyLinkRowsChannel
 from glassformer.core.cache import memoize
@@ -42,12 +43,15 @@ from glassformer.numerics.batching import map_chunks, map_points
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.numerics.quasi_random import normal_points, pool_indices
+from glassformer.numerics.scalarize import scalarize
 
 # Lines per axis and half. Low accuracy takes a fourth of the lines, which costs less than fewer data points would.
 _LINES, _LOW_ACCURACY = 64, 4
 # The same of labels with little noise, whose lines have one axis more; for low accuracy as well, because compiling for
 # another number of lines takes longer than these lines (by trial).
 _LINES_WITH_NOISE = 32
+# Lines of one block in each part of each half: those of low accuracy.
+_LINES_OF_BLOCK = _LINES // _LOW_ACCURACY // 2
 # Points of the pilot sample that shows where lines are best (by trial).
 _PILOT = 64
 # Lines along each axis that are treated at once, so that temporaries stay in the cache (measured), and random numbers
@@ -179,35 +183,54 @@ class LineChannel(LinkRowsChannel):
         return bool(abs(middle) > _FAR_FROM_ZERO * (high - low))
 
     def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
-        lines, pilot = _line_pool(self.latents, self.effort.points), normal_points(self.latents, _PILOT, 1)[0]
-        most = max(_LINES_AT_ONCE // int(np.prod(lines.shape[1:4])), 1)
+        lines, pilot = (
+            _in_blocks(_line_pool(self.latents, self.effort.points)),
+            normal_points(self.latents, _PILOT, 1)[0],
+        )
 
         def work(index: Any, chunk: Any) -> Any:
             data = Data(*map(np.asarray, chunk))
             turn = pool_indices(index, len(y), self.points, len(lines))
-            batches = [slice(start, start + most) for start in range(0, len(turn), most)]
-            moments = [
-                self._moments(Data(*(part[some] for part in data)), lines[turn[some]], pilot) for some in batches
-            ]
-            return [np.concatenate(columns) for columns in zip(*moments, strict=True)]
+            near = tuple(map(np.asarray, self._near(data, pilot)))
+            return self._moments(data, lines[turn], near)
 
         columns = map_chunks(work, (self.observation(y), np.asarray(omega, dtype=float), root))
         return PosteriorMoments.of_levels(columns)[0]
 
-    def _moments(self, data: Data, lines: Array, pilot: Array) -> list[Array]:
-        """Return the moments of some data points, of all lengths of cells one after the other."""
+    def _moments(self, data: Data, lines: Array, near: tuple[Array, Array]) -> list[Array]:
+        """Return the moments of some data points, of all lengths of cells one after the other.
+
+        Lines have the shape (n, blocks, 2 halves, 2 parts, lines, D - 1).
+        """
         # Change of the fields in the whitened direction of least effect.
         spread = np.linalg.svd(data.root, compute_uv=False)[:, -1]
         # Single precision gets signs wrong next to a crossing only, which then is in the next cell, unless cells are as
         # short as that.
         exact = spread.min() < _SINGLE_PRECISION or self._far_from_zero
         kinds = ["intervals"] * (self.atoms > 0) + ["exact points" if exact else "points"] * (self.atoms < 1)
-        sums = [Integrals(*map(np.asarray, self._compiled[kind](data, lines, pilot))) for kind in kinds]
+        sums = [self._integrals(kind, data, lines, near) for kind in kinds]
         # A level set of positive measure has no points apart from it that matter. A node that meets a point has the
         # label of its surroundings, the wider in whitened coordinates the less these change the fields.
         massive = sums[0].zeroth[0].sum(axis=(1, 2)) > _POSITIVE_MEASURE / spread
         chosen = [np.where(_expanded(massive, a[0]), a, b) for a, b in zip(sums[0], sums[-1], strict=True)]
         return [part for own in zip(*chosen, strict=True) for part in _moments_from(list(own))]
+
+    def _integrals(self, kind: str, data: Data, lines: Array, near: tuple[Array, Array]) -> Integrals:
+        """Return the integrals over all blocks of lines."""
+        count, blocks, *shape = lines.shape
+        rows = np.repeat(np.arange(count), blocks)
+        flat, most = lines.reshape(count * blocks, *shape), max(_LINES_AT_ONCE // int(np.prod(shape[:3])), 1)
+        found = []
+        for start in range(0, len(rows), most):
+            own = rows[start : start + most]
+            parts = Data(*(part[own] for part in data)), flat[start : start + most], tuple(part[own] for part in near)
+            found.append([np.asarray(part) for part in self._compiled[kind](*parts)])
+        joined = (np.concatenate(columns, axis=1) for columns in zip(*found, strict=True))
+        return Integrals(*(part.reshape(len(part), count, blocks, *part.shape[2:]).mean(axis=2) for part in joined))
+
+    @cached_property
+    def _near(self) -> CachedJit:
+        return CachedJit(near_level_set, link=self.link)
 
     @cached_property
     def _compiled(self) -> dict[str, CachedJit]:
@@ -282,6 +305,17 @@ def _line_pool(dimension: int, count: int) -> Array:
     pool = int(np.clip(_POOL_NUMBERS // (4 * base.size), 16, 4096))
     shifted = (base + rng.random((pool, 2, 2, 1, dimension - 1))) % 1
     return np.asarray(ndtri(np.clip(shifted, 1e-12, 1 - 1e-12)))
+
+
+def _in_blocks(lines: Array) -> Array:
+    """Return lines in blocks of few, shape (pool, blocks, ...), so that one program serves every number of lines.
+
+    Each block has lines drawn from the prior and lines around the level set in equal numbers, from both halves.
+    """
+    pool, halves, parts, each, size = lines.shape
+    blocks = max(each // _LINES_OF_BLOCK, 1)
+    split = lines.reshape(pool, halves, parts, -1, blocks, each // blocks // min(each, 2), size)
+    return np.moveaxis(split, 4, 1).reshape(pool, blocks, halves, parts, each // blocks, size)
 
 
 def _moments_from(integrals: list[Array]) -> tuple[Array, ...]:
@@ -383,7 +417,7 @@ def _weighted_crossings(
     base = np.random.default_rng(4).standard_normal(along.shape)
 
     def labels(points: Array) -> Array:
-        return np.asarray(map_points(link, points.reshape(-1, *shape)))[:, 0].reshape(points.shape[:-1])
+        return np.asarray(map_points(scalarize(link), points.reshape(-1, *shape)))[:, 0].reshape(points.shape[:-1])
 
     rest = base - np.sum(base * along, axis=1, keepdims=True) * along
     above = labels(rest[:, None] + ends[:, None] * along[:, None]) > labels(base)[:, None]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
-from glassformer.numerics.scalarize import Entries, fill_entries, on_entries
+from glassformer.numerics.scalarize import Entries, fill_entries, no_recompute, on_entries
 
 # Halvings of a cell before the secants that find a point; more for links with kinks, next to which a link may be level
 # on one side so that secants hardly move. Chosen by trial.
@@ -89,19 +89,17 @@ class LevelSet(NamedTuple):
     Integrals are of 1, ``t`` and ``t^2`` against the normal density along the line.
 
     Attributes:
-        flag: a boolean function of places, which changes where a line crosses the level set.
+        value: a number at places, whose sign, the flag, changes where a line crosses the level set.
         in_cell: integrals in a cell in which the flag changes, from the ends of the cell, whether each line has the
             cell, and the flag before it.
         beyond: integrals beyond the last node, from the flag there.
-        value: a number at places whose sign is the flag.
         hidden: integrals in a cell whose ends have the same flag, from four nodes, the ends of the cell between two
             others, and whether each line has the cell.
     """
 
-    flag: Callable[[Any], Any]
+    value: Callable[[Any], Any]
     in_cell: Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]
     beyond: Callable[[Any], tuple[Any, Any, Any]]
-    value: Callable[[Any], Any]
     hidden: Callable[[list[Any], Any], tuple[Any, Any, Any]]
 
 
@@ -115,7 +113,7 @@ def points(lines: Lines, rough: Any, halvings: int = HALVINGS) -> LevelSet:
     rough_lines, rounding = lines.astype(rough), np.finfo(rough).eps / np.finfo(np.float32).eps
 
     def value(place: Any) -> Any:
-        return rough_lines.deviations(rough_lines.fields(place.astype(rough)))[0].astype(rough)
+        return no_recompute(rough_lines.deviations(rough_lines.fields(place.astype(rough)))[0].astype(rough))
 
     def in_cell(low: Any, high: Any, here: Any, before: Any) -> tuple[Any, Any, Any]:
         del before
@@ -131,8 +129,8 @@ def points(lines: Lines, rough: Any, halvings: int = HALVINGS) -> LevelSet:
         # A jump of the label is no root, nor is a place next to it.
         allowed = _ROOT_DEVIATION * (rounding + jnp.sqrt(size))
         root = here & (jnp.abs(deviation) <= allowed) & (size > 0)
-        place = jnp.where(root, jnp.clip(start + step, low, high), 0.0)
-        return place, jnp.where(root, _normal_density(place) * jnp.abs(slope) / size, 0.0)
+        place = no_recompute(jnp.where(root, jnp.clip(start + step, low, high), 0.0))
+        return place, no_recompute(jnp.where(root, _normal_density(place) * jnp.abs(slope) / size, 0.0))
 
     def moments(place: Any, weight: Any) -> tuple[Any, Any, Any]:
         return weight, weight * place, weight * place**2
@@ -153,7 +151,7 @@ def points(lines: Lines, rough: Any, halvings: int = HALVINGS) -> LevelSet:
         nothing = jnp.zeros(last.shape)
         return nothing, nothing, nothing
 
-    return LevelSet(lambda place: value(place) > 0, in_cell, beyond, value, hidden)
+    return LevelSet(value, in_cell, beyond, hidden)
 
 
 def intervals(lines: Lines, rough: Any, tolerance: tuple[float, ...]) -> LevelSet:
@@ -165,7 +163,7 @@ def intervals(lines: Lines, rough: Any, tolerance: tuple[float, ...]) -> LevelSe
     axes = len(lines.directions)
 
     def inside(place: Any) -> Any:
-        deviations = lines.deviations(lines.fields(place)).ravel()
+        deviations = map(no_recompute, lines.deviations(lines.fields(place)).ravel())
         same = [jnp.abs(part) <= own for part, own in zip(deviations, tolerance, strict=True)]
         return jnp.all(jnp.stack(same), axis=0)
 
@@ -185,7 +183,10 @@ def intervals(lines: Lines, rough: Any, tolerance: tuple[float, ...]) -> LevelSe
         open_end = last / axes
         return open_end, jnp.zeros(last.shape), open_end
 
-    return LevelSet(inside, in_cell, beyond, jnp.zeros_like, lambda nodes, _: beyond(nodes[0]))
+    def value(place: Any) -> Any:
+        return jnp.where(inside(place), jnp.float32(1.0), jnp.float32(-1.0))
+
+    return LevelSet(value, in_cell, beyond, lambda nodes, _: beyond(nodes[0]))
 
 
 def shift_fields(fields: Entries, changes: Changes, step: Any) -> Entries:
@@ -207,8 +208,9 @@ def _with_gradient(
 
     By differences: the compiled derivative of a maximum compares numbers that may have been rounded twice.
     """
-    here = value(fields)
-    return here, [(value(shift_fields(fields, own, GRADIENT_STEP)) - here) / GRADIENT_STEP for own in directions]
+    here = no_recompute(value(fields))
+    changes = [value(shift_fields(fields, own, GRADIENT_STEP)) - here for own in directions]
+    return here, [no_recompute(change / GRADIENT_STEP) for change in changes]
 
 
 def _root(value: Callable[[Any], Any], low: Any, high: Any, halvings: int) -> Any:

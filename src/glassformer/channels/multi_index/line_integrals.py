@@ -76,7 +76,7 @@ def grid(cells: int) -> Array:
 def level_set_integrals(
     data: Data,
     lines: Any,
-    pilot: Any,
+    near: tuple[Any, Any],
     link: Callable[[Any], Any],
     level_set: LevelSetType,
     rough: Any,
@@ -90,14 +90,14 @@ def level_set_integrals(
         lines: standard normal places at which each data point's lines cross the other coordinates, shape (n, 2 halves,
             2 parts, lines, D - 1). The first half of the lines of a part is used as drawn from the prior, the second
             moved to the level set: either half of a quasi-random sample is a sample itself.
-        pilot: standard normal whitened coordinates, shape (points, D).
+        near: centre and spread of the part of the prior next to the level set, from :func:`near_level_set`.
         link: from the fields of a data point to its flat label.
         level_set: points or intervals.
         rough: type of the numbers that locate them.
         cells: of a line, a multiple of :data:`CELLS`.
         sharp: whether cells may hide points next to jumps and kinks.
     """
-    middles, weights = _place_lines(data, lines, pilot, link)
+    middles, weights = jax.vmap(_lines_around)(lines, *near)
     count, halves, parts, each, _ = lines.shape
     rows, columns = data.omega.shape[1:]
     root, size = _columns(data.root), rows * columns
@@ -113,11 +113,14 @@ def level_set_integrals(
         for place, changes in zip(x, directions, strict=True):
             fields = shift_fields(fields, changes, place)
         through = Lines(axis, fields, directions, split_entries(direction, 2), _columns(data.label), link)
-        moments = _over_crossed_cells(level_set(through, rough), cells, weight.shape)
+        searched = level_set(through, rough)
+        values = jax.lax.map(
+            lambda node: jnp.broadcast_to(searched.value(node), weight.shape), jnp.asarray(grid(cells))
+        )
+        moments = _over_crossed_cells(searched, values)
         if sharp:
-            search = partial(_over_hidden_points, through, partial(level_set, rough=rough), cells, shape=weight.shape)
-            hidden = map(search, LENGTHS)
-            moments = jax.tree.map(lambda part, *more: part + jnp.stack(more), moments, *hidden)
+            hidden = _over_hidden_points(through, partial(level_set, rough=rough), values)
+            moments = jax.tree.map(jnp.add, moments, hidden)
 
         def over_lines(part: Any) -> Any:
             return part.reshape(len(part), count, halves, parts, each).sum(axis=-1) / (parts * each)
@@ -137,11 +140,17 @@ def _columns(array: Any) -> Entries:
     return split_entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
 
 
-def _place_lines(data: Data, lines: Any, pilot: Any, link: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Return the whitened coordinates of the middles of lines, (n, D, m, D), and importance weights, (n, D, m)."""
+def near_level_set(data: Data, pilot: Any, link: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Return centre and spread of the part of the prior next to each level set, in whitened coordinates, shape (n, D).
+
+    Args:
+        data: labels and fields.
+        pilot: standard normal whitened coordinates, shape (points, D).
+        link: from the fields of a data point to its flat label.
+    """
     scalar_link = scalarize(link)
 
-    def one(datum: Data, lines: Any) -> tuple[Any, Any]:
+    def one(datum: Data) -> tuple[Any, Any]:
         label, omega, root = datum
         rows, columns = omega.shape
 
@@ -152,23 +161,18 @@ def _place_lines(data: Data, lines: Any, pilot: Any, link: Callable[[Any], Any])
             deviation = jax.vmap(lambda z: jnp.sum(jnp.abs(scalar_link(z) - label)))(fields)
             return jnp.where(jnp.isnan(deviation), jnp.inf, deviation)
 
-        return _lines_around(lines, *_near_level_set(distance, pilot))
+        centre, spread = jnp.zeros(pilot.shape[1]), jnp.ones(pilot.shape[1])
+        for _ in range(_PILOT_ROUNDS):
+            points = centre + spread * pilot
+            # Single precision suffices to choose, and is five times as fast.
+            _, index = jax.lax.top_k(-distance(points).astype(jnp.float32), _PILOT_NEAREST)
+            close = points[index]
+            share = jax.nn.softmax(0.5 * jnp.sum(pilot[index] ** 2 - close**2, axis=1))
+            centre = share @ close
+            spread = jnp.maximum(_WIDENING * jnp.sqrt(share @ (close - centre) ** 2), _NARROWEST)
+        return centre, spread
 
-    return jax.vmap(one)(data, lines)
-
-
-def _near_level_set(distance: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
-    """Return centre and spread, shape (D,), of the part of the prior next to a level set."""
-    centre, spread = jnp.zeros(pilot.shape[1]), jnp.ones(pilot.shape[1])
-    for _ in range(_PILOT_ROUNDS):
-        points = centre + spread * pilot
-        # Single precision suffices to choose, and is five times as fast.
-        _, index = jax.lax.top_k(-distance(points).astype(jnp.float32), _PILOT_NEAREST)
-        close = points[index]
-        share = jax.nn.softmax(0.5 * jnp.sum(pilot[index] ** 2 - close**2, axis=1))
-        centre = share @ close
-        spread = jnp.maximum(_WIDENING * jnp.sqrt(share @ (close - centre) ** 2), _NARROWEST)
-    return centre, spread
+    return jax.vmap(one)(data)
 
 
 def _lines_around(lines: Any, centre: Any, spread: Any) -> tuple[Any, Any]:
@@ -189,19 +193,11 @@ def _lines_around(lines: Any, centre: Any, spread: Any) -> tuple[Any, Any]:
     return jnp.stack(middles), jnp.stack(weights)
 
 
-def _over_crossed_cells(level_set: LevelSet, cells: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """Return the integrals of 1, ``t`` and ``t^2`` on every line, shape (lengths, ...)."""
+def _over_crossed_cells(level_set: LevelSet, values: Any) -> tuple[Any, Any, Any]:
+    """Return the integrals of 1, ``t`` and ``t^2``, shape (lengths, ...), from values at the nodes of every line."""
+    cells, flags = len(values) - 1, values > 0
     ends = jnp.asarray(grid(cells))
-
-    def flags(nodes: Any) -> Any:
-        """Return the flags at the nodes as the bits of one word for each line."""
-
-        def bit(k: Any, word: Any) -> Any:
-            return word | (level_set.flag(nodes[k]).astype(word.dtype) << k.astype(word.dtype))
-
-        return jax.lax.fori_loop(0, len(nodes), bit, jnp.zeros(shape, jnp.uint64))
-
-    words = [flags(ends[first : first + CELLS + 1]) for first in range(0, cells, CELLS)]
+    words = [_as_bits(flags[first : first + CELLS + 1]) for first in range(0, cells, CELLS)]
     changes = [(word ^ (word >> 1)) & (2**CELLS - 1) for word in words]
 
     def integrate(cell: Any, here: Any, before: Any) -> Any:
@@ -256,57 +252,67 @@ def _cell_by_cell(
     return jax.lax.while_loop(unfinished, next_cell, (cells, start))[1]
 
 
-def _over_hidden_points(
-    lines: Lines, level_set: Callable[[Lines], LevelSet], cells: int, length: int, shape: tuple[int, int]
-) -> tuple[Any, Any, Any]:
-    """Return integrals over points in cells of this length whose ends have the same flag.
+def _as_bits(flags: Any) -> Any:
+    """Return flags, at most 64 for each line along the first axis, as the bits of one word for each line."""
+
+    def bit(k: Any, word: Any) -> Any:
+        return word | (flags[k].astype(word.dtype) << k.astype(word.dtype))
+
+    return jax.lax.fori_loop(0, len(flags), bit, jnp.zeros(flags.shape[1:], jnp.uint64))
+
+
+def _over_hidden_points(lines: Lines, level_set: Callable[[Lines], LevelSet], values: Any) -> tuple[Any, Any, Any]:
+    """Return integrals over points in cells whose ends have the same flag, shape (lengths, ...).
 
     Secants indicate a root in these cells.
     """
-    ends, each = jnp.asarray(grid(cells)[::length]), CELLS // length
-    # Points in the outermost cells, seven standard deviations away, have no weight.
-    nodes, value = jnp.pad(ends, 1, mode="edge"), level_set(lines).value
+    ends, shape = jnp.asarray(grid(len(values) - 1)), values.shape[1:]
+    size, block = values[0].size, -(-values[0].size // _BLOCKS)
 
-    def hiding(nodes: Any) -> Any:
-        """Return whether cells may hide points, the bits of one word for each line; of all nodes but the outer two."""
+    def of_length(length: Any, words: list[Any]) -> tuple[Any, Any, Any]:
+        def on_line(numbers: Any, here: Any) -> Any:
+            hidden = level_set(lines.select(numbers, shape[1])).hidden
+            own = [jnp.where(here, word.ravel()[numbers], 0) for word in words]
 
-        def bit(k: Any, state: Any) -> Any:
-            word, before, low, high = state
-            behind = value(nodes[k + 3])
-            sign = low > 0
-            left, right = 2 * low - before > 0, 2 * high - behind > 0
-            hides = ((high > 0) == sign) & ((left != sign) | (right != sign))
-            return word | (hides.astype(word.dtype) << k.astype(word.dtype)), low, high, behind
+            def integrate(cell: Any, here: Any, before: Any) -> Any:
+                del before
+                return hidden([ends[(cell + k) * length] for k in range(4)], here)
 
-        start = jnp.zeros(shape, jnp.uint64), *(value(nodes[k]) for k in range(3))
-        return jax.lax.fori_loop(0, len(nodes) - 3, bit, start)[0]
+            return _cell_by_cell(own, own, CELLS, integrate, tuple(jnp.zeros(numbers.shape) for _ in range(3)))
 
-    words = [hiding(nodes[first : first + each + 3]) for first in range(0, cells // length, each)]
+        # Few lines have such cells: they are gathered and treated block by block.
+        which = jnp.any(jnp.stack([word != 0 for word in words]), axis=0)
+        places = jnp.nonzero(which.ravel(), size=size + block, fill_value=size)[0]
 
-    def on_line(numbers: Any, here: Any) -> Any:
-        hidden = level_set(lines.select(numbers, shape[1])).hidden
-        own = [jnp.where(here, word.ravel()[numbers], 0) for word in words]
+        def next_block(state: Any) -> Any:
+            start, sums = state
+            own = jax.lax.dynamic_slice(places, (start,), (block,))
+            more = on_line(jnp.minimum(own, size - 1), own < size)
+            return start + block, jax.tree.map(lambda part, new: part.at[own].add(new, mode="drop"), sums, more)
 
-        def integrate(cell: Any, here: Any, before: Any) -> Any:
-            del before
-            return hidden([nodes[cell + k] for k in range(4)], here)
+        start = (0, tuple(jnp.zeros(size) for _ in range(3)))
+        sums = jax.lax.while_loop(lambda state: state[0] < jnp.sum(which), next_block, start)[1]
+        return jax.tree.map(lambda part: part.reshape(shape), sums)
 
-        return _cell_by_cell(own, own, each, integrate, tuple(jnp.zeros(numbers.shape) for _ in range(3)))
+    words = [
+        jnp.stack(parts)
+        for parts in zip(*(_hiding(values[::length], len(values) - 1) for length in LENGTHS), strict=True)
+    ]
+    # One program for all lengths.
+    return jax.lax.map(lambda own: of_length(*own), (jnp.asarray(LENGTHS), words))
 
-    # Few lines have such cells: they are gathered and treated block by block.
-    which = jnp.any(jnp.stack([word != 0 for word in words]), axis=0)
-    size, block = which.size, -(-which.size // _BLOCKS)
-    places = jnp.nonzero(which.ravel(), size=size + block, fill_value=size)[0]
 
-    def next_block(state: Any) -> Any:
-        start, sums = state
-        own = jax.lax.dynamic_slice(places, (start,), (block,))
-        more = on_line(jnp.minimum(own, size - 1), own < size)
-        return start + block, jax.tree.map(lambda part, new: part.at[own].add(new, mode="drop"), sums, more)
+def _hiding(values: Any, most: int) -> list[Any]:
+    """Return whether cells may hide points, from the values at all nodes, the bits of words for ``most`` cells.
 
-    start = (0, tuple(jnp.zeros(size) for _ in range(3)))
-    sums = jax.lax.while_loop(lambda state: state[0] < jnp.sum(which), next_block, start)[1]
-    return jax.tree.map(lambda part: part.reshape(which.shape), sums)
+    The first is the cell between the second and the third node. The outermost cells, seven standard deviations away,
+    have no weight.
+    """
+    before, low, high, behind = values[:-3], values[1:-2], values[2:-1], values[3:]
+    left, right, sign = 2 * low - before > 0, 2 * high - behind > 0, low > 0
+    hides = ((high > 0) == sign) & ((left != sign) | (right != sign))
+    hides = jnp.pad(hides, ((0, most - len(hides)), (0, 0), (0, 0)))
+    return [_as_bits(hides[first : first + CELLS]) for first in range(0, most, CELLS)]
 
 
 def _all_coordinates(axis: Any, base: Entries, moments: list[Any], over_lines: Callable[[Any], Any]) -> Integrals:
