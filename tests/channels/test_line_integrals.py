@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from glassformer import SequenceMultiIndex
-from glassformer.channels.multi_index.line_channel import NoisyLineChannel, cells_for
+from glassformer.channels.multi_index.line_channel import NoisyLineChannel, _in_blocks, _line_pool, cells_for
 from glassformer.channels.multi_index.line_integrals import CELLS
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.numerics.scalarize import scalarize
@@ -336,3 +336,12 @@ def test_links_of_several_entries_that_jump_get_more_latents():
         for own in (jnp.sign, jnp.tanh)
     )
     assert jumping.effort.points == 8 * smooth.effort.points
+
+
+def test_all_numbers_of_lines_are_blocks_of_one_shape():
+    few, many = (_line_pool(3, count) for count in (16, 64))
+    assert _in_blocks(few).shape[2:] == _in_blocks(many).shape[2:]
+    # Every block has its share of the lines drawn from the prior, the first half, and of those around the level set.
+    first, second = np.split(_in_blocks(many), 2, axis=4)
+    for own, lines in ((first, many[:, :, :, :16]), (second, many[:, :, :, 16:])):
+        np.testing.assert_array_equal(np.sort(own.ravel()), np.sort(lines.ravel()))

@@ -191,8 +191,8 @@ class LineChannel(LinkRowsChannel):
         def work(index: Any, chunk: Any) -> Any:
             data = Data(*map(np.asarray, chunk))
             turn = pool_indices(index, len(y), self.points, len(lines))
-            near = tuple(map(np.asarray, self._near(data, pilot)))
-            return self._moments(data, lines[turn], near)
+            centre, spread = map(np.asarray, self._near(data, pilot))
+            return self._moments(data, lines[turn], (centre, spread))
 
         columns = map_chunks(work, (self.observation(y), np.asarray(omega, dtype=float), root))
         return PosteriorMoments.of_levels(columns)[0]
