@@ -159,6 +159,11 @@ def test_early_stopping_is_compared_with_the_best_decay(monkeypatch):
     assert part.axes[0].series[-1].label == "minimum at the best decay"
 
 
+def test_the_teachers_of_runs_are_the_reason_why_runs_deviate_alike():
+    runs = pandas.DataFrame({"alpha": [1.0, 1.0, 2.0, 2.0], "power": [0.99, 0.835, 0.99, 0.835]})
+    assert "power 0.990, 0.835 (1 in theory)" in positional._teachers(runs)
+
+
 def test_published_branches_are_recognised_by_their_order_parameters():
     alpha = np.array([1.0, 2.0])
     ours = pandas.DataFrame({"alpha": alpha, "theta": [0.1, 0.15], "m": 0.0})

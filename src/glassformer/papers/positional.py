@@ -114,7 +114,8 @@ def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[flo
                 series.append(Series(near["alpha"], near[quantity], "k", "x", entry, look={"ms": 4, "zorder": 5}))
                 exact = np.interp(near["alpha"], ratios, ours[quantity])
                 lines.append(deviations(f"published {name} minimum, {quantity}", near["alpha"], exact, near[quantity]))
-    title = f"marks: single runs, {instances} at $d = {d}$"
+    lines.append(_teachers(runs))
+    title = f"marks: single runs, the same {instances} teachers ($d = {d}$) at every ratio"
     usual = {"xlabel": label_alpha(model.parameters["alpha"]), "xlim": (ratios[0] - 0.05, ratios[-1] + 0.05)}
     axes = [
         Axis(
@@ -138,6 +139,15 @@ def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[flo
     return Part(axes, frames, lines)
 
 
+def _teachers(runs: pandas.DataFrame) -> str:
+    """Say why runs lie on one side of theory: their few teachers are the same at every sample ratio."""
+    powers = ", ".join(f"{power:.3f}" for power in runs["power"].unique())
+    return (
+        f"runs at all sample ratios have the same teachers, of power {powers} (1 in theory): scores are quadratic in the "
+        "weights, so that a weaker teacher has a smaller risk and overlap at every ratio"
+    )
+
+
 def _runs_from(model: Any, risk: RegularisedRisk, ratios: Sequence[float], d: int, instances: int) -> pandas.DataFrame:
     """Minima on data, one row for each run, in the units of the paper."""
     rows = []
@@ -153,6 +163,7 @@ def _runs_from(model: Any, risk: RegularisedRisk, ratios: Sequence[float], d: in
                     "theta": overlap * _THETA,
                     "m": abs(float(found.means[0, 0])) * _MEAN,
                     "energy": found.free_energy / alpha,
+                    "power": float(np.sum(teacher**2)) / d,
                     "status": str(found.status),
                 }
             )
