@@ -368,9 +368,10 @@ def summary_lines(one: ComputedCurve) -> list[str]:
             lines.append("    the norm of the signals, the same at all ratios, differs from its mean by chance")
         for k, alpha in enumerate(table["alpha"]):
             expected = float(theory[k])
-            numbers = [[part[k] for part in measured(runs, table, column)] for column in columns]
-            count = len(table.instances[k])
-            cells = "; relative to the signal ".join(_difference(*number, expected, count) for number in numbers)
+            count, numbers = len(table.instances[k]), [measured(runs, table, column) for column in columns]
+            cells = "; relative to the signal ".join(
+                _difference(float(mean[k]), float(error[k]), expected, count) for mean, error in numbers
+            )
             ended = status_counts([run.status for run in table.instances[k]])
             lines.append(f"    alpha {alpha:7.4f}  {name} {expected:.4f}  measured {cells}  {ended}")
     return lines

@@ -143,8 +143,8 @@ def _teachers(runs: pandas.DataFrame) -> str:
     """Say why runs lie on one side of theory: their few teachers are the same at every sample ratio."""
     powers = ", ".join(f"{power:.3f}" for power in runs["power"].unique())
     return (
-        f"runs at all sample ratios have the same teachers, of power {powers} (1 in theory): scores are quadratic in the "
-        "weights, so that a weaker teacher has a smaller risk and overlap at every ratio"
+        f"runs at all sample ratios have the same teachers, of power {powers} (1 in theory): scores are quadratic in "
+        "the weights, so that a weaker teacher has a smaller risk and overlap at every ratio"
     )
 
 
