@@ -575,7 +575,7 @@ def test_two_perfect_fixed_points_next_to_a_threshold_are_one():
         AttentionIndexed(0.005, channel="linear"),
         AttentionIndexed(0.02, channel="linear"),
         AttentionIndexed(0.05),
-        BilinearSequenceRegression(beta=2, spectrum=[0, 0, 1]),
+        AttentionIndexed(spectrum=[0] * 49 + [1], channel="linear"),
     ],
 )
 def test_perfect_recovery_at_its_very_threshold(model):

@@ -329,8 +329,8 @@ class SymmetricLaw:
             return value - psi, slope
 
         start = low[:, None] + (high - low)[:, None] * 0.5 * (1 + psi)
-        ends = (np.broadcast_to(end[:, None], start.shape) for end in (low, high))
-        log_s = bracketed_root(condition, *ends, last_step=1e-13, start=start)
+        first, last = (np.broadcast_to(end[:, None], start.shape) for end in (low, high))
+        log_s = bracketed_root(condition, first, last, last_step=1e-13, start=start)
         s = np.exp(log_s)
         height = np.sin(angle) / np.sqrt(noise + s)
         slope = eigenvalue_at(rho, noise, s)[1] * s / direction_at(rho, noise, log_s)[1]
