@@ -37,17 +37,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with lasting_interrupts():
             code = _main(arguments)
     except KeyboardInterrupt:
-        print("glassformer: interrupted", file=sys.stderr, flush=True)
         if arguments is None:
-            with contextlib.suppress(OSError):
-                sys.stdout.flush()
-            # Python would wait for threads that still compute or compile, and JAX may crash in them.
-            os._exit(INTERRUPTED)
+            _end()
+        print("glassformer: interrupted", file=sys.stderr)
         return INTERRUPTED
     if arguments is None:
         # Nothing is left to interrupt.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return code
+
+
+def _end(*received: object) -> None:
+    """End this process at once."""
+    print("glassformer: interrupted", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    # Python would wait for threads that still compute or compile, and JAX may crash in them.
+    os._exit(INTERRUPTED)
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -62,10 +68,14 @@ def _main(arguments: Sequence[str] | None) -> int:
         # Only in a process of its own: a Python program that calls ``main`` keeps its settings of JAX.
         keep_compiled()
         end_when_interrupted(INTERRUPTED)
+        # An exception in the import of JAX, by the options of a model, would abort the process.
+        before = signal.signal(signal.SIGINT, _end)
     words = _with_attached_numbers(sys.argv[1:] if arguments is None else arguments)
     try:
         parser = parser_for(words)
         options = parser.parse_args(words)
+        if arguments is None:
+            signal.signal(signal.SIGINT, before)
         if not hasattr(options, "run"):
             parser.print_help()
             return BAD_USAGE
