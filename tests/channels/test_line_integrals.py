@@ -345,3 +345,8 @@ def test_all_numbers_of_lines_are_blocks_of_one_shape():
     first, second = np.split(_in_blocks(many), 2, axis=4)
     for own, lines in ((first, many[:, :, :, :16]), (second, many[:, :, :, 16:])):
         np.testing.assert_array_equal(np.sort(own.ravel()), np.sort(lines.ravel()))
+
+
+def test_lines_along_fields_that_only_choose_are_left_out():
+    model = SequenceMultiIndex(lambda z: z[1, jnp.argmax(z[0])], indices=2, tokens=3)
+    assert model.channel._level == ((True,) * 3, (False,) * 3)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, Self
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
@@ -175,6 +176,15 @@ class LineChannel(LinkRowsChannel):
         return not self.discrete and _is_sharp(self.link, self.indices, self.tokens, self.cells)
 
     @cached_property
+    def _level(self) -> tuple[tuple[bool, ...], ...]:
+        """Whether a continuous label is piecewise constant in each field, without slope at all random fields."""
+        if self.discrete or self.atoms > 0:
+            return ((False,) * self.tokens,) * self.indices
+        fields = np.random.default_rng(2).standard_normal((_FIELDS, *self.field_components))
+        slopes = map_points(jax.jacfwd(self.link), fields)
+        return tuple(map(tuple, np.all(slopes == 0, axis=(0, 1)).tolist()))
+
+    @cached_property
     def _far_from_zero(self) -> bool:
         if self.discrete:
             return False
@@ -235,7 +245,7 @@ class LineChannel(LinkRowsChannel):
     @cached_property
     def _compiled(self) -> dict[str, CachedJit]:
         def compiled(level_set: LevelSetType, rough: type) -> CachedJit:
-            own = {"cells": self.cells, "sharp": self.sharp}
+            own = {"cells": self.cells, "sharp": self.sharp, "level": self._level}
             return CachedJit(level_set_integrals, link=self.link, level_set=level_set, rough=rough, **own)
 
         own_points = partial(points, halvings=HALVINGS_AT_KINKS) if self.sharp else points

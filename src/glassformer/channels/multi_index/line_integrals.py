@@ -82,6 +82,7 @@ def level_set_integrals(
     rough: Any,
     cells: int,
     sharp: bool,
+    level: tuple[tuple[bool, ...], ...],
 ) -> Integrals:
     """Return the integrals of every half and part of the lines, as means over lines summed over axes.
 
@@ -96,6 +97,8 @@ def level_set_integrals(
         rough: type of the numbers that locate them.
         cells: of a line, a multiple of :data:`CELLS`.
         sharp: whether cells may hide points next to jumps and kinks.
+        level: whether the label is piecewise constant in each field, shape (P, L): lines along such fields alone have
+            no points.
     """
     middles, weights = jax.vmap(_lines_around)(lines, *near)
     count, halves, parts, each, _ = lines.shape
@@ -106,7 +109,13 @@ def level_set_integrals(
         {(p, c): root[p, r] for p in range(r, rows)} for r in range(rows) for c in range(columns)
     ]
 
+    changing = ~np.array(level)[..., None, None]
+
     def along_axis(sums: Integrals, own: Any) -> tuple[Integrals, None]:
+        passes = jnp.any((own[-1] != 0) & changing)
+        return jax.lax.cond(passes, add_axis, lambda sums, _: sums, sums, own), None
+
+    def add_axis(sums: Integrals, own: Any) -> Integrals:
         axis, middle, weight, direction = own
         x = split_entries(jnp.moveaxis(middle, -1, 0), 1)
         fields = _columns(data.omega)
@@ -126,7 +135,7 @@ def level_set_integrals(
             return part.reshape(len(part), count, halves, parts, each).sum(axis=-1) / (parts * each)
 
         more = _all_coordinates(axis, x, [weight * part for part in moments], over_lines)
-        return jax.tree.map(jnp.add, sums, more), None
+        return jax.tree.map(jnp.add, sums, more)
 
     start = Integrals(*(jnp.zeros((len(LENGTHS), count, halves, parts, *(size,) * k)) for k in range(3)))
     unit = jnp.eye(size).reshape(-1, 1, rows, columns)
