@@ -112,7 +112,7 @@ def test_runs_that_deviate_from_theory_are_reported():
     model = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1)
     learner = RegularisedRisk("square", "trace", 0.1)
     near, far = (
-        follow(one, [1.0], steps=4, d=50, instances=4, algorithm=own).notes
+        follow(one, [1.0], steps=4, d=50, instances=8, algorithm=own).notes
         for one, own in (
             (BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), RegularisedRisk(strength=0.1)),
             (model, learner),

@@ -89,7 +89,7 @@ def row_measures(
     normal = normal_points(len(joint) * student.tokens, _NEW_SAMPLES, 1)[0]
     both = joint @ normal.reshape(len(normal), len(joint), -1)
     fields, true = both[:, : len(power)] + means, both[:, len(power) :]
-    labels = model.channel.draw_labels(true, np.random.default_rng(int(seed)))
+    labels = model.channel.draw_labels(true, np.random.default_rng(seed))
     return {
         "error": match.error,
         "row_error": match.row_error,
