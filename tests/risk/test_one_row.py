@@ -344,3 +344,11 @@ def test_a_wide_huber_loss_is_the_square_and_a_narrow_one_the_absolute_error():
 def test_what_has_no_theory_is_refused(model, loss, penalty, strength, message):
     with pytest.raises(IncompatibleError, match=message):
         one_row_points(model, np.array([1.0]), loss, weight_penalty(penalty), strength)
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_label_errors_of_small_weights_follow_their_cosine(loss):
+    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]))
+    table = limits(model, [2.0], learner=RegularisedRisk(loss, strength=1e12))
+    assert table["power"][0] < 1e-20
+    assert table["label_error"][0] == pytest.approx(np.arccos(table["cosine"][0, 0]) / np.pi, rel=1e-9)

@@ -26,8 +26,6 @@ from glassformer.risk.loss_base import Loss
 _SMALL_PENALTY, _ROUNDING = 1e-2, 1e-13
 
 
-
-
 class Certificate(NamedTuple):
     """Bound on the distance of an estimate from the minimum.
 

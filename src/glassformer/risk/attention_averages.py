@@ -25,7 +25,7 @@ from glassformer.channels.attention.softmax import all_ones
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 from glassformer.numerics.quasi_random import normal_points
-from glassformer.risk.label_averages import EMPTY, TAIL, LabelAverages, SampleAverages
+from glassformer.risk.label_averages import EMPTY, SMALLEST, TAIL, LabelAverages, SampleAverages
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.penalties import OrderParameters
 
@@ -80,7 +80,7 @@ class AttentionAverages(LabelAverages):
         return np.asarray(self.channel.shares_of(labels))
 
     def label_error(self, order: OrderParameters) -> Array:
-        cosine = order.overlap / np.sqrt(np.maximum(order.power, EMPTY) * self.power)
+        cosine = order.overlap / np.sqrt(np.maximum(order.power, SMALLEST) * self.power)
         return row_disagreement(self.tokens, np.minimum(cosine, 1.0))
 
     def averages(self, order: OrderParameters) -> SampleAverages:

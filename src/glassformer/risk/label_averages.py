@@ -33,6 +33,8 @@ from glassformer.risk.penalties import OrderParameters
 TAIL = 8.5
 # Overlaps, powers and conditional variances below this count as zero, so that quotients stay finite.
 EMPTY = 1e-14
+# Floor of powers and overlaps in errors of labels, which depend on their ratio.
+SMALLEST = 1e-300
 # Gauss nodes per panel at the first accuracy, doubled from one accuracy to the next up to the largest number.
 NODES, _MOST_NODES = 16, 64
 # Ends of panels around a step of the label's law, in units of its width (chosen by trial).
@@ -142,8 +144,8 @@ class LabelAverages:
         """Return the share of new noiseless labels that the fitted field predicts wrongly, shape (batch,)."""
         clean = replace(self, channel=self.channel.without_noise)
         # Interpolators of equally many samples and unknowns have infinite power.
-        root = np.sqrt(np.minimum(_column(order.power), 1 / EMPTY))
-        y, t, density, _ = clean._label_law(order, [np.array(clean.channel.steps) / root])
+        root = np.sqrt(np.minimum(_column(order.power, SMALLEST), 1 / EMPTY))
+        y, t, density, _ = clean._label_law(order, [np.array(clean.channel.steps) / root], SMALLEST)
         return np.asarray(np.sum(density * (y != clean.channel.true_label(root * t)), axis=(1, 2)))
 
     def margins(self) -> tuple[Array, Array]:
@@ -186,10 +188,12 @@ class LabelAverages:
         y, t, density, label_score = self._label_law(order, [part / root for part in breakpoints])
         return self._sum(order, y, root * t, density, label_score)
 
-    def _label_law(self, order: OrderParameters, cuts: list[Array]) -> tuple[Array, Array, Array, Array]:
+    def _label_law(
+        self, order: OrderParameters, cuts: list[Array], least: float = EMPTY
+    ) -> tuple[Array, Array, Array, Array]:
         r"""Return labels, standardised fitted fields, their probabilities, and :math:`\partial\log Z_0`."""
         y, shape = np.array(self.channel.values)[:, None], (len(order.power), len(self.channel.values))
-        root, m = np.sqrt(_column(order.power)), _column(order.overlap)
+        root, m = np.sqrt(_column(order.power, least)), _column(order.overlap, least)
         variance = np.maximum(self.power - (m / root) ** 2, EMPTY)
         steps = ((step + _AROUND_STEP * np.sqrt(variance)) * root / m for step in self.channel.steps)
         edges = [np.broadcast_to(part, (*shape, part.shape[-1])) for part in (*cuts, *steps)]
@@ -228,9 +232,9 @@ class LabelAverages:
         return SampleAverages(*(np.sum(weight * part, axis=(1, 2)) for part in values))
 
 
-def _column(values: Array) -> Array:
+def _column(values: Array, least: float = EMPTY) -> Array:
     """Return positive numbers of shape (batch, 1, 1)."""
-    return np.maximum(values, EMPTY)[:, None, None]
+    return np.maximum(values, least)[:, None, None]
 
 
 def _normal_panels(cuts: list[Array], nodes: int) -> tuple[Array, Array]:

@@ -24,6 +24,7 @@ from glassformer.risk.label_averages import (
     _BATCH_NUMBERS,
     _PANELS,
     EMPTY,
+    SMALLEST,
     LabelAverages,
     SampleAverages,
     _column,
@@ -251,11 +252,11 @@ class OneRowAverages(LabelAverages):
         clean = self.channel.without_noise
         law = self.law if clean is self.channel else BinaryLaw.of_channel(clean)
         shift = self.intercept(order)
-        root, m = np.sqrt(np.minimum(_column(order.power), 1 / EMPTY)), _column(order.overlap)
-        m = np.minimum(m, root)
+        root = np.sqrt(np.minimum(_column(order.power, SMALLEST), 1 / EMPTY))
+        m = np.minimum(_column(order.overlap, SMALLEST), root)
         variance = np.maximum(self.power - (m / root) ** 2, EMPTY)
         cuts = [-shift[:, None, None] / root]
-        cuts += [(step + _AROUND_STEP * np.sqrt(variance)) * root / np.maximum(m, EMPTY) for step in law.steps]
+        cuts += [(step + _AROUND_STEP * np.sqrt(variance)) * root / m for step in law.steps]
         t, weight = _normal_panels([np.broadcast_to(part, (len(root), 1, part.shape[-1])) for part in cuts], self.nodes)
         chance, _ = law.chance(m / root * t, variance, self.nodes)
         positive = root * t + shift[:, None, None] > 0
