@@ -17,6 +17,7 @@ from glassformer import (
 )
 from glassformer.cli import main
 from glassformer.core.settings import Iteration
+from glassformer.core.status import Status
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.learners.empirical_risk import EmpiricalRisk
@@ -297,3 +298,10 @@ def test_gap_of_a_hinge_bounds_the_distance_from_the_minimum(spectral, square):
     for size in (1e-4, 1e-3, 1e-2, 0.1):
         for _ in range(20):
             assert value(found.value[0] + size * rng.standard_normal((10, 10))) >= least - 1.1e-7 * len(labels)
+
+
+def test_remedies_of_a_run_and_of_its_theory_are_their_own():
+    run = Status.ITERATION_LIMIT.remedy_for({"algorithm": "risk", "strength": 1e-6, "max_iterations": 5000})
+    theory = Status.ITERATION_LIMIT.remedy_for({"learner": "risk", "strength": 1e-6})
+    assert "alpha" not in run and "raise the strength, or raise max_iterations (--max-iterations)" in run
+    assert "raise the strength" in theory

@@ -349,6 +349,6 @@ def test_what_has_no_theory_is_refused(model, loss, penalty, strength, message):
 @pytest.mark.parametrize("loss", ["square", "logistic"])
 def test_label_errors_of_small_weights_follow_their_cosine(loss):
     model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]))
-    table = limits(model, [2.0], learner=RegularisedRisk(loss, strength=1e12))
+    table = RegularisedRisk(loss, strength=1e12).limits(model, [2.0])
     assert table["power"][0] < 1e-20
     assert table["label_error"][0] == pytest.approx(np.arccos(table["cosine"][0, 0]) / np.pi, rel=1e-9)

@@ -744,3 +744,10 @@ def test_errors_of_predictions_grow_out_of_the_range_of_the_inputs():
     near, far = inputs[120:121], 1000 * inputs[120:121]
     assert found.predict(far, return_std=True)[1] > 100 * found.predict(near, return_std=True)[1]
     assert np.ptp(found.predict_interval(far)) > 100 * np.ptp(found.predict_interval(near))
+
+
+def test_a_strength_above_the_largest_useful_one_is_said():
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.standard_normal((30, 3, 3)), rng.standard_normal(30)
+    with pytest.warns(DataWarning, match=r"strength = 1000 gives a fit of zero: the largest useful one is [\d.]+"):
+        BilinearRegressor(strength=1e3).fit(inputs, labels)

@@ -101,8 +101,11 @@ down, or raise max_steps (--max-iterations)'
             return "the error of the averages exceeds the tolerance" + (f": {', or '.join(ways)}" if ways else "")
         if self is Status.ITERATION_LIMIT:
             steps = "max_iterations where settings have it" if limit is None else f"{limit} (--max-iterations)"
-            away = "move alpha away from a threshold, where convergence slows down"
-            ways = [away, *(way % "averages" for way in points), f"raise {steps}"]
+            # A run on data has steps of its own, and a small penalty slows down both a run and its theory.
+            run, small = "algorithm" in parameters, parameters.get("strength") not in (None, "best")
+            away = [] if run else ["move alpha away from a threshold, where convergence slows down"]
+            ways = [*away, *(way % "averages" for way in points), *(["raise the strength"] if small else [])]
+            ways.append(f"raise {steps}")
             return f"the residual is still above the tolerance: {', or '.join(ways)}"
         return self.remedy if limit is None else self.remedy.replace(_LIMITS[0], limit)
 

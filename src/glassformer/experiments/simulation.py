@@ -136,7 +136,8 @@ def _table(experiment: Experiment, runs: list[list[Run]]) -> Simulation:
         notes.append(f"no theory of {learner.name}: {theory}")
         theory = {}
     notes += [f"theory of {learner.name}: {note}" for note in theory.get("notes", ()) if note not in notes]
-    notes += _unsettled_theory(ratios, theory)
+    settings = {"learner": learner.name, "strength": getattr(learner, "strength", None)}
+    notes += _unsettled_theory(ratios, theory, settings)
     bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
     if bistable:
         notes.append(
@@ -215,14 +216,14 @@ def _compared(columns: dict[str, Array], rows: Sequence[str]) -> list[tuple[str,
     return [(f"the error of {row}", *(part[:, k] for part in parts), estimate) for k, row in enumerate(rows)]  # type: ignore[misc]
 
 
-def _unsettled_theory(alpha: Array, theory: Mapping[str, Array]) -> list[str]:
+def _unsettled_theory(alpha: Array, theory: Mapping[str, Array], parameters: Mapping[str, object]) -> list[str]:
     """Return a note on each status of theory that is neither ``converged`` nor ``bistable``."""
     statuses = list(theory.get("status", ()))
     notes = []
     for status in dict.fromkeys(statuses):
         if status not in (Status.CONVERGED, Status.BISTABLE):
             where = ", ".join(f"{a:g}" for a, one in zip(alpha, statuses, strict=True) if one is status)
-            notes.append(f"theory at alpha = {where} is {status}: {status.remedy}")
+            notes.append(f"theory at alpha = {where} is {status}: {status.remedy_for(parameters)}")
     return notes
 
 

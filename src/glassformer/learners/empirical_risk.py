@@ -20,7 +20,6 @@ from glassformer.core.estimate import Array
 from glassformer.numerics.decompositions import eigh, singular_values, svd
 from glassformer.risk.loss_base import Loss
 
-
 # Share of the penalty in the risk of an estimate of zero below which gaps are relative to the penalty, and gaps of the
 # size of rounding errors, relative to the risk of an estimate of zero.
 _SMALL_PENALTY, _ROUNDING = 1e-2, 1e-13

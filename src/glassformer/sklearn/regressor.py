@@ -150,7 +150,8 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
     Attributes:
         coef_: ``C``, shape (L, d), in the units of the inputs.
         intercept_: ``b``, for sequences of full length.
-        rank_: numerical rank of ``C``: number of directions that exceed the noise. It counts the singular values
+        rank_: numerical rank of ``C``: number of directions that exceed the noise.
+            It may be 0 for a fit that predicts: many weak directions predict together. It counts the singular values
             of the noisy signal before the penalty or the posterior shrinks it,
             :math:`\hat S + \mathrm{adjoint}(g)/\hat q` with the scores ``g`` of the residuals, beyond the largest one
             of noise alone (scores of random signs; for ``"bayes"``, white noise), at most the number of singular values

@@ -163,8 +163,16 @@ def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
     scaled = task._replace(labels=task.labels / chosen.unit)
     path = risk_path(*_problem(settings, scaled), strengths, **_options(settings, scaled))
     if not path.converged:
-        text = f"no minimum was reached in max_iterations = {settings.max_iterations}: increase it, or tolerance"
+        limit = settings.max_iterations
+        text = f"no minimum was reached in max_iterations = {limit}: increase it, the strength, or tolerance"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
+    if _is_strength(given) and penalty_of(settings.penalty).spectral > 0 and not path.estimates.any():
+        largest = float(risk_path(*_problem(settings, scaled), 2, **_options(settings, scaled)).strengths[0])
+        if given > largest:
+            text = (
+                f"strength = {given:g} gives a fit of zero: the largest useful one is {largest:.3g}, give a smaller one"
+            )
+            warnings.warn(text, DataWarning, stacklevel=4)
     signal = FittedSignal(
         matrix=chosen.unit * path.estimates[-1],
         intercept=chosen.unit * path.intercepts[-1],
