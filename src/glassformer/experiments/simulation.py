@@ -136,8 +136,8 @@ def _table(experiment: Experiment, runs: list[list[Run]]) -> Simulation:
         notes.append(f"no theory of {learner.name}: {theory}")
         theory = {}
     notes += [f"theory of {learner.name}: {note}" for note in theory.get("notes", ()) if note not in notes]
-    settings = {"learner": learner.name, "strength": getattr(learner, "strength", None)}
-    notes += _unsettled_theory(ratios, theory, settings)
+    strength = getattr(learner, "strength", None)
+    notes += _unsettled_theory(ratios, theory, {"learner": learner.name, "strength": strength})
     bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
     if bistable:
         notes.append(

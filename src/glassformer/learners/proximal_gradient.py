@@ -45,7 +45,7 @@ _NEWTON_SIZE, _NEWTON_GAIN, _NEWTON_WIDTH = 256, 0.5, 1e-6
 _NEWTON_STEP, _NEWTON_FAR = 1.0, 1e3
 # Difference of singular values, relative to the largest, below which they are equal.
 _EQUAL = 1e-12
-# Largest ratio of successive strengths on the way to a small one, tolerance at these strengths, and largest total ratio.
+# Largest ratio of successive strengths on the way to a small one, tolerance at these, and largest total ratio.
 _STRENGTH_STEP, _TOLERANCE_BETWEEN, _LARGEST_RATIO = 10.0, 1e-4, 1e300
 # Width of the envelope whose slopes are used for a loss with kinks.
 _NARROW = 1e-6
