@@ -39,14 +39,14 @@ X, y = draw(n)
 print(diagnose(X, y))
 
 # %%
-# A fit, and its rank
-# -------------------
+# A fit, and its directions above the noise
+# -----------------------------------------
 # ``BilinearRegressor`` minimises the square loss with a nuclear norm, at the strength that cross-validation finds best.
 # ``"simplest"`` takes the strongest penalty that is not measurably worse.
 
 fitted = BilinearRegressor(strength="simplest", strengths=10).fit(X, y)
 later, truth = draw(1000)
-print(fitted.rank_, fitted.singular_values_[:4].round(3), fitted.score(later, truth))
+print(fitted.signal_rank_, fitted.singular_values_[:4].round(3), fitted.score(later, truth))
 
 # %%
 # With ``solver="bayes"`` width and noise are estimated from the data, and message passing uses them. It needs no

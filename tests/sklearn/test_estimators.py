@@ -581,7 +581,7 @@ def test_ranks_are_numbers_of_directions_that_stand_out_of_the_noise(arguments):
         inputs = rng.standard_normal((500, 10, 10))
         labels = np.tensordot(inputs, matrix, 2) / np.linalg.norm(matrix) + 0.3 * rng.standard_normal(500)
         found = BilinearRegressor(**arguments).fit(inputs, labels)
-        assert found.rank_ == width < np.sum(found.singular_values_ > 1e-10)
+        assert found.signal_rank_ == width < found.rank_ == np.sum(found.singular_values_ > 1e-10)
 
 
 def test_a_refit_at_the_rank_above_the_noise_has_no_bias():
@@ -621,10 +621,10 @@ def test_ranks_of_classes_and_of_attention():
     inputs, w = rng.standard_normal((500, 2, 8)), rng.standard_normal(8)
     noise = 0.3 * rng.standard_normal(500)
     fields = ((inputs @ w) ** 2).mean(axis=1) / (w @ w) + noise
-    assert AttentionRegressor(strength=0.03, linear=False).fit(inputs, fields).rank_ == 1
+    assert AttentionRegressor(strength=0.03, linear=False).fit(inputs, fields).signal_rank_ == 1
     classes = inputs[:, 0] @ w / np.linalg.norm(w) + noise > 0.3
-    assert BilinearClassifier(strength=1.0).fit(inputs, classes).rank_ == 1
-    assert BilinearClassifier(strength=1.0).fit(inputs, rng.permutation(classes)).rank_ == 0
+    assert BilinearClassifier(strength=1.0).fit(inputs, classes).signal_rank_ == 1
+    assert BilinearClassifier(strength=1.0).fit(inputs, rng.permutation(classes)).signal_rank_ == 0
 
 
 @pytest.mark.parametrize("scale", ["features", "whiten"])

@@ -92,12 +92,13 @@ class RegularisedRisk(Learner):
         strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the best by
             theory: least error, for labels that are right or wrong largest cosine (for signs, least label error). No
             effect, and None, where the trace is pinned.
-        tolerance: duality gap at which a solution is accepted, relative to the risk of an estimate of zero.
+        tolerance: duality gap at which a solution is accepted, relative to the risk of an estimate of zero, or to a
+            hundred times the penalty of the estimate if that is less.
         max_iterations: steps allowed.
         student: smi and attention only, equation :eq:`row-risk`: a function of the student's fields ``Z``,
             shape (P, L), to its prediction, which JAX can differentiate; ``"linear"``; None for one linear row where
-            labels are +1 and -1 of one index, a linear row per class with cross-entropy, and the teacher's own link
-            otherwise. The link of another model is ``other.traceable_label``: attention of another skip strength or
+            labels are +1 and -1 of one index or a loss of one's own sees labels of one field, a linear row per class
+            with cross-entropy, and the teacher's own link otherwise. The link of another model is ``other.traceable_label``: attention of another skip strength or
             depth, for instance.
         student_rows: ``P``; None for the usual number.
         intercept: whether a number is added to every output of the student, and fitted.
@@ -324,7 +325,7 @@ class RegularisedRisk(Learner):
         from glassformer.risk.rows.one_row_labels import has_identity_link
 
         signs = set(getattr(model.channel, "values", None) or ()) == {-1.0, 1.0}
-        return (signs or has_identity_link(model)) and self.student_rows in (None, 1)
+        return (signs or callable(self.loss) or has_identity_link(model)) and self.student_rows in (None, 1)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.proximal_gradient import least_risk

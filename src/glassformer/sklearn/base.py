@@ -137,7 +137,8 @@ class SequenceEstimator(BaseEstimator):
         self.signals_ = [one.matrix for one in signals]
         each: dict[str, list[Any]] = {
             "coef_": [units * self._coefficients(one.matrix) for one in signals],
-            "rank_": [rank_of(one.matrix) if one.rank is None else one.rank for one in signals],
+            "rank_": [rank_of(one.matrix) for one in signals],
+            "signal_rank_": [rank_of(one.matrix) if one.rank is None else one.rank for one in signals],
             "strength_": [one.strength for one in signals],
         }
         each["singular_values_"] = [singular_values(one) for one in each["coef_"]]

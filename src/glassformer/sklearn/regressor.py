@@ -138,24 +138,26 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
         folds: number of folds of cross-validation. Equal samples are in the same fold, and so are samples of one group
             if :meth:`fit` has ``groups``.
         refit: removes the bias of the penalty, which shrinks all singular values: ``"rank"`` fits the matrix again in
-            the span of its ``rank_`` leading pairs of singular vectors (at least one), a number in the span of as many
-            pairs, with a ridge penalty of its own by cross-validation. It is for reading the matrix: predictions are
-            not better in general, and have no intervals. None for no second fit.
+            the span of its ``signal_rank_`` leading pairs of singular vectors (at least one), a number in the span of
+            as many pairs, with a ridge penalty of its own by cross-validation. It is for reading the matrix:
+            predictions are not better in general, and have no intervals. None for no second fit.
         scale: ``"features"``, in units of the standard deviations of features and of tokens; ``"whiten"``, uncorrelated
             features and tokens; ``"none"``. Means are subtracted in any case; all is learned in :meth:`fit`.
-        tolerance: accepted duality gap, relative to the risk of an estimate of zero.
+        tolerance: accepted duality gap, relative to the risk of an estimate of zero, or to a hundred times the penalty
+            if that is less.
         max_iterations: steps allowed at each strength.
         random_state: seed of the folds.
 
     Attributes:
         coef_: ``C``, shape (L, d), in the units of the inputs.
         intercept_: ``b``, for sequences of full length.
-        rank_: numerical rank of ``C``: number of directions that exceed the noise.
+        rank_: rank of ``C``, up to rounding.
+        signal_rank_: number of directions of ``C`` that exceed the noise, at most ``rank_``.
             It may be 0 for a fit that predicts: many weak directions predict together. It counts the singular values
             of the noisy signal before the penalty or the posterior shrinks it,
             :math:`\hat S + \mathrm{adjoint}(g)/\hat q` with the scores ``g`` of the residuals, beyond the largest one
-            of noise alone (scores of random signs; for ``"bayes"``, white noise), at most the number of singular values
-            that are not zero. For losses with kinks, and for softmax, it is that number.
+            of noise alone (scores of random signs; for ``"bayes"``, white noise). For losses with kinks, and for
+            softmax, it equals ``rank_``.
         singular_values_: of ``C``, in falling order.
         patterns_: covariance of the inputs with the predictions over the variance of the predictions, shape (L, d). An
             input without signal may have a large coefficient, because it cancels noise of other inputs, and has no
@@ -173,7 +175,7 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
         >>> C = np.outer(rng.standard_normal(6), rng.standard_normal(8))
         >>> y = np.einsum("nld,ld->n", X, C) + 0.1 * rng.standard_normal(200)
         >>> found = BilinearRegressor(strength="simplest", strengths=10).fit(X, y)
-        >>> found.rank_ < 6, bool(found.score(X, y) > 0.95)
+        >>> found.signal_rank_ <= found.rank_ <= 6, bool(found.score(X, y) > 0.95)
         (True, True)
     """
 
@@ -200,7 +202,7 @@ class AttentionRegressor(AttentionEstimator, SequenceRegressor):
 
     Attributes:
         coef_: ``S``, shape (d, d), in the units of the inputs.
-        rank_: numerical rank of the learned matrix with the constant feature.
+        rank_, signal_rank_: as of :class:`BilinearRegressor`, of the learned matrix with the constant feature.
         singular_values_: of ``S``, in falling order.
         strength_: strength that was used.
         shape_: (L, d).

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -60,6 +60,11 @@ def _cross_entropy(y: Any, h: Any) -> Any:
     return jax.nn.logsumexp(h) - jnp.sum(y * h)
 
 
+def _own_loss(y: Any, h: Any, function: Callable[[Any, Any], Any]) -> Any:
+    """A function of vectors, or of numbers, which acts on each entry."""
+    return jnp.sum(jnp.asarray(function(y, h)))
+
+
 @dataclass(frozen=True)
 class FieldLoss:
     """A loss of a label and a prediction, both vectors, as JAX can trace it.
@@ -104,7 +109,7 @@ def field_loss(given: Any) -> FieldLoss:
     if isinstance(name, str) and name in FIELD_LOSSES:
         return FIELD_LOSSES[name]
     if callable(given):
-        return FieldLoss(getattr(given, "__name__", "own"), given, convex=False)
+        return FieldLoss(getattr(given, "__name__", "own"), partial(_own_loss, function=given), convex=False)
     raise ParameterError("loss", given, f"{', '.join(FIELD_LOSSES)}, or a function of a label and a prediction")
 
 
@@ -227,8 +232,9 @@ def _costs(y: Any, fields: Any, student: Student) -> Any:
 def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = None) -> Student:
     """Return the student of a model.
 
-    Without a function it is what users expect: for labels +1 and -1 and for a loss of them, one linear row; for classes
-    and cross-entropy, one linear row per class; for numbers the teacher's own link, with the teacher's rows.
+    Without a function it is what users expect: for labels +1 and -1 and for a loss of them, one linear row, and for a
+    loss of one's own on labels of one field, which may have any link; for classes and cross-entropy, one linear row per
+    class; for numbers otherwise the teacher's own link, with the teacher's rows.
 
     Args:
         model: of the teacher, of several rows or of one index.
@@ -265,7 +271,9 @@ def _tried_student(model: Any, loss: Any, function: Any, rows: int | None) -> St
     linear = isinstance(function, str) and function == "linear"
     if isinstance(function, str) and not linear:
         raise ParameterError("student", function, "linear, or a function of the fields of the student's rows")
-    default_linear = function is None and (chosen.labels != "numbers" or (signs and channel.rows == 1))
+    one_field = channel.rows * channel.columns == 1
+    one_linear = (signs and channel.rows == 1) or (one_field and chosen.name not in FIELD_LOSSES)
+    default_linear = function is None and (chosen.labels != "numbers" or one_linear)
     if linear or default_linear:
         outputs = len(classes) or shown.shape[1]
         prediction: Any = linear_prediction
@@ -283,7 +291,7 @@ def _tried_student(model: Any, loss: Any, function: Any, rows: int | None) -> St
     own = function is None and not default_linear
     root = () if own else _token_root(model)
     student = Student(prediction, int(count), int(channel.columns), chosen, classes, root, own, signs)
-    _require_usable(student, student.targets(shown[:_TRIED]))
+    _require_usable(student, student.targets(shown[:_TRIED]), "student" if callable(function) else "loss")
     return student
 
 
@@ -323,10 +331,14 @@ def _token_root(model: Any) -> tuple[tuple[float, ...], ...]:
     return correlation_root(getattr(model, "token_correlation", 0.0), int(model.channel.columns))
 
 
-def _require_usable(student: Student, y: Array) -> None:
-    """Raise unless the loss of the student is a finite number whose derivatives are finite and not all zero."""
+def _require_usable(student: Student, y: Array, parameter: str) -> None:
+    """Raise unless the loss of the student is a finite number whose derivatives are finite and not all zero.
+
+    The parameter is blamed for losses: ``student``, or ``loss`` for a default student.
+    """
     fields = np.random.default_rng(4).standard_normal((len(y), student.rows, student.tokens))
     name = getattr(student.prediction, "__name__", "student")
+    blamed = name if parameter == "student" else student.loss.name
     try:
         # JAX takes the last entry for an index out of range; NumPy raises.
         with jax_settings():
@@ -351,9 +363,9 @@ def _require_usable(student: Student, y: Array) -> None:
             costs, slopes = CachedJit(_costs, student=student)(jnp.asarray(y), jnp.asarray(fields))
     except Exception as error:
         raise ParameterError(
-            "student", name, "a function that JAX can differentiate", str(error).splitlines()[0]
+            parameter, blamed, "a function that JAX can differentiate", str(error).splitlines()[0]
         ) from error
     if not (np.all(np.isfinite(costs)) and np.all(np.isfinite(slopes))):
-        raise ParameterError("student", name, "finite, with finite derivatives")
+        raise ParameterError(parameter, blamed, "finite, with finite derivatives")
     if not np.any(slopes):
-        raise ParameterError("student", name, "a function whose loss changes with the fields", "it is constant")
+        raise ParameterError(parameter, blamed, "a function whose loss changes with the fields", "it is constant")
