@@ -350,3 +350,6 @@ def test_all_numbers_of_lines_are_blocks_of_one_shape():
 def test_lines_along_fields_that_only_choose_are_left_out():
     model = SequenceMultiIndex(lambda z: z[1, jnp.argmax(z[0])], indices=2, tokens=3)
     assert model.channel._level == ((True,) * 3, (False,) * 3)
+    # A label may vary where derivatives do not show it.
+    stopped = SequenceMultiIndex(lambda z: z[1, 0] + jax.lax.stop_gradient(jnp.tanh(z[0, 0])), indices=2)
+    assert stopped.channel._level == ((False,), (False,))

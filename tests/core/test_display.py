@@ -44,7 +44,7 @@ Y = np.einsum("nld,ld->n", X, RNG.standard_normal((6, 6))) / 6 + 0.3 * RNG.stand
 def of_network():
     from glassformer.dynamics.online_sgd import Pace
 
-    return online_sgd(SequenceMultiIndex(lambda z: z[0], points=32), np.array([0.5, 1.0]), Pace(0.5, 1), points=64)
+    return online_sgd(SequenceMultiIndex(lambda z: z[0, 0], points=32), np.array([0.5, 1.0]), Pace(0.5, 1), points=64)
 
 
 # One of each kind, with words that its table shows.
@@ -62,7 +62,7 @@ RESULTS = {
     "phase_diagram": (lambda: phase_diagram(LINEAR, "beta", [1, 2]), "weak_recovery"),
     "online_sgd": (of_network, "cosine"),
     "risk_path": (lambda: risk_path(DenseDesign(X), Y, strengths=[3.0, 1.0]), "rank"),
-    "cross_validate": (lambda: cross_validate(DenseDesign(X), Y, strengths=[3.0, 1.0]), "standard_error"),
+    "cross_validate": (lambda: cross_validate(DenseDesign(X), Y, strengths=5), "standard_error"),
     "conjugate_overlap": (lambda: conjugate_overlap(LINEAR, 0.5), "row 1, column 1"),
     "nuclear_norm_risk": (lambda: nuclear_norm_risk(1, 0.3, 0.5, 0.1, 0.2), "effective_noise"),
     "diagnose": (lambda: diagnose(X, Y), "120 samples of 6 tokens"),

@@ -56,30 +56,6 @@ def test_no_recompute_returns_the_same_numbers():
         np.testing.assert_array_equal(no_recompute(jnp.asarray(values)), values)
 
 
-CHOICES = {
-    "entry": lambda z: z[1, jnp.argmax(z[0])],
-    "slice": lambda z: z[jnp.argmin(z[:, 0]), 1:],
-    "each column": lambda z: z[1][jnp.argmax(z, axis=0) % 3],
-    "beyond the end": lambda z: jnp.take(z[1], jnp.argmax(z[0]) + 1),
-    "along an axis": lambda z: jnp.take_along_axis(z, jnp.argmax(z, axis=1)[:, None], axis=1),
-    "of whole numbers": lambda z: jnp.argmax(z > 0.3, axis=1),
-}
-
-
-def test_choices_by_index_are_written_out(monkeypatch):
-    """Also for equal entries, and where one is not a number."""
-    points = np.random.default_rng(0).standard_normal((30, 2, 3))
-    points[0, 0, 1], points[1, 0] = np.nan, 1.0
-    with jax.enable_x64(True):
-        expected = jax.jit(lambda x: [jax.vmap(choice)(x) for choice in CHOICES.values()])(points)
-        monkeypatch.setattr(module, "_vmap", None)
-        found = jax.jit(lambda x: [join_entries(on_entries(own)(split_entries(x, 2))) for own in CHOICES.values()])(
-            np.moveaxis(points, 0, -1)
-        )
-        for own, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(np.moveaxis(own, -1, 0), other)
-
-
 def test_a_loop_is_written_out(monkeypatch):
     monkeypatch.setattr(module, "_vmap", None)
     with jax.enable_x64(True):

@@ -130,7 +130,7 @@ def test_last_layer_is_learned_first():
 @pytest.mark.parametrize("count", [3, 101, *(pytest.param(n, marks=pytest.mark.statistics) for n in (2, 21))])
 def test_error_of_arrival_times_includes_interpolation(count):
     """Of linear labels the cosine is known in closed form: it is 1/2 at 1.12431."""
-    model = SequenceMultiIndex(lambda z: z[:, 0], noise=0.1, points=32)
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
     time = [0.0, 2.0, 20.0] if count == 3 else np.linspace(0, 20, count)
     found = online_sgd(model, time, Pace(0.5, 1), points=512).arrival()
     assert abs(found.value[0] - 1.12431) <= found.error[0]

@@ -134,7 +134,7 @@ def test_defaults_end_where_few_samples_are_fitted_and_say_what_descent_reaches(
     result = simulate(AttentionIndexed(0.5), [0.1], d=12, instances=1, algorithm=learner)
     (run,) = result.instances[0]
     assert run.status is Status.CONVERGED and run.iterations < 10_000
-    assert any("5 to 20 % above it" in note for note in result.notes)
+    assert any("6 to 37 % above it" in note for note in result.notes)
 
 
 def test_labels_without_gradient_raise():

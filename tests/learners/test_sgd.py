@@ -202,6 +202,14 @@ def test_equal_sample_ratios_are_solved_once(monkeypatch):
     assert solved == [2.0] and len(table["error"]) == 6
 
 
+@pytest.mark.slow
+def test_descent_needs_no_theory_of_its_minimum():
+    """A linear row on labels that fall with their field: the risk is refused, the descent has its equations."""
+    model = SequenceMultiIndex(lambda z: 1 - 2.0 * (z[0, 0] > 0))
+    learner = SGD(learning_rate=0.3, weight_decay=0.1, student="linear", trajectories=4096)
+    assert trajectory(model, [2.0], 3, learner=learner).converged
+
+
 def test_settings_that_do_not_go_together():
     for given, text in (
         ({"batch": 0}, "batch = 0 is not allowed"),

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge as RidgeRegression
 from sklearn.svm import SVC, LinearSVC
 
 from glassformer import RegularisedRisk, SequenceMultiIndex, limits
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.priors.law import Law
 from glassformer.priors.laws import Discrete, GaussBernoulli
 from glassformer.risk.custom_loss import CustomLoss
@@ -352,3 +352,24 @@ def test_label_errors_of_small_weights_follow_their_cosine(loss):
     table = RegularisedRisk(loss, strength=1e12).limits(model, [2.0])
     assert table["power"][0] < 1e-20
     assert table["label_error"][0] == pytest.approx(np.arccos(table["cosine"][0, 0]) / np.pi, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_a_loss_of_ones_own_sees_one_linear_row_whatever_the_link():
+    """Poisson regression of labels whose rate is exp(z/2); 8 fits with SciPy at d = 2000 give 0.7450 +- 0.0061."""
+    model = SequenceMultiIndex(lambda z: 0.5 * z[0, 0], noise_law="poisson", points=64)
+    learner = RegularisedRisk(lambda y, h: jnp.exp(h) - y * h, strength=0.5)
+    assert abs(learner.limits(model, [2.0])["error"][0] - 0.7450) < 3 * 0.0061
+
+
+@pytest.mark.slow
+def test_a_default_student_is_not_blamed_for_a_loss():
+    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]) + z[1, 0], indices=2, noise=0.1, points=32)
+    with pytest.raises(
+        ParameterError, match="loss = 'constant' is not allowed: expected a function whose loss changes"
+    ):
+        RegularisedRisk(constant, strength=0.5).limits(model, [2.0])
+
+
+def constant(y, h):
+    return 0 * y + 1.0

@@ -98,8 +98,8 @@ class RegularisedRisk(Learner):
         student: smi and attention only, equation :eq:`row-risk`: a function of the student's fields ``Z``,
             shape (P, L), to its prediction, which JAX can differentiate; ``"linear"``; None for one linear row where
             labels are +1 and -1 of one index or a loss of one's own sees labels of one field, a linear row per class
-            with cross-entropy, and the teacher's own link otherwise. The link of another model is ``other.traceable_label``: attention of another skip strength or
-            depth, for instance.
+            with cross-entropy, and the teacher's own link otherwise. The link of another model is
+            ``other.traceable_label``: attention of another skip strength or depth, for instance.
         student_rows: ``P``; None for the usual number.
         intercept: whether a number is added to every output of the student, and fitted.
         positions: components of the positional encodings that are added to the tokens the student sees, shape (L,) or
@@ -170,7 +170,7 @@ class RegularisedRisk(Learner):
         "smi and attention only: positional encoding of each token, a comma list", None, read=parse_grid
     )
     start: Any = parameter(
-        "smi and attention only: informed, uninformed or positional (default: all; the minimum of lowest risk counts)",
+        "smi and attention only: informed, uninformed or positional (default: all; the minimum of lowest risk)",
         None,
         read=parse_text,
     )

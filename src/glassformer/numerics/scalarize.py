@@ -23,8 +23,6 @@ Entries = NDArray[Any]
 Rule = Callable[[Any, Sequence[Entries]], list[Entries]]
 """Makes the outputs of an equation of a jaxpr from its inputs."""
 
-# Gathering beyond an array fills NaN in this mode.
-_FILLING = jax.lax.GatherScatterMode.FILL_OR_DROP
 # Numbers computed by a function from which on it is not rewritten: compiling takes seconds then (measured).
 _LARGEST = 6000
 
@@ -137,9 +135,11 @@ def _evaluate(closed: Any, arguments: Sequence[Entries]) -> list[Entries]:
 def _apply(equation: Any, values: Sequence[Entries]) -> list[Entries]:
     """Return the outputs of an equation, by the rule of its primitive or else by ``jax.vmap``."""
     name = equation.primitive.name
-    moves = name in _MOVING and name not in ("gather", "dynamic_slice")
+    moves = name in _MOVING and name != "gather"
     if all(map(_is_constant, values)) and not moves:
         rule: Rule = _fold_constants
+    elif name == "gather" and not _is_constant(values[1]):
+        rule = _vmap_equation
     else:
         rule = _CALLS.get(name) or _RULES.get(name, _vmap_equation)
     try:
@@ -324,68 +324,12 @@ def _slice(equation: Any, values: Sequence[Entries]) -> list[Entries]:
 
 
 def _gather(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    """Gather entries at known places, by the same operation on their numbers; at others, select among all places."""
+    """Gather entries at known places, by the same operation on their numbers."""
     (x, index), params = values, equation.params
-    numbers, kind = np.arange(x.size).reshape(x.shape), params["dimension_numbers"]
-
-    def taken(at: Any) -> Entries:
-        with jax.ensure_compile_time_eval():
-            found = jax.lax.gather(numbers, at, kind, params["slice_sizes"], mode=params["mode"])
-        return x.ravel()[np.asarray(found).ravel()].reshape(found.shape)
-
-    if _is_constant(index):
-        return [taken(_constant_array(index, equation.invars[1]))]
-    (axis,) = kind.start_index_map
-    fills = params["mode"] == _FILLING
-    if fills and not jnp.issubdtype(equation.outvars[0].aval.dtype, jnp.floating):
-        return _vmap_equation(equation, values)
-    # Entries of the output along these axes have an index each.
-    own = [k for k in range(len(equation.outvars[0].aval.shape)) if k not in kind.offset_dims]
-    last = x.shape[axis] - params["slice_sizes"][axis]
-    at_each = [taken(np.full(index.shape, k, dtype=int)) for k in range(last + 1)]
-
-    def entry(place: tuple[int, ...]) -> Any:
-        at = index[(*(place[k] for k in own), 0)]
-        found = _select_entry(at, [parts[place] for parts in at_each])
-        return jnp.where((at >= 0) & (at <= last), found, jnp.nan) if fills else found
-
-    shape = at_each[0].shape
-    return [fill_entries(shape, map(entry, np.ndindex(shape)))]
-
-
-def _dynamic_slice(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    x, *starts = values
-    for axis, (start, size) in enumerate(zip(starts, equation.params["slice_sizes"], strict=True)):
-        parts = [x.take(range(k, k + size), axis=axis) for k in range(x.shape[axis] - size + 1)]
-        entries = zip(*map(np.ravel, parts), strict=True)
-        x = fill_entries(parts[0].shape, (_select_entry(start.item(), own) for own in entries))
-    return [x]
-
-
-def _select_entry(at: Any, parts: Sequence[Any]) -> Any:
-    """Return the entry of this number; the first or the last one for numbers that are too small or too large."""
-    if isinstance(at, np.generic | np.ndarray | int):
-        return parts[int(np.clip(at, 0, len(parts) - 1))]
-    found = parts[0]
-    for k in range(1, len(parts)):
-        found = jnp.where(at >= k, parts[k], found)
-    return found
-
-
-def _arg_reduce(is_better: Callable[[Any, Any], Any], equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    """Return the places of extreme entries: of the first one among equals, and of the first NaN if there is one."""
-    (x,), (axis,), out = values, equation.params["axes"], equation.outvars[0].aval
-    terms = np.moveaxis(x, axis, 0)
-
-    def entry(place: tuple[int, ...]) -> Any:
-        best, at = terms[(0, *place)], out.dtype.type(0)
-        for k in range(1, len(terms)):
-            other = terms[(k, *place)]
-            better = is_better(other, best) | (jnp.isnan(other) & ~jnp.isnan(best))
-            best, at = jnp.where(better, other, best), jnp.where(better, out.dtype.type(k), at)
-        return at
-
-    return [fill_entries(out.shape, map(entry, np.ndindex(out.shape)))]
+    places, at = np.arange(x.size).reshape(x.shape), _constant_array(index, equation.invars[1])
+    with jax.ensure_compile_time_eval():
+        taken = jax.lax.gather(places, at, params["dimension_numbers"], params["slice_sizes"], mode=params["mode"])
+    return [x.ravel()[np.asarray(taken)]]
 
 
 def _optimization_barrier(equation: Any, values: Sequence[Entries]) -> list[Entries]:
@@ -418,7 +362,6 @@ _CALLS: dict[str, Rule] = {
 _MOVING: dict[str, Rule] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": lambda e, v: [np.concatenate(v, axis=e.params["dimension"])],
-    "dynamic_slice": _dynamic_slice,
     "gather": _gather,
     "reshape": lambda e, v: [v[0].reshape(e.params["new_sizes"])],
     "rev": lambda e, v: [np.flip(v[0], e.params["dimensions"])],
@@ -434,8 +377,6 @@ _ELEMENTWISE = """abs add add_any and ceil clamp convert_element_type copy cos d
 _RULES: dict[str, Rule] = {
     **_MOVING,
     **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
-    "argmax": partial(_arg_reduce, jnp.greater),
-    "argmin": partial(_arg_reduce, jnp.less),
     "dot_general": _dot_general,
     "optimization_barrier": _optimization_barrier,
     "reduce_and": partial(_reduce, jnp.logical_and, np.bool_(True)),

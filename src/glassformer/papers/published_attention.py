@@ -117,6 +117,8 @@ def _compared(found: PublishedErrors, rows: pandas.DataFrame, name: str) -> list
     if found.algorithm:
         # Close to perfect recovery the ratio of two small errors says nothing.
         known = ours > 0.05
+        if not known.any():
+            return []
         ratio = theirs[known] / ours[known]
         span = f"alpha = {alpha[known].min():.3g} to {alpha[known].max():.3g}"
         return [

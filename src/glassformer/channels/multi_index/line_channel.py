@@ -65,6 +65,8 @@ _POSITIVE_MEASURE = 1e-9
 _SINGLE_PRECISION, _FAR_FROM_ZERO = 3e-3, 16.0
 # Random fields that show the values of a discrete label, and the variance below which the mean alone decides.
 _FIELDS, _DECISIVE_VARIANCE = 2**14, 1e-9
+# Share of small differences that contain a jump of a label, more than lie on it by chance.
+_JUMPS = 1e-3
 # Factors by which cells may be shorter than those of smooth links; the last grid but one is judged by the last.
 _REFINEMENTS = (1, 2, 4, 8, 16)
 # Random lines on which cells are chosen, and the share of the weight of crossings that cells may hide.
@@ -177,12 +179,20 @@ class LineChannel(LinkRowsChannel):
 
     @cached_property
     def _level(self) -> tuple[tuple[bool, ...], ...]:
-        """Whether a continuous label is piecewise constant in each field, without slope at all random fields."""
+        """Whether a continuous label is piecewise constant in each field, without slope at all random fields.
+
+        Derivatives alone do not tell: a link may stop gradients. Differences alone do not either: some contain a jump.
+        """
         if self.discrete or self.atoms > 0:
             return ((False,) * self.tokens,) * self.indices
         fields = np.random.default_rng(2).standard_normal((_FIELDS, *self.field_components))
-        slopes = map_points(jax.jacfwd(self.link), fields)
-        return tuple(map(tuple, np.all(slopes == 0, axis=(0, 1)).tolist()))
+        level = np.all(map_points(jax.jacfwd(self.link), fields) == 0, axis=(0, 1))
+        labels = map_points(self.link, fields)
+        for place in zip(*np.nonzero(level), strict=True):
+            moved = fields.copy()
+            moved[(slice(None), *place)] += GRADIENT_STEP
+            level[place] = np.mean(map_points(self.link, moved) != labels) < _JUMPS
+        return tuple(map(tuple, level.tolist()))
 
     @cached_property
     def _far_from_zero(self) -> bool:

@@ -137,7 +137,7 @@ class Sweep:
         types = {**of_model(self.model), **SIMULATION, "alpha": Ratio}
         for name in {**self.parameters, **axes}.keys() - types.keys():
             if remedy := self._table_of(name):
-                raise ParameterError(name, {**self.parameters, **axes}[name], "no entry here", remedy)
+                raise ParameterError(name, {**self.parameters, **axes}[name], "a parameter of the model", remedy)
         for name in types.keys() & self.parameters.keys():
             check(name, self.parameters[name], types[name])
         for name in types.keys() & axes.keys():
