@@ -71,7 +71,7 @@ def test_square_loss_of_a_linear_student_in_closed_form(alpha, settings):
 @pytest.mark.slow
 def test_no_learning_rate_changes_nothing():
     path = descent_path(
-        SIGN, 1.0, DescentSettings(5, 0.0, trajectories=4096), LOGISTIC, start=DescentStart.of_cosine(1, 1, 0.3)
+        SIGN, 1.0, DescentSettings(STEPS, 0.0, trajectories=4096), LOGISTIC, start=DescentStart.of_cosine(1, 1, 0.3)
     )
     np.testing.assert_allclose(path.overlap.value, 0.3, atol=1e-15)
     np.testing.assert_allclose(path.correlation.value, 1.0, atol=1e-12)
@@ -192,7 +192,7 @@ def test_one_step_from_no_weights_is_a_sum_of_inputs():
     """W = (eta/2) sum_mu y_mu x_mu / sqrt(d): overlap eta alpha E|z| / 2, power its square and eta^2 alpha / 4."""
     eta, alpha = 0.7, 2.0
     start = DescentStart(np.zeros((1, 1)), np.zeros((1, 1)))
-    path = descent_path(SIGN, alpha, DescentSettings(1, eta, trajectories=4096), LOGISTIC, start)
+    path = descent_path(SIGN, alpha, DescentSettings(STEPS, eta, trajectories=4096), LOGISTIC, start)
     overlap = eta * alpha * np.sqrt(2 / np.pi) / 2
     assert close(path.overlap, 1, overlap, 1e-4)
     assert close(path.power, 1, overlap**2 + eta**2 * alpha / 4, 1e-4)
@@ -266,7 +266,7 @@ def test_descent_leaves_a_plateau():
 @pytest.mark.slow
 def test_weights_that_move_to_and_fro_do_not_settle():
     model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), noise_law="flip:0.1")
-    settings = DescentSettings(200, 5.0, weight_decay=0.06, trajectories=4096)
+    settings = DescentSettings(60, 5.0, weight_decay=0.06, trajectories=4096)
     path = descent_path(model, 2.0, settings, student_of(model, "logistic"))
     correlation = path.correlation.value[-2:, -2:, 0, 0]
     assert path.settles_at is None

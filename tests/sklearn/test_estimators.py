@@ -339,13 +339,13 @@ def test_data_that_do_not_vary_teach_the_mean(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strength", [1e-6, pytest.param(1e-3, marks=pytest.mark.statistics)])
+@pytest.mark.parametrize("strength", [1e-3, pytest.param(1e-6, marks=pytest.mark.statistics)])
 def test_errors_of_fits_that_follow_every_label_are_those_of_other_samples(strength):
     inputs, labels, _ = bilinear(n=28)
     found = BilinearRegressor(strength=strength).fit(inputs, labels)
     missed = [
         labels[k] - BilinearRegressor(strength=strength).fit(inputs[rest], labels[rest]).predict(inputs[[k]])[0]
-        for k in range(0, 28, 2)
+        for k in range(0, 28, 4)
         for rest in [np.arange(28) != k]
     ]
     assert 0.5 < found.predict(inputs[:1], return_std=True)[1][0] / np.sqrt(np.mean(np.square(missed))) < 2
