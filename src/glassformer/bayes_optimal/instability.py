@@ -25,7 +25,7 @@ FEWEST_POINTS = 256
 # Relative accuracy of the eigenvalue, and the most data points for it as a factor of those of state evolution. If they
 # do not suffice, the lower accuracy with its smaller factor is the goal (a compromise between time and digits).
 ACCURACY, _MOST_POINTS = 5e-4, 64
-_LOW_ACCURACY, _FEW_MORE_POINTS = 4e-3, 8
+LOW_ACCURACY, _FEW_MORE_POINTS = 4e-3, 8
 # Size of the largest array of responses, in numbers (a limit of memory).
 _LARGEST_ARRAY = 100_000_000
 # Largest power of the work on a data point by which the bias of the eigenvalue may fall. It is less than that of other
@@ -104,7 +104,7 @@ def instability(
 
 def _goal(leading: Instability, accuracy: float) -> float:
     """Return the relative error to reach with more data points; infinite if every goal needs too many of them."""
-    goals = ((accuracy, _MOST_POINTS), (max(accuracy, _LOW_ACCURACY), _FEW_MORE_POINTS))
+    goals = ((accuracy, _MOST_POINTS), (max(accuracy, LOW_ACCURACY), _FEW_MORE_POINTS))
     return next((goal for goal, more in goals if leading.error <= goal * np.sqrt(more) * leading.rate), np.inf)
 
 

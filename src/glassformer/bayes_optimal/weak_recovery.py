@@ -28,7 +28,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal.equation_of_state import equation_of_state, natural_scale
-from glassformer.bayes_optimal.instability import ACCURACY, DEGENERATE, STANDARD_ERRORS, Instability, instability
+from glassformer.bayes_optimal.instability import (
+    ACCURACY,
+    DEGENERATE,
+    LOW_ACCURACY,
+    STANDARD_ERRORS,
+    Instability,
+    instability,
+)
 from glassformer.bayes_optimal.known_direction import POINTS_FACTOR, GrowthCrossing, KnownDirection
 from glassformer.bayes_optimal.solve import solve_state_evolution
 from glassformer.bayes_optimal.subspaces import group_named, is_on_whole_rows, projector_on, range_of
@@ -54,6 +61,8 @@ _COARSE_ACCURACY, _COARSE_STEPS, _COARSE_POINTS = 2e-2, 12, 0.25
 _CORRECTIONS, _LONGEST_CORRECTION, _CORRECTION_ERROR = 4, 0.1, 0.35
 # Seconds for a posterior up to which thresholds have the full accuracy (a compromise).
 _CHEAP = 5e-5
+# Seconds for a posterior from which on the first threshold has the lower accuracy: minutes would gain half a per cent.
+_EXPENSIVE = 1e-3
 # Growth per step that counts as zero; keeps logarithms finite.
 _NO_GROWTH = 1e-6
 # Rounding errors of the entries of a projector and of its trace.
@@ -191,12 +200,13 @@ def weak_recovery_steps(model: Model) -> list[WeakRecoveryStep]:
     """
     prior, known = model.prior, known_at_any_ratio(model)
     # Work grows with the inverse square of the accuracy.
-    factor = float(np.sqrt(max(1.0, model.channel.posterior_seconds / _CHEAP)))
+    seconds = model.channel.posterior_seconds
+    factor = float(np.sqrt(max(1.0, seconds / _CHEAP)))
     if np.trace(known) > 0.5:
         scale = prior.degrees / float(np.linalg.eigvalsh(information_matrix(model, np.eye(prior.rows))[0])[-1])
         steps, start, farthest = [], _NEAREST * scale, _FARTHEST * scale
     else:
-        first = _first_step(model, accuracy=factor * ACCURACY)
+        first = _first_step(model, accuracy=max(factor * ACCURACY, LOW_ACCURACY if seconds > _EXPENSIVE else 0.0))
         if not np.isfinite(first.alpha):
             return [first]
         steps, start, farthest = [first], first.alpha, _FARTHEST * first.alpha
@@ -316,15 +326,15 @@ def _later_step(
     If one direction is known, the search follows the curve of fixed points. Otherwise few data points locate the ratio,
     and all data points correct it. None if nothing becomes unstable up to ``farthest``.
     """
-    along = _along_known_direction(model, known, unknown, farthest)
+    # Where less accuracy is asked for, fewer data points at first may do; quasi-random points come in powers of two.
+    finer = max(1, POINTS_FACTOR >> round(np.log2(accuracy / _LATER_EIGENVALUE)))
+    along = _along_known_direction(model, known, unknown, farthest, finer)
     if along is not None and along.alpha > start:
         return WeakRecoveryStep(along.alpha, along.error, along.instability.matrix, along.instability.degenerate)
 
     def growth(leading: Instability, alpha: float) -> float:
         return max(_NO_GROWTH, leading.rate * alpha / model.prior.degrees)
 
-    # Where less accuracy is asked for, fewer data points at first may do; quasi-random points come in powers of two.
-    finer = max(1, POINTS_FACTOR >> round(np.log2(accuracy / _LATER_EIGENVALUE)))
     found: dict[float, Array] = {}
 
     def fixed_point_inside(place: float, coarse: bool = False) -> Array:
@@ -406,9 +416,11 @@ def _root(growth_at: Callable[[float], float], low: Place, high: Place, toleranc
     return alpha * float(np.exp(-log_growth / exponent)), exponent
 
 
-def _along_known_direction(model: Model, known: Array, unknown: Array, farthest: float) -> GrowthCrossing | None:
+def _along_known_direction(
+    model: Model, known: Array, unknown: Array, farthest: float, finer: int
+) -> GrowthCrossing | None:
     """Return the threshold along the fixed points of a single known direction; None if they do not determine it."""
     channel, single = model.channel, abs(np.trace(known) - 1) <= _ROUNDING
     if not channel.sampled or channel.with_more_noise is not None or not single:
         return None
-    return KnownDirection(model, known, unknown).crossing(farthest)
+    return KnownDirection(model, known, unknown, finer).crossing(farthest)
