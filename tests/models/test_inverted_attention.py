@@ -1,6 +1,7 @@
 """Sums of heads and sequence outputs: posteriors against plain integrals, thresholds against closed forms."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 from glassformer import DeepAttention, IncompatibleError
-from glassformer.bayes_optimal.instability import instability
+from glassformer.bayes_optimal import weak_recovery
+from glassformer.bayes_optimal.instability import ACCURACY, LOW_ACCURACY, Instability, instability
+from glassformer.bayes_optimal.known_direction import POINTS_FACTOR, GrowthCrossing
 from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.inverted_attention import InvertedAttentionChannel
@@ -156,6 +159,25 @@ def test_thresholds_respect_the_bounds_of_histograms(options, layer, bound):
     assert threshold - 2 * found.error * threshold / found.rate < bound
     if layer is not None:
         assert found.matrix[layer, layer] == pytest.approx(1, abs=0.02)
+
+
+def test_thresholds_of_expensive_posteriors_take_fewer_data_points(monkeypatch):
+    asked = {}
+
+    def first_step(model, accuracy):
+        asked["first"] = accuracy
+        return weak_recovery.WeakRecoveryStep(0.4, 0.0, np.diag([1.0, 0.0]), False)
+
+    def known_direction(model, known, unknown, finer):
+        asked["finer"] = finer
+        crossing = GrowthCrossing(0.5, 0.0, Instability(2.0, 0.0, unknown, False, np.zeros(8)))
+        return SimpleNamespace(crossing=lambda farthest: crossing)
+
+    monkeypatch.setattr(weak_recovery, "_first_step", first_step)
+    monkeypatch.setattr(weak_recovery, "KnownDirection", known_direction)
+    for options, expected in (({}, (ACCURACY, POINTS_FACTOR)), ({"output": "sequence"}, (LOW_ACCURACY, 1))):
+        assert [step.alpha for step in weak_recovery.weak_recovery_steps(DeepAttention(**options))] == [0.4, 0.5]
+        assert (asked["first"], asked["finer"]) == expected
 
 
 def test_networks_that_do_not_invert_are_refused():

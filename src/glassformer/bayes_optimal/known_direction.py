@@ -81,8 +81,8 @@ class KnownDirection:
     """
 
     def __init__(self, model: Model, known: Array, unknown: Array, finer: int = POINTS_FACTOR) -> None:
-        self._finer = finer
         self._model, self._known, self._basis = model, known, symmetric_basis(unknown, model)
+        self._finer = finer
         self._direction = np.linalg.eigh(known)[1][:, -1]
         self._elsewhere = (1 - side_information_overlap(model)) * (np.eye(len(known)) - known)
         self._map = EvolutionMap(model, np.ones(1), model.channel, subspace=known)
