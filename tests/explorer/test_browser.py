@@ -165,6 +165,22 @@ def test_tabs_views_and_learners_are_reached_by_keys(visit):
     _said(page, "glassformer trajectory bsr")
 
 
+def test_another_model_is_named_in_the_menu_and_its_axes_are_drawn_before_it_is_compiled(visit):
+    page = visit("?alpha=0:1:5")
+    menu = page.get_by_role("combobox", name="Model")
+    menu.select_option("attention")
+    _said(page, "Without data the error is 1.")
+    page.get_by_text("sample ratios").wait_for()
+    assert menu.input_value() == "attention"
+    # A form that is made anew has the texts of the new model, also right after the same field of the other was changed.
+    menu.select_option("bsr")
+    noise = page.get_by_role("slider", name="noise slider")
+    noise.press("ArrowRight")
+    menu.select_option("aim")
+    page.get_by_role("slider", name="width slider").or_(page.get_by_role("textbox", name="width")).first.wait_for()
+    assert menu.input_value() == "aim"
+
+
 def test_tabs_that_are_left_while_they_compute_leave_nothing_behind(visit):
     page = visit("?alpha=0:1:5")
     for name in ("In time", "On data", "What can be learned?", "Phase", "Free entropy", "In time", "What can"):

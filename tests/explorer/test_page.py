@@ -135,6 +135,15 @@ def test_the_legend_names_what_is_drawn_and_names_of_thresholds_do_not_overlap()
     assert not plot._marks.data["x"] and not plot._lines.data["x"] and plot._bars.data["low"] == [2.5]
 
 
+def test_a_model_that_is_compiled_for_seconds_shows_its_axes_and_the_error_without_data_at_once(opened, thread):
+    page = opened("?model=attention&depth=1&points=64&alpha=0.5,1.5", wait=False)
+    thread.until(lambda: page.answer is not None)
+    (series,), (low, high) = page.picture.series, page.picture.ranges()[0]
+    assert (list(series.x), list(series.y)) == ([0.0], [1.0]) and low < 0 < 1.5 < high
+    assert "sample ratio" in page.picture.x and "compiled first" in page.answer.sentence and page.csv.disabled
+    page.work.end()
+
+
 @pytest.mark.slow
 def test_a_preview_is_drawn_over_the_last_curve_and_cannot_be_exported(opened, thread, monkeypatch, tmp_path):
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))

@@ -71,16 +71,22 @@ const kinds = {
 
 export function render({ model }) {
   const form = make("div", { className: "form" });
-  const moved = {};
-  let shows = {}, drawn;
+  const written = {};
+  let shows = {}, drawn, count = 0;
   const place = (field) => {
-    const send = (text) => { moved[field.name] = performance.now(); model.send_msg({ name: field.name, text }); };
+    let shown;
+    const send = (text) => {
+      shown = text;
+      written[field.name] = { text, count: ++count };
+      model.send_msg({ name: field.name, text, count });
+    };
     const [box, show, input] = kinds[field.kind]({ ...field, id: field.name }, send);
     const error = make("p", { className: "refused", role: "alert", id: `${field.name}-error` });
     input?.setAttribute("aria-describedby", error.id);
-    shows[field.name] = ({ text = "", error: told = "" }) => {
-      // What a person has just written may be newer than what comes back.
-      if (!(performance.now() - moved[field.name] < 1000)) show(text);
+    shows[field.name] = ({ text = "", error: told = "", heard = 0 }) => {
+      // A person may have written something newer since, and expects it in an input that is made anew as well.
+      const newest = written[field.name]?.count > heard ? written[field.name].text : text;
+      if (newest !== shown) show(shown = newest);
       error.textContent = told;
       if (input) input.ariaInvalid = told !== "";
       if (told && box.closest("details")) box.closest("details").open = true;
@@ -88,7 +94,7 @@ export function render({ model }) {
     return make("div", { className: `field ${field.look ?? ""}` }, box, ...(input ? [error] : []));
   };
   const update = () => {
-    const outline = JSON.stringify(model.fields, (key, value) => (["text", "error"].includes(key) ? undefined : value));
+    const outline = JSON.stringify(model.fields, (key, value) => (["text", "error", "heard"].includes(key) ? undefined : value));
     if (outline !== drawn) {
       const focused = form.getRootNode().activeElement?.id, open = form.querySelector("details[open] summary")?.textContent;
       const groups = {};

@@ -17,6 +17,7 @@ from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
 from glassformer.core.errors import GlassformerError
+from glassformer.core.estimate import Estimate
 from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import note
 from glassformer.core.results import Table
@@ -97,7 +98,7 @@ def _curves(question: Question, show: Show, chosen: Sequence[str]) -> Answer:
         rows = list[Sequence[float]]()
         for ratio, found in first_look(model, alpha):
             rows.append((ratio, mean_error(found.value)[0], found.error_estimate[0]))
-            show(_preview(question, rows))
+            show(first_points(question, rows))
         if model.has_curve and _seconds.get(model.name, 0.0) > _QUICK:
             nearest = min(alpha, key=lambda one: abs(one - question.at))
             coarse = question.changed(alpha=",".join(map(str, sorted({*alpha[::_COARSE], alpha[-1], nearest}))))
@@ -125,13 +126,24 @@ def _curves(question: Question, show: Show, chosen: Sequence[str]) -> Answer:
     return _answer(question, best, series, curves, missing, found)
 
 
-def _preview(question: Question, rows: Sequence[Sequence[float]]) -> Answer:
-    frame = pandas.DataFrame(rows, columns=["alpha", "error", "error_estimate"])
+def first_points(question: Question, rows: Sequence[Sequence[float]] = ()) -> Answer:
+    """Return a picture of the sample ratios, errors and error estimates found so far, and of the error without data.
+
+    The error without data follows from the prior alone: it can be drawn before any equation is compiled.
+    """
+    prior = question.model.prior
+    nothing = np.zeros((1, *prior.self_overlap.shape))
+    without = mean_error(prior.covariance(Estimate(nothing, nothing)).value)[0]
+    frame = pandas.DataFrame([(0.0, without, 0.0), *rows], columns=["alpha", "error", "error_estimate"])
     x, y, bars = (frame[name].to_numpy() for name in frame)
-    series = Series("preview of message passing", x, y, "preview", bars=bars)
+    series = Series("preview of message passing" if rows else "error without data", x, y, "preview", bars=bars)
     sentence = f"Preview from few sampled points, {len(rows)} of {len(question.alpha)} sample ratios: the error of "
     sentence += "message passing lies within the bars. The curve follows."
-    return Answer(Picture(question.axis, "estimation error", (series,)), frame, sentence, preview=True)
+    if not rows:
+        sentence = f"Without data the error is {without:.3g}. The errors with data follow. Their equations are "
+        sentence += "compiled first, once: this takes about 10 s, and longer on a busy machine."
+    picture = Picture(question.axis, "estimation error", (series,), right=max(question.alpha))
+    return Answer(picture, frame, sentence, preview=True)
 
 
 def _answer(

@@ -17,7 +17,14 @@ import panel as pn
 from glassformer.core.errors import GlassformerError
 from glassformer.explorer import own_link
 from glassformer.explorer.fields import Field, blame, choice, model_fields, note, title, view_fields
-from glassformer.explorer.limits_view import Show, best_error, learners_with_theory, refusals
+from glassformer.explorer.limits_view import (
+    Show,
+    best_error,
+    first_points,
+    learner_errors,
+    learners_with_theory,
+    refusals,
+)
 from glassformer.explorer.own_link import LINK, LinkSource
 from glassformer.explorer.picture import Answer, Picture, Plot, legend_html
 from glassformer.explorer.question import Question, beginning
@@ -227,6 +234,9 @@ class Page:
         self._arrange()
         self.run.visible = view.waits(question)
         waits = self.run.visible and not pressed
+        answer_of = best_error if waits else view.compute
+        # A page without a picture gets one at once where the first point takes seconds to compile.
+        blank = self.picture is None and answer_of in (best_error, learner_errors) and question.model.channel.sampled
         # Most answers come before: a page that says so at once would be laid out twice for each.
         self._progress, self._outdated = "computing", True
         if not self._awaited:
@@ -236,12 +246,15 @@ class Page:
             self._wait()
 
         def compute(show: Show) -> Answer:
+            if blank:
+                show(first_points(question))
             if question.function is not None:
                 self.later(partial(self._describe, own_link.description(question)))
-            self.later(partial(self._offer, refusals(question.model)))
+            if any(name in ("learner", "learners") for name in view.settings):
+                self.later(partial(self._offer, refusals(question.model)))
+            answer = answer_of(question, show)
             if not waits:
-                return view.compute(question, show)
-            answer = best_error(question, show)
+                return answer
             return replace(answer, sentence=f"Press Compute for: {view.title.lower()}. {answer.sentence}")
 
         self.work.start(compute, self._show, self._fail, self._report, self._over)

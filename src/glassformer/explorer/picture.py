@@ -77,7 +77,7 @@ class Picture:
     marks: tuple[tuple[float, str], ...] = ()
     at: float | None = None
     y_range: tuple[float, float] | None = None
-    right: float = np.inf
+    right: float | None = None
 
     def faded(self) -> Picture:
         """Return the picture as that of an earlier question."""
@@ -88,7 +88,7 @@ class Picture:
         x = np.concatenate([[0.0], *(np.asarray(one.x, dtype=float) for one in self.series)])
         tops = [np.asarray(one.y) + (0 if one.bars is None else np.nan_to_num(one.bars)) for one in self.series]
         y = np.concatenate([[1e-9], *tops])
-        right = min(float(np.max(x)), self.right)
+        right = float(np.max(x)) if self.right is None else self.right
         low, high = self.y_range or (0.0, _HEADROOM * float(np.max(y[np.isfinite(y)])))
         return [(float(np.min(x)) - 0.02 * right, 1.02 * right), (low, high)]
 

@@ -89,15 +89,23 @@ class Form(JSComponent):
 
     def __init__(self, changed: Callable[[str, str], None], **given: Any) -> None:
         super().__init__(sizing_mode="stretch_width", margin=0, **given)
-        self._changed = changed
+        self._changed, self._heard = changed, 0
 
     def _handle_msg(self, data: Any) -> None:
-        for field in (field for field in self.fields if field["name"] == data["name"]):
+        for field in self.fields:
             # The browser has this text already: it is not sent back.
-            field["text"] = str(data["text"])
-            in_order(self._changed)(field["name"], field["text"])
+            field["heard"] = int(data["count"])
+            if field["name"] == data["name"]:
+                field["text"] = str(data["text"])
+                in_order(self._change)(field["name"], field["text"], field["heard"])
+
+    def _change(self, name: str, text: str, count: int) -> None:
+        # The browser tells by this count which of its texts the fields that come back know of.
+        self._heard = count
+        self._changed(name, text)
 
     def show(self, fields: Iterable[dict[str, Any]]) -> None:
         """Show other fields, or the same with other texts."""
-        if (found := list(fields)) != self.fields:
+        found = [{**one, "heard": self._heard} for one in fields]
+        if found != self.fields:
             self.fields = found
