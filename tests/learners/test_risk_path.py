@@ -479,6 +479,19 @@ def test_a_strength_out_of_reach_has_a_status():
     assert [str(status) for status in path.status] == ["iteration_limit"] and path.gaps[0] > 1e-4
 
 
+@pytest.mark.parametrize(
+    ("loss", "penalty", "limits"),
+    [("square", "nuclear", (5, 9, 12)), ("square", "elastic", (3, 7, 9)), ("huber", "ridge", (7, 8, 21))],
+)
+def test_a_limit_of_steps_may_be_met_at_a_strength_in_between(loss, penalty, limits):
+    rng = np.random.default_rng(0)
+    design, labels = DenseDesign.sample(60, (6, 6), rng), rng.standard_normal(60)
+    for limit in limits:
+        settings = Iteration(tolerance=1e-4, max_iterations=limit)
+        path = risk_path(design, labels, loss, penalty, strengths=[1e-4], settings=settings)
+        assert str(path.status[0]) == "iteration_limit"
+
+
 def test_small_ridge_strengths_of_dependent_samples_are_the_limit_of_zero():
     design, labels, _ = interpolated()
     design, labels = design.rows(np.arange(60) % 40), labels + np.random.default_rng(0).standard_normal(60)

@@ -145,7 +145,7 @@ def least_risk(
         left = Iteration(tolerance=_TOLERANCE_BETWEEN, max_iterations=settings.max_iterations - steps)
         found = minimise(risk.with_strength_times(times), left, x, scale)
         x, steps = found.value[0], steps + int(found.iterations[0])
-        if not found.status[0].ok:
+        if not found.status[0].ok or steps >= settings.max_iterations:
             break
     found = minimise(risk, replace(settings, max_iterations=max(settings.max_iterations - steps, 1)), x, scale)
     return replace(found, iterations=found.iterations + steps)
