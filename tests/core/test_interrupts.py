@@ -1,5 +1,6 @@
 """Ctrl-C takes effect, wherever it arrives; its statistics are those of benchmarks/check_interrupts.py."""
 
+import argparse
 import gc
 import os
 import signal
@@ -9,6 +10,7 @@ import time
 
 import pytest
 
+from glassformer.cli import main
 from glassformer.core.interrupts import lasting_interrupts, uninterrupted
 from glassformer.experiments.sweeps.workers import compute_tasks
 
@@ -32,6 +34,28 @@ def test_an_interrupt_waits_for_the_end_of_a_step():
             done.append("first")
         done.append("second")
     assert done == ["first"]
+
+
+def test_ignored_interrupts_stay_ignored(monkeypatch):
+    """Shells ignore them in background jobs. A handler of a moment would let the watcher end the process."""
+    seen = []
+
+    def handlers():
+        seen.append(signal.getsignal(signal.SIGINT))
+        wakeup = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(wakeup)
+        seen.append(wakeup)
+
+    monkeypatch.setattr(sys, "argv", ["glassformer"])
+    monkeypatch.setattr("glassformer.cli.parser.parser_for", lambda words: handlers() or argparse.ArgumentParser())
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with uninterrupted():
+            handlers()
+        assert main() == 2
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == 2 * [signal.SIG_IGN, -1]
 
 
 STUBBORN = """

@@ -61,12 +61,14 @@ def _main(arguments: Sequence[str] | None) -> int:
     from glassformer.cli.parser import parser_for
     from glassformer.core.cache import keep_compiled
     from glassformer.core.errors import GlassformerError
-    from glassformer.core.interrupts import end_when_interrupted
+    from glassformer.core.interrupts import can_be_interrupted, end_when_interrupted
     from glassformer.core.progress import plain_progress
 
     if arguments is None:
         # Only in a process of its own: a Python program that calls ``main`` keeps its settings of JAX.
         keep_compiled()
+    interruptible = arguments is None and can_be_interrupted()
+    if interruptible:
         end_when_interrupted(INTERRUPTED)
         # An exception in the import of JAX, by the options of a model, would abort the process.
         before = signal.signal(signal.SIGINT, _end)
@@ -74,7 +76,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         parser = parser_for(words)
         options = parser.parse_args(words)
-        if arguments is None:
+        if interruptible:
             signal.signal(signal.SIGINT, before)
         if not hasattr(options, "run"):
             parser.print_help()

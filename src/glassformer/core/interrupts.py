@@ -52,6 +52,14 @@ def _interrupt() -> None:
         _thread.interrupt_main()
 
 
+def can_be_interrupted() -> bool:
+    """Return whether interrupts have a handler, and one that Python can set again after another.
+
+    They have none in jobs that a shell runs in the background.
+    """
+    return signal.getsignal(signal.SIGINT) not in (None, signal.SIG_IGN)
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Postpone interrupts to the end of the block, which has to be short.
@@ -60,9 +68,9 @@ def uninterrupted() -> Iterator[None]:
         >>> with uninterrupted():
         ...     pass
     """
-    # Only the main thread is interrupted, and a handler that was not set from Python cannot be set again.
+    # Only the main thread is interrupted.
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is None:
+    if threading.current_thread() is not threading.main_thread() or not can_be_interrupted():
         yield
         return
     postponed: list[int] = []
