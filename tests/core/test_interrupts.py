@@ -1,17 +1,21 @@
 """Ctrl-C takes effect, wherever it arrives; its statistics are those of benchmarks/check_interrupts.py."""
 
 import argparse
+import contextlib
 import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
 from glassformer.cli import main
 from glassformer.core.interrupts import lasting_interrupts, uninterrupted
+from glassformer.experiments.sweeps import workers
 from glassformer.experiments.sweeps.workers import compute_tasks
 
 
@@ -94,6 +98,54 @@ def test_finished_results_are_recorded_after_an_error_and_workers_end():
         list(compute_tasks(abs, [-1, -2], record, workers=2))
     assert found == {-1: 1, -2: 2}
     assert time.monotonic() - started < 60
+
+
+def test_an_error_of_a_worker_is_the_error_of_the_task(tmp_path):
+    with pytest.raises(FileNotFoundError, match="missing") as caught:
+        list(compute_tasks(os.listdir, [str(tmp_path / "missing")], {}.__setitem__, workers=2))
+    assert "in _work" in str(caught.value.__cause__)
+
+    class LocalError(Exception):
+        pass
+
+    assert str(workers._portable(LocalError("here"))) == "LocalError: here"
+
+
+def test_results_beside_failed_workers_are_recorded():
+    found = {}
+    pool = workers._Pool(abs, found.__setitem__)
+    outcomes = [(False, (OSError("full"), "")), (True, 2), (False, (OSError("full"), "")), (True, 4)]
+    for task, outcome in enumerate(outcomes, 1):
+        connection, theirs = Pipe()
+        theirs.send(outcome)
+        pool.workers.append(Mock(connection=connection, tasks=[(task, 0)]))
+    with pytest.raises(OSError, match="full"):
+        pool.end()
+    assert found == {2: 2, 4: 4}
+    assert all(worker.process.terminate.called for worker in pool.workers)
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_results_of_a_silent_scheduler_are_not_waited_for(answers):
+    """They are fetched where Ctrl-C takes effect, and for a limited time at the end."""
+    handlers = []
+
+    def result(timeout=None):
+        handlers.append((signal.getsignal(signal.SIGINT), timeout))
+        if timeout is None and not answers:
+            raise KeyboardInterrupt
+        if timeout:
+            raise TimeoutError
+        return 1
+
+    future = Mock(status="finished", result=result, **{"exception.return_value": None})
+    client = MagicMock(**{"submit.return_value": future, "nthreads.return_value": {"worker": 1}})
+    found, before = {}, signal.getsignal(signal.SIGINT)
+    with contextlib.nullcontext() if answers else pytest.raises(KeyboardInterrupt):
+        assert list(workers._from_client(client, Mock(), abs, iter([-1]), found.__setitem__)) == [-1]
+    assert found == ({-1: 1} if answers else {})
+    assert handlers[0] == (before, None)
+    assert [timeout for _, timeout in handlers[1:]] == ([] if answers else [workers._PATIENCE])
 
 
 def test_results_do_not_wait_for_tasks_of_other_processes():

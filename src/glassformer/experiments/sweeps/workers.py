@@ -206,23 +206,26 @@ class _Pool(Generic[T]):
                 code = worker.process.exitcode
                 good, result = True, ChildProcessError(f"{_ATTEMPTS} workers died in it, the last with code {code}")
             if not good:
-                raise RuntimeError(f"a worker failed: {result}")
+                error, text = result
+                raise error from RuntimeError(f"in a worker:\n{text}")
             self._record(task, result)
         return [task]
 
     def end(self) -> None:
-        """Record what is finished and end all processes."""
-        try:
+        """Record what is finished and end all processes. An error in one step is raised after the others."""
+        with contextlib.ExitStack() as steps:
+            steps.callback(self._end_processes)
             for worker in self.finished(0):
-                self.collect(worker)
-        finally:
-            for worker in self.workers:
-                worker.process.terminate()
-            deadline = time.monotonic() + _GRACE
-            for worker in self.workers:
-                worker.process.join(max(0.0, deadline - time.monotonic()))
-                worker.process.kill()
-                worker.process.join()
+                steps.callback(self.collect, worker)
+
+    def _end_processes(self) -> None:
+        for worker in self.workers:
+            worker.process.terminate()
+        deadline = time.monotonic() + _GRACE
+        for worker in self.workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            worker.process.kill()
+            worker.process.join()
 
 
 def _work(connection: Connection, function: Callable[[Any], Any], parent: int) -> None:
@@ -236,9 +239,19 @@ def _work(connection: Connection, function: Callable[[Any], Any], parent: int) -
             task = connection.recv_bytes()
             try:
                 outcome = True, function(pickle.loads(task))
-            except Exception:
-                outcome = False, traceback.format_exc()
+            except Exception as error:
+                outcome = False, (_portable(error), traceback.format_exc())
             connection.send(outcome)
+
+
+def _portable(error: Exception) -> Exception:
+    """Return the error, or one with its text if another process cannot read it."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        # Classes of a file that only the worker runs, and constructors with arguments of their own.
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _watch_parent(parent: int) -> None:
@@ -317,11 +330,13 @@ def _from_client(
     futures: dict[Any, T] = {}
     more = True
 
-    def collect(future: Any) -> T:
+    def collect(future: Any, patience: float | None = None) -> T:
+        # A scheduler that no longer answers must not block interrupts. After one, the result is fetched again below.
+        lost = future.exception(timeout=patience)
+        result = future.result(timeout=patience) if lost is None else lost
         with uninterrupted():
-            lost = future.exception()
             task = futures.pop(future)
-            record(task, future.result() if lost is None else lost)
+            record(task, result)
         return task
 
     try:
@@ -340,8 +355,9 @@ def _from_client(
             for future in [future for future in futures if future.done()]:
                 yield collect(future)
     finally:
-        for future in [future for future in futures if future.status == "finished"]:
-            collect(future)
+        with uninterrupted(), contextlib.suppress(TimeoutError):
+            for future in [future for future in futures if future.status == "finished"]:
+                collect(future, _PATIENCE)
 
 
 @contextlib.contextmanager
