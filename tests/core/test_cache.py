@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import time
 import types
+from functools import partial
 
 import numpy as np
 import pytest
@@ -126,15 +128,21 @@ def test_compiled_programs_under_other_names_are_dropped(folder, monkeypatch):
     at_exit = []
     monkeypatch.setattr(cache.atexit, "register", lambda *call: at_exit.append(call))
 
-    def command(*names):
-        """Start and end a process that compiles these programs; return the programs that it starts with."""
+    def start():
+        """Start a process; return what it does at exit."""
         monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
         keep_compiled()
+        remember, *arguments = at_exit.pop()
+        return partial(remember, *arguments)
+
+    def command(*names, age=60):
+        """Start and end a process that compiles these programs; return the programs that it starts with."""
+        end = start()
         there = {path.name for path in programs.glob("*-cache")}
         for name in names:
             (programs / f"{name}-cache").write_text(f"program {name}")
-        remember, *arguments = at_exit.pop()
-        remember(*arguments)
+            os.utime(programs / f"{name}-cache", (time.time() - age,) * 2)
+        end()
         return there
 
     programs = folder / "compiled"
@@ -147,3 +155,16 @@ def test_compiled_programs_under_other_names_are_dropped(folder, monkeypatch):
     (programs / "x").rename(programs / "bb-cache")
     assert command("a") == {"c-cache"}
     assert command() == {"a-cache", "c-cache"}
+    # Of programs that are being written, a process may see a part.
+    command("d", age=0)
+    (programs / "d-cache").write_text("program d and its rest")
+    assert command() == {"a-cache", "c-cache", "d-cache"}
+    # While this process runs, another one drops a changed program and compiles it again. What cannot be dropped stays.
+    end = start()
+    for name in ("a", "c"):
+        (programs / f"{name}-cache").unlink()
+    (programs / "a-cache").mkdir()
+    (programs / "c-cache").write_text("changed")
+    assert command("c", age=30) == {"a-cache", "d-cache"}
+    end()
+    assert command() == {"a-cache", "c-cache", "d-cache"}

@@ -40,6 +40,8 @@ _KINDS = ("Table", "Steps")
 _SLOW_TO_COMPILE = 0.2
 # File with the sizes and times of compiled programs, beside them.
 _PROGRAMS = "programs.json"
+# Seconds after which a file of a compiled program is complete (a convention).
+_RECENT = 5
 
 
 def memoize(compute: Callable[[], Any], *parts: Any) -> Any:
@@ -201,38 +203,56 @@ def keep_compiled() -> None:
         return
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / "compiled")
-        atexit.register(_remember_programs, folder / "compiled", _drop_changed_programs(folder / "compiled"))
+        _drop_changed_programs(folder / "compiled")
+        atexit.register(_remember_programs, folder / "compiled")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", str(_SLOW_TO_COMPILE))
 
 
-def _drop_changed_programs(folder: Path) -> dict[str, list[int]]:
-    """Remove compiled programs that were changed or renamed since; JAX runs what it finds under a name.
+def _drop_changed_programs(folder: Path) -> None:
+    """Remove compiled programs that were changed or renamed since; JAX runs what it finds under a name."""
+    remembered, kept = _remembered(folder), {}
+    for name, stamp in _stamps(folder).items():
+        if name in remembered:
+            if stamp != remembered[name]:
+                with contextlib.suppress(OSError):
+                    (folder / name).unlink(missing_ok=True)
+                    continue
+            kept[name] = remembered[name]
+    # At once: another process that ends now must not compare a program that is compiled again with the one before.
+    if kept != remembered:
+        _remember(folder, kept)
 
-    Returns:
-        size and time of every other program that a process before this one has remembered, by name.
-    """
-    known: dict[str, list[int]] = {}
+
+def _remember_programs(folder: Path) -> None:
+    """Remember the compiled programs that are there, except recent ones, which another process may still write."""
+    remembered, complete = _remembered(folder), time.time_ns() - _RECENT * 10**9
+    programs = {name: remembered.get(name, stamp) for name, stamp in _stamps(folder).items()}
+    programs = {name: stamp for name, stamp in programs.items() if name in remembered or stamp[1] < complete}
+    if programs != remembered:
+        _remember(folder, programs)
+
+
+def _remembered(folder: Path) -> dict[str, list[int]]:
+    """Return size and time of the compiled programs that processes before this one have remembered, by name."""
     # Without a list, or with a damaged one, programs are taken as they are.
     with contextlib.suppress(OSError, ValueError, KeyError):
-        known = read_document(folder / _PROGRAMS)["programs"]
-    with contextlib.suppress(OSError):
-        for name, stamp in _stamps(folder).items():
-            if known.get(name, stamp) != stamp:
-                del known[name]
-                (folder / name).unlink()
-    return known
+        programs: dict[str, list[int]] = read_document(folder / _PROGRAMS)["programs"]
+        return programs
+    return {}
 
 
-def _remember_programs(folder: Path, known: dict[str, list[int]]) -> None:
-    # A folder that is not there or that cannot be written to has nothing to remember.
-    with contextlib.suppress(OSError, DataError):
-        found = _stamps(folder)
-        programs = {name: known.get(name, stamp) for name, stamp in found.items()}
-        if programs != known:
-            write_document(folder / _PROGRAMS, {"programs": programs}, "cache")
+def _remember(folder: Path, programs: dict[str, list[int]]) -> None:
+    # A folder that cannot be written to remembers nothing.
+    with contextlib.suppress(DataError):
+        write_document(folder / _PROGRAMS, {"programs": programs}, "cache")
 
 
 def _stamps(folder: Path) -> dict[str, list[int]]:
     """Return size and time of all compiled programs, which JAX never writes twice, by the names of their files."""
-    stats = {path.name: path.stat() for path in folder.glob("*-cache")}
-    return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+    found = {}
+    for path in folder.glob("*-cache"):
+        # Another process may have removed it.
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            found[path.name] = [stat.st_size, stat.st_mtime_ns]
+    return found
