@@ -101,7 +101,7 @@ class CheckpointFolder:
     """Records of finished runs and checkpoints of unfinished runs, in files named by the identity of the run.
 
     Args:
-        folder: the folder, which is created if it is missing, in an existing one. None writes nothing.
+        folder: the folder, which is created if it is missing, with the folders above it. None writes nothing.
 
     Raises:
         DataError: the folder cannot be created or written to.
@@ -111,7 +111,7 @@ class CheckpointFolder:
 
     def __post_init__(self) -> None:
         if self.folder is not None:
-            make_folder(self.folder, "checkpoint")
+            make_folder(self.folder, "checkpoint", parents=True)
 
     def run(self, kind: type, determines: dict[str, Any] | None, compute: Callable[[Checkpoint], Any]) -> Any:
         """Return the finished run from its record. If there is no record, compute the run and write one.

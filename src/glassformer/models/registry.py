@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,9 +156,10 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
 
 @contextmanager
 def _mentioned_if_slow(name: str, path: Path) -> Iterator[None]:
-    """Warn if the block, which runs a file, takes long: nothing else tells the user what the command waits for."""
-    text = f"{name}: {path} has been running for {_PATIENCE:g} s and defines no function yet (Ctrl-C ends it)"
-    timer = threading.Timer(_PATIENCE, warnings.warn, (text, RuntimeWarning))
+    """Print a line if the block, which runs a file, takes long: nothing else says what the command waits for."""
+    text = f"glassformer: {name}: {path} has been running for {_PATIENCE:g} s (Ctrl-C ends it)"
+    # In a thread a warning names no line of the user's, and as an error it would only end the thread.
+    timer = threading.Timer(_PATIENCE, lambda: print(text, file=sys.stderr, flush=True))
     timer.daemon = True
     timer.start()
     try:

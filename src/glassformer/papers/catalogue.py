@@ -227,7 +227,7 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
     if unused is not None:
         raise ParameterError(kind, str(unused), f"nothing for {name}", "leave it out")
     png, csv, txt = files = [out / f"{name}.{ending}" for ending in ("png", "csv", "txt")]
-    make_folder(out, "out")
+    make_folder(out, "out", parents=True)
     for file in files:
         require_writable_file("out", file)
     from glassformer.papers.drawing import draw_figure

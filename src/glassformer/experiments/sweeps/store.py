@@ -58,7 +58,7 @@ class Store:
     """The records of one sweep or of several.
 
     Args:
-        folder: made if needed.
+        folder: made if needed, with the folders above it.
 
     Raises:
         DataError: the folder cannot be made, or one of its own folders is a symbolic link.
@@ -67,7 +67,7 @@ class Store:
     folder: Path
 
     def __post_init__(self) -> None:
-        make_folder(self.folder, "store")
+        make_folder(self.folder, "store", parents=True)
         for own in (self.points, self.locks):
             # A link that somebody else puts into the store could redirect files to another place.
             if own.is_symlink():
