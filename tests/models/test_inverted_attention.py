@@ -1,7 +1,6 @@
 """Sums of heads and sequence outputs: posteriors against plain integrals, thresholds against closed forms."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +9,7 @@ import pytest
 
 from glassformer import DeepAttention, IncompatibleError
 from glassformer.bayes_optimal import weak_recovery
-from glassformer.bayes_optimal.instability import ACCURACY, LOW_ACCURACY, Instability, instability
-from glassformer.bayes_optimal.known_direction import POINTS_FACTOR, GrowthCrossing
+from glassformer.bayes_optimal.instability import ACCURACY, LOW_ACCURACY, instability
 from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.inverted_attention import InvertedAttentionChannel
@@ -161,23 +159,17 @@ def test_thresholds_respect_the_bounds_of_histograms(options, layer, bound):
         assert found.matrix[layer, layer] == pytest.approx(1, abs=0.02)
 
 
-def test_thresholds_of_expensive_posteriors_take_fewer_data_points(monkeypatch):
-    asked = {}
+def test_first_thresholds_of_expensive_posteriors_are_less_accurate(monkeypatch):
+    asked = []
 
     def first_step(model, accuracy):
-        asked["first"] = accuracy
-        return weak_recovery.WeakRecoveryStep(0.4, 0.0, np.diag([1.0, 0.0]), False)
-
-    def known_direction(model, known, unknown, finer):
-        asked["finer"] = finer
-        crossing = GrowthCrossing(0.5, 0.0, Instability(2.0, 0.0, unknown, False, np.zeros(8)))
-        return SimpleNamespace(crossing=lambda farthest: crossing)
+        asked.append(accuracy)
+        return weak_recovery.WeakRecoveryStep(np.inf, 0.0, np.eye(2), False)
 
     monkeypatch.setattr(weak_recovery, "_first_step", first_step)
-    monkeypatch.setattr(weak_recovery, "KnownDirection", known_direction)
-    for options, expected in (({}, (ACCURACY, POINTS_FACTOR)), ({"output": "sequence"}, (LOW_ACCURACY, 1))):
-        assert [step.alpha for step in weak_recovery.weak_recovery_steps(DeepAttention(**options))] == [0.4, 0.5]
-        assert (asked["first"], asked["finer"]) == expected
+    for options in ({}, {"output": "sequence"}):
+        weak_recovery.weak_recovery_steps(DeepAttention(**options))
+    assert asked == [ACCURACY, LOW_ACCURACY]
 
 
 def test_networks_that_do_not_invert_are_refused():

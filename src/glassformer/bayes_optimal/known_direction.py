@@ -24,8 +24,8 @@ from glassformer.numerics.quasi_random import confidence_factor
 # The coordinate x on the curve is the logarithm of overlap over variance, scanned from the first to the last value in
 # these strides. Thresholds beyond are left to the search over sample ratios (chosen by trial, as all numbers here).
 _FIRST, _LAST, _STRIDE = -3.0, 9.0, 2.0
-# Data points of the last evaluations at full accuracy, as a factor of those of state evolution; divisors of the number
-# of points for the scan of the curve and for the slopes near the crossing.
+# Data points of the last evaluations, as a factor of those of state evolution; divisors of this number for the scan of
+# the curve and for the slopes near the crossing.
 POINTS_FACTOR = 4
 _SCAN_SHARE, _SLOPE_SHARE = 32, 8
 # Half the distance of the two points that measure slopes, and the largest log-growth for a last linear correction.
@@ -77,12 +77,10 @@ class KnownDirection:
         model: prior and channel.
         known: projector on the known direction, shape (P, P).
         unknown: projector on the directions whose growth is computed, shape (P, P).
-        finer: data points of the last evaluations, as a factor of those of state evolution.
     """
 
-    def __init__(self, model: Model, known: Array, unknown: Array, finer: int = POINTS_FACTOR) -> None:
+    def __init__(self, model: Model, known: Array, unknown: Array) -> None:
         self._model, self._known, self._basis = model, known, symmetric_basis(unknown, model)
-        self._finer = finer
         self._direction = np.linalg.eigh(known)[1][:, -1]
         self._elsewhere = (1 - side_information_overlap(model)) * (np.eye(len(known)) - known)
         self._map = EvolutionMap(model, np.ones(1), model.channel, subspace=known)
@@ -127,7 +125,7 @@ class KnownDirection:
     def _point(self, x: float, share: int) -> CurvePoint | None:
         """Return the fixed point of one overlap from a share of the data points, or None if no ratio has it."""
         variance, channel = 1 / (1 + np.exp(x)), self._model.channel
-        points = max(min(FEWEST_POINTS, channel.points), self._finer * channel.points // share)
+        points = max(min(FEWEST_POINTS, channel.points), POINTS_FACTOR * channel.points // share)
         channel = channel.with_points(points)
         averages, response = channel.averages_and_response(self._elsewhere + variance * self._known)
         advance(channel.work)

@@ -326,15 +326,15 @@ def _later_step(
     If one direction is known, the search follows the curve of fixed points. Otherwise few data points locate the ratio,
     and all data points correct it. None if nothing becomes unstable up to ``farthest``.
     """
-    # Where less accuracy is asked for, fewer data points at first may do; quasi-random points come in powers of two.
-    finer = max(1, POINTS_FACTOR >> round(np.log2(accuracy / _LATER_EIGENVALUE)))
-    along = _along_known_direction(model, known, unknown, farthest, finer)
+    along = _along_known_direction(model, known, unknown, farthest)
     if along is not None and along.alpha > start:
         return WeakRecoveryStep(along.alpha, along.error, along.instability.matrix, along.instability.degenerate)
 
     def growth(leading: Instability, alpha: float) -> float:
         return max(_NO_GROWTH, leading.rate * alpha / model.prior.degrees)
 
+    # Where less accuracy is asked for, fewer data points at first may do; quasi-random points come in powers of two.
+    finer = max(1, POINTS_FACTOR >> round(np.log2(accuracy / _LATER_EIGENVALUE)))
     found: dict[float, Array] = {}
 
     def fixed_point_inside(place: float, coarse: bool = False) -> Array:
@@ -416,11 +416,9 @@ def _root(growth_at: Callable[[float], float], low: Place, high: Place, toleranc
     return alpha * float(np.exp(-log_growth / exponent)), exponent
 
 
-def _along_known_direction(
-    model: Model, known: Array, unknown: Array, farthest: float, finer: int
-) -> GrowthCrossing | None:
+def _along_known_direction(model: Model, known: Array, unknown: Array, farthest: float) -> GrowthCrossing | None:
     """Return the threshold along the fixed points of a single known direction; None if they do not determine it."""
     channel, single = model.channel, abs(np.trace(known) - 1) <= _ROUNDING
     if not channel.sampled or channel.with_more_noise is not None or not single:
         return None
-    return KnownDirection(model, known, unknown, finer).crossing(farthest)
+    return KnownDirection(model, known, unknown).crossing(farthest)
