@@ -61,7 +61,7 @@ _COARSE_ACCURACY, _COARSE_STEPS, _COARSE_POINTS = 2e-2, 12, 0.25
 _CORRECTIONS, _LONGEST_CORRECTION, _CORRECTION_ERROR = 4, 0.1, 0.35
 # Seconds for a posterior up to which thresholds have the full accuracy (a compromise).
 _CHEAP = 5e-5
-# Seconds for a posterior from which on the first threshold has the lower accuracy: minutes would gain half a per cent.
+# Seconds for a posterior from which on the first threshold has the lower accuracy (a compromise).
 _EXPENSIVE = 1e-3
 # Growth per step that counts as zero; keeps logarithms finite.
 _NO_GROWTH = 1e-6
