@@ -165,20 +165,18 @@ def test_tabs_views_and_learners_are_reached_by_keys(visit):
     _said(page, "glassformer trajectory bsr")
 
 
-def test_another_model_is_named_in_the_menu_and_its_axes_are_drawn_before_it_is_compiled(visit):
+def test_another_model_is_named_in_the_menu_and_has_its_own_texts_and_axes_at_once(visit):
     page = visit("?alpha=0:1:5")
-    menu = page.get_by_role("combobox", name="Model")
+    menu, noise = page.get_by_role("combobox", name="Model"), page.get_by_role("textbox", name="noise")
+    # Within a second: the form is made anew while the noise that was just written is that of another model.
+    page.get_by_role("slider", name="noise slider").press("ArrowRight")
     menu.select_option("attention")
     _said(page, "Without data the error is 1.")
-    page.get_by_text("sample ratios").wait_for()
-    assert menu.input_value() == "attention"
-    # A form that is made anew has the texts of the new model, also right after the same field of the other was changed.
+    assert (menu.input_value(), noise.input_value()) == ("attention", "0.0")
+    page.wait_for_url("**model=attention*")
     menu.select_option("bsr")
-    noise = page.get_by_role("slider", name="noise slider")
-    noise.press("ArrowRight")
-    menu.select_option("aim")
-    page.get_by_role("slider", name="width slider").or_(page.get_by_role("textbox", name="width")).first.wait_for()
-    assert menu.input_value() == "aim"
+    page.wait_for_url("**model=bsr*")
+    assert (menu.input_value(), noise.input_value()) == ("bsr", "0.01")
 
 
 def test_tabs_that_are_left_while_they_compute_leave_nothing_behind(visit):
