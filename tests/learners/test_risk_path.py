@@ -479,6 +479,16 @@ def test_a_strength_out_of_reach_has_a_status():
     assert [str(status) for status in path.status] == ["iteration_limit"] and path.gaps[0] > 1e-4
 
 
+def test_a_path_goes_on_from_the_end_of_another():
+    problem = PenalisedProblem.of(*data(), "square", "nuclear", False, None)
+    strengths, settings = problem.strengths(8), Iteration(tolerance=1e-4, max_iterations=5000)
+    whole, first = problem.path(strengths, settings), problem.path(strengths[:6], settings)
+    end = float(first.strengths[-1]), first.estimates[-1], first.intercepts[-1]
+    rest = problem.path(strengths[6:], settings, end)
+    assert rest.converged and rest.iterations < 1.2 * (whole.iterations - first.iterations)
+    assert np.linalg.norm(rest.estimates[-1] - whole.estimates[-1]) < 0.02 * np.linalg.norm(whole.estimates[-1])
+
+
 @pytest.mark.parametrize(
     ("loss", "penalty", "limits"),
     [("square", "nuclear", (5, 9, 12)), ("square", "elastic", (3, 7, 9)), ("huber", "ridge", (7, 8, 21))],

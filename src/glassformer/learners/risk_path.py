@@ -246,19 +246,20 @@ class PenalisedProblem(NamedTuple):
             end *= 2
         return end if slope(-end) < 0 else -end
 
-    def path(self, strengths: Array, settings: Iteration, after: tuple[Array, Any] | None = None) -> RiskPath:
+    def path(self, strengths: Array, settings: Iteration, after: tuple[float, Array, Any] | None = None) -> RiskPath:
         """Return the minimisers at decreasing strengths, each from the minimiser before.
 
         Args:
             strengths: shape (k,).
             settings: tolerance and largest number of steps.
-            after: estimate and intercept at a larger strength, for instance the end of another path; zero by default.
+            after: a larger strength, and the estimate and intercept at it, for instance the end of another path; an
+                estimate of zero by default.
         """
         assert self.scale is not None
         if self.penalty.spectral == 0 and self.scale.entries is not None:
             return self._ridge_path(strengths, settings, self.scale, self.scale.entries)
         zero = np.zeros(self.design.signal_shape)
-        first, shift = after or (zero, self.best_intercept(np.zeros_like(self.labels)))
+        previous, first, shift = after or (None, zero, self.best_intercept(np.zeros_like(self.labels)))
         solutions, shifts, estimates = [], [], [first]
         for k, strength in enumerate(strengths):
             start = estimates[-1]
@@ -266,8 +267,9 @@ class PenalisedProblem(NamedTuple):
                 # Minimisers are nearly linear in the logarithm of the strength, which halves the number of steps.
                 before, last, now = np.log([strengths[k - 2], strengths[k - 1], strength])
                 start = start + min((last - now) / (before - last), 1.0) * (start - estimates[-2])
-            ratio = float(strengths[k - 1] / strength) if k else None
+            ratio = None if previous is None else float(previous / strength)
             solution, shift = self._solve(float(strength), start, shift, settings, ratio)
+            previous = strength
             estimates.append(solution.value[0])
             solutions.append(solution)
             shifts.append(shift)

@@ -36,7 +36,8 @@ _LOOSER = 10.0
 # loss below which labels are predicted exactly, and factor by which the search may leave the first grid (conventions).
 _FLAT, _EXACT, _FARTHEST = 1e-3, 1e-5, 1e4
 
-_Start = tuple[Array, Any]
+# Strength, estimate and intercept.
+_Start = tuple[float, Array, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +165,7 @@ def cross_validate(
         parts = _paths_without(counted, design, y, loss, penalty, at, intercept, w, limit, starts)
         for fold, path, fields in parts:
             converged &= path.converged
-            ends.append((path.estimates[-1], path.intercepts[-1]))
+            ends.append((float(path.strengths[-1]), path.estimates[-1], path.intercepts[-1]))
             values = [own.value(y[fold], h).reshape(int(fold.sum()), -1).sum(axis=1) for h in fields]
             total = float(np.sum(w[fold]))
             losses.append([float(np.sum(w[fold] * value) / total) for value in values])
