@@ -167,12 +167,7 @@ def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
         text = f"no minimum was reached in max_iterations = {limit}: increase it, the strength, or tolerance"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
     if _is_strength(given) and penalty_of(settings.penalty).spectral > 0 and not path.estimates.any():
-        largest = float(risk_path(*_problem(settings, scaled), 2, **_options(settings, scaled)).strengths[0])
-        if given > largest:
-            text = (
-                f"strength = {given:g} gives a fit of zero: the largest useful one is {largest:.3g}, give a smaller one"
-            )
-            warnings.warn(text, DataWarning, stacklevel=4)
+        _warn_of_zero(settings, scaled)
     signal = FittedSignal(
         matrix=chosen.unit * path.estimates[-1],
         intercept=chosen.unit * path.intercepts[-1],
@@ -185,6 +180,17 @@ def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
     if settings.refit is not None:
         return _refit(settings, task, signal)
     return signal if chosen.calibrate is None else chosen.calibrate(signal)
+
+
+def _warn_of_zero(settings: Any, task: FitTask) -> None:
+    """Warn of a strength with a fit of zero, unless data that do not vary have no other fit."""
+    if task.intercept and not np.ptp(task.labels[task.weights > 0], axis=0).any():
+        return
+    smaller = risk_path(*_problem(settings, task), 2, **_options(settings, task))
+    given, largest = settings.strength, float(smaller.strengths[0])
+    if given > largest and smaller.estimates.any():
+        text = f"strength = {given:g} gives a fit of zero: the largest useful one is {largest:.3g}, give a smaller one"
+        warnings.warn(text, DataWarning, stacklevel=5)
 
 
 def _refit(settings: Any, task: FitTask, signal: FittedSignal) -> FittedSignal:
