@@ -506,5 +506,6 @@ def test_small_ridge_strengths_of_dependent_samples_are_the_limit_of_zero():
     design, labels, _ = interpolated()
     design, labels = design.rows(np.arange(60) % 40), labels + np.random.default_rng(0).standard_normal(60)
     path = risk_path(design, labels, "square", "ridge", [1e-20])
+    assert path.converged and path.gaps[0] < 1e-13
     inputs = design.inputs[0].reshape(60, 100) / 10
     np.testing.assert_allclose(path.estimates[0].ravel(), np.linalg.pinv(inputs) @ labels, atol=1e-8)

@@ -152,8 +152,8 @@ class EmpiricalRisk(NamedTuple):
         gap, scale = abs(loss + penalty - dual), risk_of_zero
         # An estimate of zero is the minimiser if its slopes are in the ball of the dual norm.
         zero = penalty == 0 and penalty_conjugate == 0 and share == 1
-        if self.trace is None and not zero and gap > _ROUNDING * risk_of_zero:
-            scale = max(min(risk_of_zero, penalty / _SMALL_PENALTY), 1e-300)
+        if self.trace is None and not zero:
+            scale = gap_scale(gap, penalty, risk_of_zero)
         certificate = Certificate(gap / scale, gap / scale, loss + penalty)
         if width == 0:
             return certificate
@@ -168,6 +168,16 @@ class EmpiricalRisk(NamedTuple):
         if self.spectral > 0:
             return singular_values(pull)
         return np.array([np.sqrt(np.sum(pull**2))])
+
+
+def gap_scale(gap: float, penalty: float, risk_of_zero: float) -> float:
+    """Return the unit of a gap: the risk of an estimate of zero, or a hundred times the penalty if that is less.
+
+    A gap of the size of rounding errors of the risk is relative to the risk of zero.
+    """
+    if gap <= _ROUNDING * risk_of_zero:
+        return risk_of_zero
+    return max(min(risk_of_zero, penalty / _SMALL_PENALTY), 1e-300)
 
 
 def certified_gap(risk: EmpiricalRisk, matrix: Array) -> float:

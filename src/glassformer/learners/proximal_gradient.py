@@ -48,7 +48,7 @@ _EQUAL = 1e-12
 # Largest ratio of successive strengths on the way to a small one, tolerance at these, and largest total ratio.
 _STRENGTH_STEP, _TOLERANCE_BETWEEN, _LARGEST_RATIO = 10.0, 1e-4, 1e300
 # Width of the envelope whose slopes are used for a loss with kinks.
-_NARROW = 1e-6
+NARROW = 1e-6
 _NO_CERTIFICATE = Certificate(np.inf, np.inf, np.inf)
 
 
@@ -161,7 +161,7 @@ def largest_ratio(risk: EmpiricalRisk, scale: InputScale) -> float:
     if risk.spectral == 0:
         return scale.largest * (risk.loss.sharpness if np.isfinite(risk.loss.sharpness) else 1.0) / risk.square
     fields = risk.design.forward(np.zeros(risk.design.signal_shape), 0)
-    slopes = risk.slopes(fields, 0.0 if np.isfinite(risk.loss.sharpness) else _NARROW)
+    slopes = risk.slopes(fields, 0.0 if np.isfinite(risk.loss.sharpness) else NARROW)
     return (float(np.max(singular_values(risk.design.adjoint(slopes, 0)))) or 1.0) / risk.spectral
 
 

@@ -17,9 +17,9 @@ from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.core.status import Status
 from glassformer.designs.base import Design
-from glassformer.learners.empirical_risk import EmpiricalRisk
+from glassformer.learners.empirical_risk import EmpiricalRisk, gap_scale
 from glassformer.learners.multiclass import BestIntercepts, MulticlassDesign, best_intercepts
-from glassformer.learners.proximal_gradient import InputScale, input_scale, largest_ratio, least_risk
+from glassformer.learners.proximal_gradient import NARROW, InputScale, input_scale, largest_ratio, least_risk
 from glassformer.learners.weighted_losses import BestIntercept, Intercept, WeightedLoss
 from glassformer.numerics.decompositions import singular_values, svd
 from glassformer.risk.loss_base import Loss
@@ -35,8 +35,6 @@ STRENGTHS, _LEAST, ITERATION = 20, 1e-3, Iteration(tolerance=1e-4, max_iteration
 _ROUNDING = 1e-9
 # Factor of the largest useful strength, so that the estimate is zero in spite of rounding errors.
 _MARGIN = 1 + 1e-6
-# Width of the envelope whose slopes are used for a loss with kinks.
-_WIDTH = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +46,8 @@ class RiskPath(DisplayMixin):
         estimates: shape (k, L, d).
         intercepts: shape (k,).
         gaps: certified duality gap at the intercept, relative to the risk of an estimate of zero, or to a hundred times
-            the penalty if that is less, shape (k,).
+            the penalty if that is less; gaps of the size of rounding errors are relative to the risk of zero, shape
+            (k,).
         status: status of each minimiser.
         iterations: total number of steps.
     """
@@ -294,9 +293,12 @@ class PenalisedProblem(NamedTuple):
         rank = int(np.sum(values > np.finfo(float).eps * max(inputs.shape) * values[0]))
         left, values, right = left[:, :rank], values[:rank, None], right[:rank]
         # One column per strength.
-        solutions = right.T @ (values / (values**2 + squares) * (left.T @ labels))
-        gradients = inputs.T @ (inputs @ solutions - labels) + squares * solutions
-        gaps = np.sum(gradients**2, axis=0) / (2 * squares * scale.risk_of_zero)
+        curvatures = values**2 + squares
+        solutions = right.T @ (values / curvatures * (left.T @ labels))
+        # The gap of a quadratic risk is known exactly. Solutions have no part outside the span of the inputs.
+        gradients = right @ (inputs.T @ (inputs @ solutions - labels) + squares * solutions)
+        excess, penalties = np.sum(gradients**2 / curvatures, axis=0) / 2, squares * np.sum(solutions**2, axis=0) / 2
+        gaps = excess / [gap_scale(*each, scale.risk_of_zero) for each in zip(excess, penalties, strict=True)]
         return RiskPath(
             strengths,
             solutions.T.reshape(-1, *self.design.signal_shape),
@@ -333,4 +335,4 @@ def _slopes(loss: Loss, labels: Array, fields: Array) -> Array:
     """Return slopes of the loss; for a loss with kinks, those of a narrow envelope."""
     if np.isfinite(loss.sharpness):
         return loss.slope(labels, fields)
-    return -loss.score(labels, fields, _WIDTH)[0]
+    return -loss.score(labels, fields, NARROW)[0]
