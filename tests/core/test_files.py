@@ -12,7 +12,17 @@ import matplotlib.font_manager  # noqa: F401  (the list of fonts lies in the rea
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, DataError, Ridge, Sweep, collect, limits, run_sweep, simulate
+from glassformer import (
+    BilinearSequenceRegression,
+    DataError,
+    ParameterError,
+    Ridge,
+    Sweep,
+    collect,
+    limits,
+    run_sweep,
+    simulate,
+)
 from glassformer.cli import main
 from glassformer.core.cache import VARIABLE, cached_array
 from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
@@ -20,6 +30,7 @@ from glassformer.core.files import open_lock_file, replace_file
 from glassformer.core.status import Status
 from glassformer.learners.base import FitResult
 from glassformer.models.registry import function_from
+from glassformer.papers.catalogue import draw
 from glassformer.random_matrices.given import spectrum_of
 
 SWEEP = Sweep("bsr", {"rho": [0.5], "alpha": [0.2, 0.4]})
@@ -77,12 +88,20 @@ def test_a_tilde_is_the_home_folder(uses, tmp_path, capsys):
     assert not list(Path().iterdir())
 
 
-def test_a_missing_folder_is_named_and_not_made(uses):
-    for name, use in uses.items():
-        for folder in ("missing", "~no-such-user"):
-            with pytest.raises(DataError, match=f"create the folder {folder} first"):
-                use(f"{folder}/{name}")
+def test_the_missing_folder_of_a_file_is_named_and_not_made(uses):
+    for folder, name in [("missing", "curve.svg"), *(("~no-such-user", name) for name in uses)]:
+        with pytest.raises(DataError, match=f"create the folder {folder} first"):
+            uses[name](f"{folder}/{name}")
     assert not list(Path().iterdir())
+
+
+def test_folders_of_results_are_made_with_the_folders_above_them(uses):
+    with pytest.raises(ParameterError, match="reference"):
+        draw("bsr-3", Path("new/above/figure"), quick=True, reference=Path("missing"))
+    assert Path("new/above/figure").is_dir()
+    for name in ("runs", "store"):
+        uses[name](f"new/above/{name}")
+        assert list(Path("new/above", name).iterdir())
 
 
 # --- one way to write -------------------------------------------------------------------------------------------------

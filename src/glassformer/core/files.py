@@ -206,7 +206,8 @@ def make_folder(folder: Path, what: str, parents: bool = False) -> Path:
         DataError: the folder cannot be created. The message names the missing one above it.
     """
     try:
-        folder.mkdir(parents=parents, exist_ok=True)
+        # A name that begins with a tilde here is that of an unknown user, see user_path.
+        folder.mkdir(parents=parents and not str(folder).startswith("~"), exist_ok=True)
     except FileNotFoundError:
         raise DataError(
             what, str(folder), "a folder in an existing folder", f"create the folder {folder.parent} first"
