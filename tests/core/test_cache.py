@@ -6,6 +6,8 @@ import sys
 import time
 import types
 from functools import partial
+from multiprocessing import Pipe
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from glassformer.cli.doctor import CHECKS
 from glassformer.core import cache
 from glassformer.core.cache import VARIABLE, cache_folder, cached_array, keep_compiled
+from glassformer.experiments.sweeps.workers import _Pool
 
 
 @pytest.fixture
@@ -168,3 +171,18 @@ def test_compiled_programs_under_other_names_are_dropped(folder, monkeypatch):
     assert command("c", age=30) == {"a-cache", "d-cache"}
     end()
     assert command() == {"a-cache", "c-cache", "d-cache"}
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_programs_that_ended_workers_may_have_been_writing_are_dropped(folder, ours, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder / "compiled" if ours else folder))
+    (folder / "compiled").mkdir(parents=True)
+    for name, age in [("old-cache", 60), ("new-cache", 0)]:
+        (folder / "compiled" / name).write_text("program")
+        os.utime(folder / "compiled" / name, (time.time() - age,) * 2)
+    pool, ends = _Pool(abs, {}.__setitem__), Pipe()
+    for tasks in ([], [(-1, 0)]):
+        pool.workers.append(Mock(connection=ends[0], tasks=tasks))
+        pool.end()
+        there = {path.name for path in (folder / "compiled").iterdir()}
+        assert there == ({"old-cache"} if tasks and ours else {"old-cache", "new-cache"})

@@ -232,6 +232,21 @@ def _remember_programs(folder: Path) -> None:
         _remember(folder, programs)
 
 
+def drop_recent_programs() -> None:
+    """Remove the compiled programs of the last seconds: processes that were killed may have written a part of them.
+
+    JAX would keep such a file, and compile the program again in every process.
+    """
+    folder, now = cache_folder(), time.time_ns()
+    # Programs in a folder that the user has chosen are the user's.
+    if folder is None or os.environ.get("JAX_COMPILATION_CACHE_DIR") != str(folder / "compiled"):
+        return
+    for name, stamp in _stamps(folder / "compiled").items():
+        if stamp[1] >= now - _RECENT * 10**9:
+            with contextlib.suppress(OSError):
+                (folder / "compiled" / name).unlink()
+
+
 def _remembered(folder: Path) -> dict[str, list[int]]:
     """Return size and time of the compiled programs that processes before this one have remembered, by name."""
     # Without a list, or with a damaged one, programs are taken as they are.

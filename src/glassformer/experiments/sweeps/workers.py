@@ -17,6 +17,7 @@ from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
+from glassformer.core.cache import drop_recent_programs
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.interrupts import uninterrupted
@@ -219,6 +220,7 @@ class _Pool(Generic[T]):
                 steps.callback(self.collect, worker)
 
     def _end_processes(self) -> None:
+        interrupted = bool(self.busy)
         for worker in self.workers:
             worker.process.terminate()
         deadline = time.monotonic() + _GRACE
@@ -226,6 +228,8 @@ class _Pool(Generic[T]):
             worker.process.join(max(0.0, deadline - time.monotonic()))
             worker.process.kill()
             worker.process.join()
+        if interrupted:
+            drop_recent_programs()
 
 
 def _work(connection: Connection, function: Callable[[Any], Any], parent: int) -> None:
