@@ -176,6 +176,9 @@ def test_folds_without_training_samples_of_a_class_do_not_count():
     # Labels +1 and -1 are classes for the square loss as well.
     labels = np.where(np.arange(41) < 2, 1.0, -1.0)
     assert cross_validate(design, labels, strengths=[1.0], folds=2).losses.shape == (2, 1)
+    # Their intercept is finite without a class.
+    found = cross_validate(design, np.where(classes == 2, -1.0, 1.0), "square", "ridge", [1.0], intercept=True)
+    assert found.losses.shape == (5, 1) and np.all(found.losses < 2)
 
 
 @pytest.mark.parametrize(

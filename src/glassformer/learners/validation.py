@@ -126,7 +126,8 @@ def cross_validate(
         strengths: strengths, as for ``risk_path``, the same in all folds. A number of strengths is that of a first
             grid, which is extended until the best strength lies inside, or the loss no longer changes.
         folds: number of folds, of equal size up to one sample and drawn at random; for classes (labels +1 and -1, or
-            one column per class) stratified. A fold does not count if its training samples lack a class.
+            one column per class) stratified. With a loss of classes, a fold does not count if its training samples lack
+            a class.
         seed: seed of the random folds.
         intercept: whether an intercept is fitted.
         weights: weights of the samples, as for ``risk_path``, also of the losses on held-out samples.
@@ -157,7 +158,7 @@ def cross_validate(
     y, w = np.asarray(labels, dtype=float), sample_weights(weights, len(np.asarray(labels)))
     limit = settings or ITERATION
     limit = replace(limit, tolerance=min(_LOOSER * limit.tolerance, 0.5))
-    counted = _counted_folds(_folds(y, groups, folds, seed), y, w)
+    counted = _counted_folds(_folds(y, groups, folds, seed), y, w, own.binary)
 
     def validate(at: Array, starts: list[_Start] | None = None) -> tuple[CrossValidation, list[_Start]]:
         """Return the losses at some strengths, and the last fit of every fold."""
@@ -339,10 +340,13 @@ def _classes(labels: Array) -> Array | None:
     return labels if np.all(np.abs(labels) == 1) else None
 
 
-def _counted_folds(folds: list[NDArray[np.bool_]], labels: Array, weights: Array) -> list[NDArray[np.bool_]]:
+def _counted_folds(
+    folds: list[NDArray[np.bool_]], labels: Array, weights: Array, binary: bool
+) -> list[NDArray[np.bool_]]:
     """Return the folds with samples of positive weight whose training samples have all classes.
 
     Without samples of a class the best intercept is infinite, and so is the loss of held-out samples of this class.
+    Losses of numbers have a finite one for labels +1 and -1 as well.
 
     Raises:
         ParameterError: fewer than two folds have weight.
@@ -352,7 +356,8 @@ def _counted_folds(folds: list[NDArray[np.bool_]], labels: Array, weights: Array
     if len(weighted) < 2:
         allowed = "positive in two or more folds"
         raise ParameterError("weights", f"<positive in {len(weighted)} of {len(folds)} folds>", allowed)
-    if (classes := _classes(labels)) is None:
+    classes = _classes(labels) if binary or labels.ndim > 1 else None
+    if classes is None:
         return weighted
     present, sizes = np.unique(classes[weights > 0], return_counts=True)
     counted = [fold for fold in weighted if np.isin(present, classes[~fold & (weights > 0)]).all()]
