@@ -365,9 +365,7 @@ def test_a_loss_of_ones_own_sees_one_linear_row_whatever_the_link():
 @pytest.mark.slow
 def test_a_default_student_is_not_blamed_for_a_loss():
     model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]) + z[1, 0], indices=2, noise=0.1, points=32)
-    with pytest.raises(
-        ParameterError, match="loss = 'constant' is not allowed: expected a function whose"
-    ):
+    with pytest.raises(ParameterError, match="loss = 'constant' is not allowed: expected a function whose"):
         RegularisedRisk(constant, strength=0.5).limits(model, [2.0])
 
 
