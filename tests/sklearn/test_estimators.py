@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -13,7 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator, check_sample_weight_equivalence_on_dense_data
 
-from glassformer.core.errors import DataWarning, IncompatibleError
+from glassformer.core.errors import DataError, DataWarning, IncompatibleError
+from glassformer.learners.data_validation import refuse_dates
 from glassformer.sklearn import AttentionClassifier, AttentionRegressor, BilinearClassifier, BilinearRegressor
 
 ALL = [BilinearRegressor, BilinearClassifier, AttentionRegressor, AttentionClassifier]
@@ -500,6 +502,7 @@ class Table:
 
     def __init__(self, values):
         self.values, self.columns, self.shape = values, [f"c{k}" for k in range(values.shape[1])], values.shape
+        self.dtypes = ["Float64"] * values.shape[1]
 
     def __getitem__(self, name):
         return self.values[:, self.columns.index(name)]
@@ -516,6 +519,23 @@ def test_data_frames_of_any_package_have_names_of_features():
     np.testing.assert_array_equal(found.predict(Table(flat)), found.predict(pandas.DataFrame(flat).add_prefix("c")))
     with pytest.raises(ValueError, match="feature names should match"):
         found.predict(pandas.DataFrame(flat).add_prefix("d"))
+    # Tables of Arrow have columns without names, and types of columns may be those of another package.
+    unnamed = Table(flat)
+    unnamed.columns = list(flat.T)
+    again = BilinearRegressor((5, 6), strength=1.0).fit(unnamed, labels)
+    np.testing.assert_allclose(again.coef_, found.coef_, atol=1e-12)
+    refuse_dates("y", Table(flat))
+    with pytest.raises(DataError, match=r"y = '<datetime64\[D\]>'"):
+        refuse_dates("y", Table(flat.astype("datetime64[D]")))
+
+
+@pytest.mark.parametrize("kind", ["csr", "coo", "dia", "bsr"])
+def test_sparse_inputs_are_refused_as_scikit_learn_does(kind):
+    inputs, labels, _ = bilinear(n=20)
+    with pytest.raises(TypeError, match="Sparse data was passed for X, but dense data is required"):
+        BilinearRegressor((5, 6), strength=1.0).fit(
+            scipy.sparse.csr_array(inputs.reshape(20, 30)).asformat(kind), labels
+        )
 
 
 def test_sequences_without_a_token_are_refused_by_their_place():

@@ -109,7 +109,8 @@ def refuse_dates(name: str, given: Any) -> None:
         glassformer.core.errors.DataError: y = '<datetime64[D]>' is not allowed: expected an array of real numbers; ...
     """
     types: Any = getattr(given, "dtypes", None)
-    if not hasattr(types, "__iter__"):
+    # Packages have types of their own, which need not be those of NumPy.
+    if not hasattr(types, "__iter__") or not all(hasattr(one, "kind") for one in types):
         own = getattr(given, "dtype", None)
         types = [own if hasattr(own, "kind") else np.asarray(given).dtype]
     # Columns of a data frame have their own types.
@@ -129,7 +130,8 @@ def refuse_nested(name: str, given: Any) -> None:
         glassformer.core.errors.DataError: X = '<cells of type Series>' is not allowed: expected an array of real \
 numbers; ...
     """
-    if getattr(given, "ndim", 0) != 2 or 0 in given.shape:
+    # Sparse arrays hold numbers only, and some of them have no rows.
+    if hasattr(given, "toarray") or getattr(given, "ndim", 0) != 2 or 0 in given.shape:
         return
     first = given.iloc[0] if hasattr(given, "iloc") else given[0]
     for cell in first if getattr(first, "dtype", np.dtype(object)).kind == "O" else ():

@@ -73,7 +73,7 @@ def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequence
     parts = _list_of_sequences(X)
     if parts:
         return _pad(estimator, parts, shape, reset)
-    X = X if hasattr(X, "toarray") else _as_table(X) if hasattr(X, "columns") else np.asarray(X)
+    X = X if hasattr(X, "toarray") else _as_table(X)
     refuse_dates("X", X)
     refuse_nested("X", X)
     if getattr(X, "shape", ())[:1] == (0,):
@@ -101,9 +101,15 @@ def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequence
 
 
 def _as_table(X: Any) -> Any:
-    """Return a data frame of any package as one of pandas, so that scikit-learn knows the names of its columns."""
+    """Return a data frame of any package as one of pandas, so that scikit-learn knows the names of its columns.
+
+    Anything else is converted to an array.
+    """
     if hasattr(X, "iloc"):
         return X
+    if not all(isinstance(name, str) for name in getattr(X, "columns", [None])):
+        # Tables of Arrow have columns without names.
+        return np.asarray(X)
     import pandas
 
     return pandas.DataFrame({name: np.asarray(X[name]) for name in X.columns})
