@@ -44,7 +44,9 @@ def unmet(estimator):
 
 # The few samples of the checks have classes too small to be held out, and fits of zero.
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:X = .* is flat", "ignore:y = .*a class with", FIT_OF_ZERO, FEWER_FOLDS)
+@pytest.mark.filterwarnings(
+    "ignore:X = .* is flat", "ignore:y = .*a class with", "ignore:the best strength", FIT_OF_ZERO, FEWER_FOLDS
+)
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
@@ -67,7 +69,7 @@ def test_the_checks_with_tokens_of_one_feature():
 
 @pytest.mark.statistics
 @pytest.mark.filterwarnings("ignore:X = .* is flat", "ignore:folds = 5, but there are 4", FEWER_FOLDS)
-@pytest.mark.filterwarnings("ignore:y = .*a class with")
+@pytest.mark.filterwarnings("ignore:y = .*a class with", "ignore:the best strength")
 @pytest.mark.parametrize("kind", ALL)
 def test_the_checks_of_scikit_learn_with_all_defaults(kind):
     assert not unmet(kind())
