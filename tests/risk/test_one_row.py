@@ -354,9 +354,21 @@ def test_label_errors_of_small_weights_follow_their_cosine(loss):
     assert table["label_error"][0] == pytest.approx(np.arccos(table["cosine"][0, 0]) / np.pi, rel=1e-9)
 
 
+def half_square(y, h):
+    return 0.5 * (y - h) ** 2
+
+
 @pytest.mark.slow
 def test_a_loss_of_ones_own_sees_one_linear_row_whatever_the_link():
-    """Poisson regression of labels whose rate is exp(z/2); 8 fits with SciPy at d = 2000 give 0.7450 +- 0.0061."""
+    model = SequenceMultiIndex(lambda z: 0.5 * z[0, 0], noise=0.1)
+    own = RegularisedRisk(half_square, strength=0.5).limits(model, [2.0])
+    known = RegularisedRisk("square", strength=0.5, student="linear").limits(model, [2.0])
+    np.testing.assert_allclose(own["error"], known["error"], rtol=1e-6)
+
+
+@pytest.mark.statistics
+def test_poisson_regression():
+    """The rate is exp(z/2); 8 fits with SciPy at d = 2000 give 0.7450 +- 0.0061."""
     model = SequenceMultiIndex(lambda z: 0.5 * z[0, 0], noise_law="poisson", points=64)
     learner = RegularisedRisk(lambda y, h: jnp.exp(h) - y * h, strength=0.5)
     assert abs(learner.limits(model, [2.0])["error"][0] - 0.7450) < 3 * 0.0061

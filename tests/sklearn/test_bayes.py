@@ -107,6 +107,7 @@ def test_two_classes_by_message_passing(kind, drawn):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:strength = .* gives a fit of zero")
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
