@@ -63,6 +63,8 @@ _POSITIVE_MEASURE = 1e-9
 # Whitened deviation of fields below which cells are too short for single precision, and median of the labels over their
 # spread from which on single precision does not resolve their changes.
 _SINGLE_PRECISION, _FAR_FROM_ZERO = 3e-3, 16.0
+# Fields from which on a program takes as long to compile as to run: one program, in double precision, serves all states.
+_MANY_FIELDS = 5
 # Random fields that show the values of a discrete label, and the variance below which the mean alone decides.
 _FIELDS, _DECISIVE_VARIANCE = 2**14, 1e-9
 # Share of small differences that contain a jump of a label, more than lie on it by chance.
@@ -226,7 +228,7 @@ class LineChannel(LinkRowsChannel):
         spread = np.linalg.svd(data.root, compute_uv=False)[:, -1]
         # Single precision gets signs wrong next to a crossing only, which then is in the next cell, unless cells are as
         # short as that.
-        exact = spread.min() < _SINGLE_PRECISION or self._far_from_zero
+        exact = spread.min() < _SINGLE_PRECISION or self._far_from_zero or self.latents >= _MANY_FIELDS
         kinds = ["intervals"] * (self.atoms > 0) + ["exact points" if exact else "points"] * (self.atoms < 1)
         sums = [self._integrals(kind, data, lines, near) for kind in kinds]
         # A level set of positive measure has no points apart from it that matter. A node that meets a point has the
