@@ -63,7 +63,7 @@ _POSITIVE_MEASURE = 1e-9
 # Whitened deviation of fields below which cells are too short for single precision, and median of the labels over their
 # spread from which on single precision does not resolve their changes.
 _SINGLE_PRECISION, _FAR_FROM_ZERO = 3e-3, 16.0
-# Fields from which on a program takes as long to compile as to run: one program, in double precision, serves all states.
+# Fields from which on a program takes as long to compile as to run: all states share one, in double precision.
 _MANY_FIELDS = 5
 # Random fields that show the values of a discrete label, and the variance below which the mean alone decides.
 _FIELDS, _DECISIVE_VARIANCE = 2**14, 1e-9
