@@ -202,7 +202,8 @@ class AttentionRegressor(AttentionEstimator, SequenceRegressor):
 
     Attributes:
         coef_: ``S``, shape (d, d), in the units of the inputs.
-        rank_, signal_rank_: as of :class:`BilinearRegressor`, of the learned matrix with the constant feature.
+        rank_: rank of the learned matrix with the constant feature, up to rounding.
+        signal_rank_: number of its directions that exceed the noise, as in :class:`BilinearRegressor`.
         singular_values_: of ``S``, in falling order.
         strength_: strength that was used.
         shape_: (L, d).
