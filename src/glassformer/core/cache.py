@@ -204,32 +204,32 @@ def keep_compiled() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder / "compiled")
         _drop_changed_programs(folder / "compiled")
-        atexit.register(_remember_programs, folder / "compiled")
+        atexit.register(_record_programs, folder / "compiled")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", str(_SLOW_TO_COMPILE))
 
 
 def _drop_changed_programs(folder: Path) -> None:
     """Remove compiled programs that were changed or renamed since; JAX runs what it finds under a name."""
-    remembered, kept = _remembered(folder), {}
+    recorded, kept = _recorded_stamps(folder), {}
     for name, stamp in _stamps(folder).items():
-        if name in remembered:
-            if stamp != remembered[name]:
+        if name in recorded:
+            if stamp != recorded[name]:
                 with contextlib.suppress(OSError):
                     (folder / name).unlink(missing_ok=True)
                     continue
-            kept[name] = remembered[name]
+            kept[name] = recorded[name]
     # At once: another process that ends now must not compare a program that is compiled again with the one before.
-    if kept != remembered:
-        _remember(folder, kept)
+    if kept != recorded:
+        _write_stamps(folder, kept)
 
 
-def _remember_programs(folder: Path) -> None:
-    """Remember the compiled programs that are there, except recent ones, which another process may still write."""
-    remembered, complete = _remembered(folder), time.time_ns() - _RECENT * 10**9
-    programs = {name: remembered.get(name, stamp) for name, stamp in _stamps(folder).items()}
-    programs = {name: stamp for name, stamp in programs.items() if name in remembered or stamp[1] < complete}
-    if programs != remembered:
-        _remember(folder, programs)
+def _record_programs(folder: Path) -> None:
+    """Record the compiled programs that are there, except recent ones, which another process may still write."""
+    recorded, complete = _recorded_stamps(folder), time.time_ns() - _RECENT * 10**9
+    programs = {name: recorded.get(name, stamp) for name, stamp in _stamps(folder).items()}
+    programs = {name: stamp for name, stamp in programs.items() if name in recorded or stamp[1] < complete}
+    if programs != recorded:
+        _write_stamps(folder, programs)
 
 
 def drop_recent_programs() -> None:
@@ -247,8 +247,8 @@ def drop_recent_programs() -> None:
                 (folder / "compiled" / name).unlink()
 
 
-def _remembered(folder: Path) -> dict[str, list[int]]:
-    """Return size and time of the compiled programs that processes before this one have remembered, by name."""
+def _recorded_stamps(folder: Path) -> dict[str, list[int]]:
+    """Return size and time of the compiled programs that processes before this one have recorded, by name."""
     # Without a list, or with a damaged one, programs are taken as they are.
     with contextlib.suppress(OSError, ValueError, KeyError):
         programs: dict[str, list[int]] = read_document(folder / _PROGRAMS)["programs"]
@@ -256,8 +256,8 @@ def _remembered(folder: Path) -> dict[str, list[int]]:
     return {}
 
 
-def _remember(folder: Path, programs: dict[str, list[int]]) -> None:
-    # A folder that cannot be written to remembers nothing.
+def _write_stamps(folder: Path, programs: dict[str, list[int]]) -> None:
+    # A folder that cannot be written to records nothing.
     with contextlib.suppress(DataError):
         write_document(folder / _PROGRAMS, {"programs": programs}, "cache")
 
