@@ -26,13 +26,11 @@ from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
 from glassformer.learners.empirical_risk import EmpiricalRisk
 from glassformer.learners.multiclass import MulticlassDesign
-from glassformer.learners.proximal_gradient import input_scale
+from glassformer.learners.proximal_gradient import NARROW, input_scale
 from glassformer.learners.risk_path import PenalisedProblem
 from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.numerics.decompositions import eigh
 
-# Width of the envelope whose curvature is used in place of that of the loss.
-_WIDTH = 1e-6
 # Rounding error of the inverted matrix, relative to its trace.
 _ROUNDING = 1e-12
 # Smallest value of 1 - q l'', which vanishes for samples whose label is fitted exactly.
@@ -152,7 +150,7 @@ def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: boo
     """
     fields = risk.design.forward(matrix, 0)
     slope = risk.slopes(fields, 0.0)
-    curvature = np.broadcast_to(risk.loss.score(risk.labels, fields, _WIDTH)[1], fields.shape)
+    curvature = np.broadcast_to(risk.loss.score(risk.labels, fields, NARROW)[1], fields.shape)
     tangent = _tangent_space(risk, matrix, slope)
     if not (intercept or len(tangent.curvature)):
         # An estimate of zero remains zero without a sample.

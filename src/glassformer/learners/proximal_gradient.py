@@ -47,7 +47,7 @@ _NEWTON_STEP, _NEWTON_FAR = 1.0, 1e3
 _EQUAL = 1e-12
 # Largest ratio of successive strengths on the way to a small one, tolerance at these, and largest total ratio.
 _STRENGTH_STEP, _TOLERANCE_BETWEEN, _LARGEST_RATIO = 10.0, 1e-4, 1e300
-# Width of the envelope whose slopes are used for a loss with kinks.
+# Width of the envelope whose slopes and curvature are used for a loss with kinks.
 NARROW = 1e-6
 _NO_CERTIFICATE = Certificate(np.inf, np.inf, np.inf)
 

@@ -20,6 +20,7 @@ from glassformer.core.settings import Iteration
 from glassformer.data_analysis.estimated_model import NOISE_MATRICES, EstimatedModel
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.leave_one_out import leave_one_out, ridge_leave_one_out
+from glassformer.learners.proximal_gradient import NARROW
 from glassformer.learners.risk_path import STRENGTHS, RiskPath, parse_strengths, rank_of, risk_path
 from glassformer.learners.validation import (
     CrossValidation,
@@ -40,8 +41,6 @@ from glassformer.sklearn.predictive_distributions import (
 # Largest number of degrees of freedom per sample with accurate approximate leave-one-out. Above it, residuals come from
 # folds, rescaled to the exact leave-one-out residuals of a few samples (all chosen by trial).
 _ACCURATE, _FOLDS, _EXACT = 0.7, 10, 20
-# Width of the Moreau envelope whose second derivative approximates that of a loss.
-_NARROW = 1e-6
 
 
 class FitTask(NamedTuple):
@@ -240,7 +239,7 @@ def _rank(settings: Any, task: FitTask, matrix: Array, intercept: float, degrees
     """
     signal = settings.signals.from_labels(task.design, task.labels)
     fields = task.design.forward(matrix, 0) + intercept
-    score, curvature = loss_of(task.loss).score(task.labels, fields, _NARROW)
+    score, curvature = loss_of(task.loss).score(task.labels, fields, NARROW)
     mean_curvature = float(np.mean(task.weights * curvature)) * (1 - degrees / len(task.labels))
     precision = signal.design.sample_ratio * mean_curvature
     largest = rank_of(matrix)
@@ -379,7 +378,9 @@ def _by_validation(settings: Any, task: FitTask, pick: Callable[[CrossValidation
     except DataError as error:
         # No loss rates a class that cannot be held out; invalid labels are refused by the path as well.
         largest = float(risk_path(*problem, 2, **options).strengths[0])
-        text = f"{error}. The strength is not chosen by cross-validation but the largest useful one, {largest:.3g}"
+        text = (
+            f"{error}. The strength is not chosen by cross-validation: the largest useful one, {largest:.3g}, is taken"
+        )
         warnings.warn(text, DataWarning, stacklevel=5)
         return ChosenStrength(largest)
     return ChosenStrength(pick(validation), validation=validation)
