@@ -134,7 +134,7 @@ def published(reference: Path, starts: int, instances: int) -> None:
     for alpha in RATIOS:
         for name, frame in zip(("gd", "averaged-gd"), released, strict=True):
             start = time.perf_counter()
-            run = simulate(model, [alpha], 100, instances, algorithm=name, storage="float32", settings=settings)
+            run = simulate(model, [alpha], 100, instances, learner=name, storage="float32", settings=settings)
             row = at_ratios(frame, np.array([alpha]))[1].iloc[0]
             ours, blur = run["relative_error"][0], run["relative_standard_error"][0]
             print(

@@ -21,7 +21,7 @@ def main() -> None:
     model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
     size = RATIO * d**4 * 4 / 1e9
     start = time.perf_counter()
-    found = simulate(model, [RATIO], d, 1, storage="generated", settings=MessagePassing(max_iterations=steps))
+    found = simulate(model, [RATIO], d, 1, storage="generated", learner=MessagePassing(max_iterations=steps))
     spent = time.perf_counter() - start
     run = found.instances[0][0]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

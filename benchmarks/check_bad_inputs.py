@@ -108,15 +108,15 @@ LINES = {
         "beta": (*NUMBERS, "1e9"),
         "noise": NUMBERS,
         "storage": NAMES,
-        "algorithm": NAMES,
+        "learner": NAMES,
         "max-iterations": WHOLE,
         "strength": NUMBERS,
     },
     "simulate bsr --alpha 1e12 --rho 0.5 --d 20 --instances 1": {
         "storage": ("float64", "float32", "generated", "sharded")
     },
-    "simulate bsr --alpha 0.5 --rho 0.5 --d 10 --instances 1 --algorithm ridge": {"strength": NUMBERS},
-    "simulate bsr --alpha 0.5 --rho 0.5 --d 10 --instances 1 --algorithm gd --max-iterations 20": {
+    "simulate bsr --alpha 0.5 --rho 0.5 --d 10 --instances 1 --learner ridge": {"strength": NUMBERS},
+    "simulate bsr --alpha 0.5 --rho 0.5 --d 10 --instances 1 --learner gd --max-iterations 20": {
         "student-width": WHOLE,
         "starts": WHOLE,
         "learning-rate": NUMBERS,
@@ -132,7 +132,7 @@ LINES = {
         "rho": (*NUMBERS, "1e6"),
         "tokens": WHOLE,
     },
-    "simulate attention --alpha 2 --d 10 --instances 1 --data-points 32 --algorithm sgd": {
+    "simulate attention --alpha 2 --d 10 --instances 1 --data-points 32 --learner sgd": {
         "batch": WHOLE,
         "passes": WHOLE,
         "d": WHOLE,

@@ -24,7 +24,7 @@ ALPHA, WIDTHS = 0.5, (0.1, 0.2, 0.3, 0.5, 1.0)
 
 def measure(d: int, instances: int, algorithm: str | Learner, seed: int) -> Simulation:
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
-    return simulate(model, [ALPHA], d=d, instances=instances, seed=seed, algorithm=algorithm, storage="float32")
+    return simulate(model, [ALPHA], d=d, instances=instances, seed=seed, learner=algorithm, storage="float32")
 
 
 def told(found: Simulation) -> str:

@@ -60,7 +60,7 @@ def main(d: int = 50, instances: int = 16, part: str = "") -> None:
     print(f"{'model':44}{'learner':28}" + "".join(f"{name:>20}" for name in ("error (sigma)", "training", "rank")))
     chosen = (case for case in cases() if part in f"{case[2].loss} {case[2].penalty}")
     for model, alpha, learner in chosen:
-        runs = simulate(model, [alpha], d=d, instances=instances, algorithm=learner)
+        runs = simulate(model, [alpha], d=d, instances=instances, learner=learner)
         theory = learner.limits(model.at_size(d).model, runs["alpha_realised"])
         row = [apart(runs["relative_error"][0], runs["relative_standard_error"][0], theory["error"][0])]
         for name in ("training_loss", "rank"):

@@ -3,10 +3,15 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from importlib.metadata import version
 
 os.environ["GLASSFORMER_CACHE"] = "off"
+
+# Shells ignore interrupts in background jobs, and tests of interrupts would find none there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Compiled in half the time, for programs that run up to twice as long: tests run most of them once. In one part, a
 # program takes 5 % less processor time to compile than in several that other cores could take.

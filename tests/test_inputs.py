@@ -146,7 +146,7 @@ def test_random_start(value):
         ({"instances": 0}, "instances", "0", "integer >= 1"),
         ({"seed": -1}, "seed", "-1", "integer >= 0"),
         ({"seed": 1.5}, "seed", "1.5", "integer >= 0"),
-        ({"algorithm": "newton"}, "algorithm", "'newton'", "gamp"),
+        ({"learner": "newton"}, "learner", "'newton'", "gamp"),
         ({"storage": "float16"}, "storage", "'float16'", "float64 or float32"),
         ({"d": 10**6}, "d", "1000000", "fit into memory"),
     ],

@@ -17,7 +17,7 @@ alpha = np.linspace(0.02, 1.2, 60)
 for color, (name, learner) in enumerate(learners.items()):
     theory = limits(model, alpha) if learner is None else learner.limits(model, alpha)
     plt.plot(alpha, theory["error"], f"C{color}", label=name)
-    runs = simulate(model, [0.15, 0.4, 0.8], d=40, instances=3, algorithm=learner or "gamp")
+    runs = simulate(model, [0.15, 0.4, 0.8], d=40, instances=3, learner=learner or "gamp")
     plt.errorbar(runs["alpha"], runs["error"], runs["standard_error"], fmt="o", color=f"C{color}")
 plt.xlabel(r"samples per entry of the matrix, $\alpha = n/(dL)$")
 plt.ylabel("error")

@@ -45,7 +45,7 @@ class Hebb(Learner):
 # --------------------------------
 
 model = BilinearSequenceRegression(rho=0.3, noise=0.1)
-runs = simulate(model, [0.5, 1.0, 2.0], d=40, instances=4, algorithm=Hebb())
+runs = simulate(model, [0.5, 1.0, 2.0], d=40, instances=4, learner=Hebb())
 runs.plot()
 
 # %%
@@ -59,5 +59,5 @@ for name, error in {
     print(f"{name:6s}", np.round(error, 3))
 
 # %%
-# One line in each of two tables makes it available on the command line as ``--algorithm hebb``, and adds it to the
+# One line in each of two tables makes it available on the command line as ``--learner hebb``, and adds it to the
 # tests of every learner: :doc:`/extending` has the complete example.

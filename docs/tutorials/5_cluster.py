@@ -21,7 +21,7 @@ sweep = Sweep(
     {"rho": [0.2, 0.5], "alpha": "0.2:0.8:4"},
     compute="simulate",
     parameters={"noise": 0.1},
-    simulation={"d": 30, "instances": 2, "algorithm": "ridge"},
+    simulation={"d": 30, "instances": 2, "learner": "ridge"},
 )
 print(run_sweep(sweep, store))
 
@@ -38,7 +38,7 @@ wider = Sweep(
     {"rho": [0.2, 0.5, 1.0], "alpha": "0.2:0.8:4"},
     compute="simulate",
     parameters={"noise": 0.1},
-    simulation={"d": 30, "instances": 2, "algorithm": "ridge"},
+    simulation={"d": 30, "instances": 2, "learner": "ridge"},
 )
 print(run_sweep(wider, store).computed)
 

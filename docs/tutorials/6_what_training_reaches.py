@@ -71,7 +71,7 @@ for learner in ("gamp", RegularisedRisk("logistic"), RegularisedRisk("square")):
 # ------------------
 # ``simulate`` draws a teacher, inputs and labels, minimises the same risk, and measures the same quantities.
 
-runs = simulate(model, [1.0, 3.0, 5.0], d=200, instances=4, algorithm=RegularisedRisk("logistic", strength=1.0))
+runs = simulate(model, [1.0, 3.0, 5.0], d=200, instances=4, learner=RegularisedRisk("logistic", strength=1.0))
 
 plt.plot(alpha, optimal["label_error"], "k--", label="best possible", zorder=3)
 plt.plot(alpha, logistic["label_error"], label="logistic, best strength")
@@ -100,7 +100,7 @@ student.limits(model, [2.0], throw=False).to_pandas()[["alpha", "label_error", "
 # The same on the command line, with the function ``sign`` in a file ``links.py``::
 #
 #     glassformer limits smi --link links.py:sign --indices 1 --learner risk --loss logistic --alpha 0.5:6:12
-#     glassformer simulate smi --link links.py:sign --indices 1 --algorithm risk --loss logistic --alpha 1,3,5 --d 200
+#     glassformer simulate smi --link links.py:sign --indices 1 --learner risk --loss logistic --alpha 1,3,5 --d 200
 #     glassformer plan smi --link links.py:sign --indices 1 --learner risk --loss logistic --target-label-error 0.1
 #
 # :doc:`/theory-training` derives the equations and says what is proven, and :doc:`/choosing` compares the learners.

@@ -71,7 +71,7 @@ def test_message_passing_follows_it():
 
 @pytest.mark.slow
 def test_every_row_is_followed():
-    table = follow(_product(64), [2.0], steps=4, d=60, instances=2, algorithm=MessagePassing())
+    table = follow(_product(64), [2.0], steps=4, d=60, instances=2, learner=MessagePassing())
     assert table["measured_row_error"].shape == table["row_error"].shape == (5, 2)
     assert np.nanmax(np.abs(table["measured_row_error"] - table["row_error"])) < 0.3
     assert table.parameters["d"] == 60
@@ -85,7 +85,7 @@ def test_vector_message_passing_steps_by_the_eigenvalues_of_independent_inputs()
     """Finite sizes move sums over eigenvalues by about 1/n; state evolution is written out here."""
     inputs = np.random.default_rng(0).standard_normal((400, 800)) / np.sqrt(800)
     known, v = np.linalg.eigvalsh(inputs @ inputs.T), 1.0
-    path = follow(NOISY, 0.5, steps=40, algorithm="vamp")
+    path = follow(NOISY, 0.5, steps=40, learner="vamp")
     for theory in path["error"][1:4]:
         free = np.sum(v * known / (v * known + 0.1)) / 800
         precision = free / (v * (1 - free))
@@ -98,11 +98,11 @@ def test_vector_message_passing_steps_by_the_eigenvalues_of_independent_inputs()
 
 def test_of_gaussian_weights_the_first_step_of_vector_message_passing_is_the_last():
     model = BilinearSequenceRegression(beta=1, rho=np.inf, noise=0.3)
-    found = follow(model, [0.0, 0.8, 1.5], steps=2, algorithm="vamp")["error"].reshape(3, 3)
+    found = follow(model, [0.0, 0.8, 1.5], steps=2, learner="vamp")["error"].reshape(3, 3)
     np.testing.assert_allclose(found[:, 1:], limits(model, [0.0, 0.8, 1.5])["error"][:, None] * np.ones(2), rtol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"overlap": 0.5}, {"algorithm": MessagePassing(random_start=0.5)}])
+@pytest.mark.parametrize("options", [{"overlap": 0.5}, {"learner": MessagePassing(random_start=0.5)}])
 def test_runs_beside_equations_of_another_start_are_refused(options):
     with pytest.raises(IncompatibleError, match=r"overlap = 0\.5|random_start = 0\.5"):
         follow(NOISY, 0.9, steps=2, d=20, instances=1, **options)
@@ -112,16 +112,16 @@ def test_runs_beside_equations_of_another_start_are_refused(options):
 @pytest.mark.parametrize("learner", ["vamp", "blind-gamp", BlindMessagePassing(assumed_rho=1.0)])
 def test_message_passing_on_linear_labels_has_runs_beside_its_equations(learner):
     """Finite-size effects at d = 40 are about 0.02."""
-    table = follow(NOISY, 0.9, steps=5, d=40, instances=2, algorithm=learner)
+    table = follow(NOISY, 0.9, steps=5, d=40, instances=2, learner=learner)
     assert np.nanmax(np.abs(table["measured_error"] - table["error"])) < 0.06
     with pytest.raises(IncompatibleError, match=r"overlap = 0.1 is available for gamp"):
-        follow(NOISY, 0.9, overlap=0.1, algorithm=learner)
+        follow(NOISY, 0.9, overlap=0.1, learner=learner)
 
 
 @pytest.mark.slow
 def test_a_wrong_width_is_followed_to_its_limit():
     learner = BlindMessagePassing(assumed_rho=1.5)
-    path = follow(NOISY, [0.0, 0.9], steps=26, algorithm=learner)["error"].reshape(2, -1)
+    path = follow(NOISY, [0.0, 0.9], steps=26, learner=learner)["error"].reshape(2, -1)
     np.testing.assert_array_equal(path[0], 1.0)
     assert path[1, -1] == pytest.approx(learner.limits(NOISY, 0.9)["error"][0], rel=1e-6)
 
@@ -135,7 +135,7 @@ def test_assumptions_of_theory_are_noted():
 
 def test_reason_if_no_theory_is_known():
     with pytest.raises(IncompatibleError, match="no equations are known for the steps of ridge"):
-        follow(NOISY, 0.5, algorithm="ridge")
+        follow(NOISY, 0.5, learner="ridge")
     with pytest.raises(IncompatibleError, match="fixed width"):
         trajectory(BilinearSequenceRegression(beta=1, width=1), 0.5)
 
@@ -145,8 +145,8 @@ def test_reason_if_no_theory_is_known():
     [
         ({"instances": 8}, "instances = 8 needs simulated runs"),
         ({"seed": 3}, "seed = 3 needs simulated runs"),
-        ({"algorithm": MessagePassing(damping=0.5)}, "damping = 0.5 has no effect on the theory"),
-        ({"algorithm": MessagePassing(damping=0.5), "d": 20}, "damping = 0.5 is not allowed: the theory of"),
+        ({"learner": MessagePassing(damping=0.5)}, "damping = 0.5 has no effect on the theory"),
+        ({"learner": MessagePassing(damping=0.5), "d": 20}, "damping = 0.5 is not allowed: the theory of"),
     ],
 )
 def test_settings_without_effect_raise(asked, words):

@@ -68,7 +68,7 @@ TOO_MUCH = [
     (f"{RUN} --rho 1e9", "rho", "GB"),
     (f"{RUN} --beta 1e9", "beta", "GB"),
     ("simulate bsr --width 1000000000000 --alpha 0.5 --d 20", "width", "GB"),
-    ("simulate attention --alpha 1 --d 20 --algorithm sgd --passes 1000000000000", "passes", "operations"),
+    ("simulate attention --alpha 1 --d 20 --learner sgd --passes 1000000000000", "passes", "operations"),
 ]
 # Command lines that are wrong in another way, and what the error must say.
 WRONG = [
@@ -111,14 +111,14 @@ WRONG = [
         "limits bsr --rho inf --alpha 0.5 --learner risk",
         "no known law of singular values: give finite rho > 0 instead of rho = inf",
     ),
-    (f"{RUN} --algorithm risk --loss logistic", "use square or huber: use ridge or nuclear-norm or gamp"),
+    (f"{RUN} --learner risk --loss logistic", "use square or huber: use ridge or nuclear-norm or gamp"),
     ("limits bsr --rho 0.5 --alpha -1e308:1e308:3", "alpha = "),
     ("limits bsr --rho 0.5 --alpha 0:1:100000000", "count >= 1, at most 1000000"),
     ("hysteresis bsr --rho 0.5 --alpha 0:1:100000000", "count >= 1, at most 1000000"),
     ("landscape bsr --rho 0.5 --alpha 0:1:100000000", "count >= 1, at most 1000000"),
-    (f"{RUN} --algorithm gd --student-width 100000000", "student_width = 1"),
-    (f"{RUN} --algorithm gd --starts 1000000000", "starts = 1"),
-    ("simulate aim --rho 0.5 --alpha 0.5 --d 20 --algorithm gd --student-width 100000000", "student_width = 1"),
+    (f"{RUN} --learner gd --student-width 100000000", "student_width = 1"),
+    (f"{RUN} --learner gd --starts 1000000000", "starts = 1"),
+    ("simulate aim --rho 0.5 --alpha 0.5 --d 20 --learner gd --student-width 100000000", "student_width = 1"),
     ("phase-diagram attention --skip 0:1:100000000", "count >= 1, at most 1000000"),
     (f"{ARRAY} --indices 1", "expected a number, not an array of shape (1, 1); return one entry of it"),
     (f"{ARRAY} --indices 1 --noise 0.1", "expected a number, not an array of shape (1, 1)"),
@@ -228,7 +228,7 @@ ARGUMENTS = {
         *("side_information", "limit", "points"),
     ),
     smi: ("link", "indices", "tokens", "noise", "label_type", "side_information", "points"),
-    simulated: ("alpha", "d", "instances", "seed", "algorithm", "storage"),
+    simulated: ("alpha", "d", "instances", "seed", "learner", "storage"),
     curve: ("alpha", "points"),
 }
 
@@ -274,11 +274,11 @@ def test_sample_ratios_of_different_units_are_not_one_diagram():
 
 
 @pytest.mark.parametrize(
-    ("settings", "name"), [(SGD(passes=10**12), "passes"), (GradientDescent(starts=10**5), "settings")]
+    ("settings", "name"), [(SGD(passes=10**12), "passes")]
 )
 def test_training_without_end(settings, name):
     with pytest.raises(ParameterError, match=name):
-        simulate(DeepAttention(points=32), [1.0], d=20, instances=1, algorithm="sgd", settings=settings)
+        simulate(DeepAttention(points=32), [1.0], d=20, instances=1, learner=settings)
 
 
 def test_what_fits_is_not_refused(monkeypatch):

@@ -196,10 +196,10 @@ def test_landscape_as_json(document, run):
 
 @pytest.mark.slow
 def test_simulate_as_json(document):
-    answer = document(f"simulate bsr --algorithm gamp --alpha 0.4,0.9 {SMALL}")
+    answer = document(f"simulate bsr --learner gamp --alpha 0.4,0.9 {SMALL}")
     expected = simulate(BilinearSequenceRegression(rho=0.5, noise=0.5), [0.4, 0.9], d=16, instances=2, seed=3)
     assert answer["model"] == "bsr"
-    assert {"algorithm": "gamp", "d": 16, "seed": 3}.items() <= answer["parameters"].items()
+    assert {"learner": "gamp", "d": 16, "seed": 3}.items() <= answer["parameters"].items()
     for i, point in enumerate(answer["points"]):
         assert {"alpha", "error", "standard_error", "theory", "instances"} <= set(point)
         assert point["error"] == expected["error"][i]
@@ -501,14 +501,14 @@ BAD = [
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --seed -1", ["seed = -1", ">= 0"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --instances 0", ["instances = 0", ">= 1"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --instances 1000000", ["instances = 1000000", "less than a day"]),
-    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --algorithm gd --starts 1000000", ["starts = 1000000", "at most"]),
-    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --algorithm gd --student-width 1000000", ["student_width", "at most"]),
-    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --algorithm gd --weight-decay 1e300", ["weight_decay = 1e+300", "1e6"]),
-    ("simulate attention --alpha 0.5 --d 10 --algorithm sgd --weight-decay 1e300", ["weight_decay = 1e+300", "1e6"]),
-    ("simulate attention --alpha 0.5 --d 10 --algorithm online-sgd --weight-decay 1e300", ["weight_decay", "1e6"]),
+    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --starts 1000000", ["starts = 1000000", "at most"]),
+    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --student-width 1000000", ["student_width", "at most"]),
+    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --weight-decay 1e300", ["weight_decay = 1e+300", "1e6"]),
+    ("simulate attention --alpha 0.5 --d 10 --learner sgd --weight-decay 1e300", ["weight_decay = 1e+300", "1e6"]),
+    ("simulate attention --alpha 0.5 --d 10 --learner online-sgd --weight-decay 1e300", ["weight_decay", "1e6"]),
     ("landscape bsr --rho 0.5 --alpha 0:1:60000 --points 4000", ["alpha = '<60000 values>'", "less than a day"]),
     ("limits bsr --rho 0.5 --alpha 0:1:10000000", ["alpha = '0:1:10000000'", "at most 1000000"]),
-    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --algorithm newton", ["algorithm = 'newton'", "gamp"]),
+    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner newton", ["learner = 'newton'", "gamp"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --storage half", ["storage = 'half'", "float32"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --max-iterations 0", ["max_iterations = 0", ">= 1"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 999999", ["d = 999999", "memory"]),

@@ -23,7 +23,7 @@ ASK = {
     "landscape": ("bsr --alpha 0.5 --rho inf", "no hard phase"),
     "hysteresis": ("bsr --alpha 0.3,0.6 --rho inf", "0.4"),
     "trajectory": ("bsr --alpha 0.5 --rho 0.5 --noise 0.1 --steps 3", "0.5071"),
-    "simulate": ("bsr --alpha 0.8 --rho 1 --d 10 --instances 1 --algorithm ridge", "converged"),
+    "simulate": ("bsr --alpha 0.8 --rho 1 --d 10 --instances 1 --learner ridge", "converged"),
     "phase-diagram": ("bsr --along noise=1 --rho 0.3", "weak_recovery"),
     "figure": ("--list", "bsr-1"),
     "sweep": ("run sweep.toml --store results", "1 point"),
@@ -128,7 +128,7 @@ def test_words_are_completed(capsys, tmp_path):
         ("limits a", {"aim", "attention"}),
         ("limits bsr --no", {"--noise", "--noise-law"}),
         ("limits bsr --channel s", {"sign"}),
-        ("simulate bsr --algorithm gam", {"gamp"}),
+        ("simulate bsr --learner gam", {"gamp"}),
     ):
         words = ["glassformer", *line.split(" ")]
         ask = f"source {script}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_glassformer; "

@@ -60,7 +60,7 @@ def test_words_are_completed_at_a_key(capsys, tmp_path):
             ("limits at", "limits attention"),
             ("limits bsr --no", "limits bsr --noise"),
             ("limits bsr --channel s", "limits bsr --channel sign"),
-            ("simulate bsr --algorithm gam", "simulate bsr --algorithm gamp"),
+            ("simulate bsr --learner gam", "simulate bsr --learner gamp"),
             ("limits bsr --csv _gl", "limits bsr --csv _glassformer"),
         ):
             # What stands in the line after the key is printed by the shell itself.

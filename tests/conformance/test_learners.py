@@ -7,13 +7,10 @@ import pytest
 
 from glassformer import (
     AttentionIndexed,
-    AveragedGradientDescent,
     BilinearSequenceRegression,
     DeepAttention,
-    GradientDescent,
     IncompatibleError,
     ParameterError,
-    Ridge,
     simulate,
 )
 from glassformer.core.checkpoints import Checkpoint
@@ -48,7 +45,7 @@ BAD = {bool: "yes", int: 2.5, float: float("nan"), str: "nonsense"}
 
 def ask(name):
     model, _, settings = FOR[name]
-    return {"model": model, "alpha": [0.6], "d": 12, "instances": 2, "algorithm": learner(name, **settings)}
+    return {"model": model, "alpha": [0.6], "d": 12, "instances": 2, "learner": learner(name, **settings)}
 
 
 @pytest.fixture(scope="module", params=LEARNERS)
@@ -73,12 +70,12 @@ def test_what_it_is_not_for_is_refused_with_a_remedy(name):
         return
     found = refusal(learner(name), other)
     remedies = found.rpartition("use ")[2].split(" or ")
-    assert found.startswith(f"algorithm {name} ")
+    assert found.startswith(f"learner {name} ")
     assert remedies
     # Settings that a learner needs for this model stand behind its name.
     assert all(refusal(compatible_learner(remedy.partition(" ")[0], other), other) is None for remedy in remedies)
-    with pytest.raises(IncompatibleError, match=f"algorithm {name}"):
-        simulate(other, [0.5], d=10, algorithm=name)
+    with pytest.raises(IncompatibleError, match=f"learner {name}"):
+        simulate(other, [0.5], d=10, learner=name)
 
 
 @pytest.mark.slow
@@ -95,22 +92,10 @@ def test_settings_are_described_checked_and_kept(name, result):
     assert FOR[name][2].items() <= result.parameters.items()
 
 
-def test_settings_of_another_learner_are_refused(name):
-    other = "ridge" if name == "gamp" else "gamp"
-    with pytest.raises(ParameterError, match="settings"):
-        simulate(FOR[name][0], [0.5], d=10, algorithm=name, settings=learner(other))
-
-
-def test_a_name_with_settings_is_the_learner(name):
+def test_a_name_stands_for_the_learner_with_its_defaults(name):
     own = learner(name, **FOR[name][2])
-    assert resolve_learner(name, own) is own
-    assert type(resolve_learner(name)) is learner_type(name)
-
-
-def test_settings_of_the_class_it_derives_from_are_taken():
-    assert resolve_learner("averaged-gd", GradientDescent(starts=2)) == AveragedGradientDescent(starts=2)
-    with pytest.raises(ParameterError, match="settings"):
-        resolve_learner("gd", Ridge())
+    assert resolve_learner(own) is own
+    assert resolve_learner(name) == learner_type(name)()
 
 
 @pytest.mark.slow
@@ -149,7 +134,7 @@ def test_records_hold_what_there_is(result):
 def test_inputs_it_cannot_learn_from_are_refused(name):
     if "generated" in learner_type(name).info.storages:
         return
-    with pytest.raises(IncompatibleError, match=r"is for algorithm gamp.*use float64 or float32"):
+    with pytest.raises(IncompatibleError, match=r"is for learner gamp.*use float64 or float32"):
         simulate(**ask(name), storage="generated")
 
 

@@ -8,10 +8,12 @@ import pytest
 from glassformer import (
     SGD,
     AttentionIndexed,
+    AveragedGradientDescent,
     BilinearSequenceRegression,
     DataError,
     GradientDescent,
     MessagePassing,
+    NuclearNorm,
     SequenceMultiIndex,
     simulate,
 )
@@ -28,10 +30,10 @@ def linear(z):
 BSR = BilinearSequenceRegression(beta=1, rho=0.2)
 RUNS = {
     "gd": (BSR, 0.3, 16, GradientDescent(max_steps=500, floor=0.0)),
-    "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, GradientDescent(starts=3, max_steps=500)),
-    "exploring": (BSR, 0.3, 16, GradientDescent(starts=3, max_steps=500)),
+    "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, AveragedGradientDescent(starts=3, max_steps=500)),
+    "exploring": (BSR, 0.3, 16, AveragedGradientDescent(starts=3, max_steps=500)),
     "sgd": (SequenceMultiIndex(linear, noise=0.1), 2.0, 40, SGD(batch=20, passes=8)),
-    "nuclear-norm": (BSR, 0.3, 16, None),
+    "nuclear-norm": (BSR, 0.3, 16, NuclearNorm()),
     "gamp": (BSR, 0.3, 20, MessagePassing(max_iterations=30)),
 }
 
@@ -68,8 +70,7 @@ def interrupted(monkeypatch, at):
 )
 def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS[name]
-    algorithm = "averaged-gd" if name == "exploring" else name
-    ask = {"d": d, "instances": 2, "algorithm": algorithm, "settings": settings}
+    ask = {"d": d, "instances": 2, "learner": settings}
     whole = simulate(model, [alpha], **ask)
     steps = whole.instances[0][0].iterations
     with monkeypatch.context() as patch, pytest.raises(InterruptedHereError):
@@ -96,16 +97,16 @@ def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "algorithm",
+    "learner",
     [  # All learners: tests/conformance/test_learners.py.
         pytest.param(name, marks=pytest.mark.slow if name == "gd" else pytest.mark.statistics)
         for name in RUNS
         if name != "exploring"
     ],
 )
-def test_finished_runs_are_read_without_computing_again(algorithm, tmp_path, monkeypatch):
-    model, alpha, d, settings = RUNS[algorithm]
-    ask = {"d": d, "instances": 2, "algorithm": algorithm, "settings": settings, "checkpoint": tmp_path}
+def test_finished_runs_are_read_without_computing_again(learner, tmp_path, monkeypatch):
+    model, alpha, d, settings = RUNS[learner]
+    ask = {"d": d, "instances": 2, "learner": settings, "checkpoint": tmp_path}
     first = simulate(model, [alpha], **ask)
     stamps = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert len(stamps) == 2
@@ -119,11 +120,11 @@ def test_finished_runs_are_read_without_computing_again(algorithm, tmp_path, mon
 
 @pytest.mark.slow
 def test_every_parameter_of_a_run_changes_its_record(tmp_path):
-    ask = {"d": 10, "instances": 1, "checkpoint": tmp_path, "settings": MessagePassing(max_iterations=20)}
+    ask = {"d": 10, "instances": 1, "checkpoint": tmp_path, "learner": MessagePassing(max_iterations=20)}
     simulate(BSR, [0.5], **ask)
     simulate(BSR, [0.6], **ask)
     simulate(BSR, [0.5], seed=1, **ask)
-    simulate(BSR, [0.5], **{**ask, "settings": MessagePassing(max_iterations=9)})
+    simulate(BSR, [0.5], **{**ask, "learner": MessagePassing(max_iterations=9)})
     simulate(BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1), [0.5], **ask)
     assert len(list(tmp_path.glob("*.json"))) == 5
 
@@ -132,7 +133,7 @@ def test_every_parameter_of_a_run_changes_its_record(tmp_path):
 @pytest.mark.parametrize("ending", ["json", "npz"])
 def test_incomplete_files_are_reported_and_computed_again(ending, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS["gd"]
-    ask = {"d": d, "instances": 1, "algorithm": "gd", "settings": settings}
+    ask = {"d": d, "instances": 1, "learner": settings}
     whole = simulate(model, [alpha], **ask)
     if ending == "npz":
         with monkeypatch.context() as patch, pytest.raises(InterruptedHereError):
@@ -152,7 +153,7 @@ def test_records_can_be_read_by_people(tmp_path):
     simulate(BSR, [0.5], d=20, instances=1, checkpoint=tmp_path)
     (path,) = tmp_path.glob("*.json")
     record = json.loads(path.read_text())
-    assert record["identity"]["algorithm"] == "gamp"
+    assert record["identity"]["learner"] == "gamp"
     assert record["run"]["status"] == {"status": "converged"}
     assert 0 < record["run"]["error"] < 2
 

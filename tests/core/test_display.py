@@ -51,7 +51,7 @@ def of_network():
 RESULTS = {
     "limits": (lambda: limits(LINEAR, [0.3, 0.6]), "alpha = n/(dL)"),
     "simulate": (
-        lambda: simulate(BilinearSequenceRegression(noise=0.1, rho=1), [0.6], d=10, instances=1, algorithm="ridge"),
+        lambda: simulate(BilinearSequenceRegression(noise=0.1, rho=1), [0.6], d=10, instances=1, learner="ridge"),
         "standard_error",
     ),
     "follow_branches": (lambda: follow_branches(LINEAR, [0.3, 0.6]), "error_up"),

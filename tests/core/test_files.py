@@ -62,7 +62,7 @@ def uses(tmp_path, monkeypatch):
     model = BilinearSequenceRegression(rho=0.5)
     return {
         "curve.svg": limits(model, [0.2, 0.4]).plot,
-        "runs": lambda path: simulate(model, [0.5], d=10, instances=1, algorithm=Ridge(0.1), checkpoint=path),
+        "runs": lambda path: simulate(model, [0.5], d=10, instances=1, learner=Ridge(0.1), checkpoint=path),
         "store": lambda path: run_sweep(SWEEP, path),
     }
 

@@ -319,7 +319,7 @@ def test_noise_has_one_home():
     )
     assert one == other
     assert one.noise == one.parameters["noise"] == one.at_size(10).model.noise == 0.5
-    given = {"d": 20, "instances": 1, "algorithm": "ridge"}
+    given = {"d": 20, "instances": 1, "learner": "ridge"}
     assert simulate(one, [1.2], **given)["error"][0] == simulate(other, [1.2], **given)["error"][0] < 1
     one, other = (
         AttentionIndexed(0.5, **given)

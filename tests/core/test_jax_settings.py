@@ -32,11 +32,11 @@ COMPUTATIONS = {
         0.6,
         d=8,
         instances=1,
-        algorithm=GradientDescent(max_steps=20),
+        learner=GradientDescent(max_steps=20),
         seed=0,
     )["error"],
     "online": lambda: simulate(
-        SequenceMultiIndex(lambda z: z[0, 0] ** 2), 1.0, d=10, instances=1, algorithm=OnlineSGD(), seed=0
+        SequenceMultiIndex(lambda z: z[0, 0] ** 2), 1.0, d=10, instances=1, learner=OnlineSGD(), seed=0
     )["error"],
 }
 

@@ -34,7 +34,7 @@ def test_numbers_of_numpy_are_numbers():
 def test_settings_of_another_learner_are_refused():
     model = glassformer.BilinearSequenceRegression(rho=0.3, noise=0.1)
     with pytest.raises(ParameterError, match="settings = 'NuclearNorm'"):
-        simulate(model, [0.5], d=8, instances=1, algorithm="ridge", settings=NuclearNorm(tolerance=0.1))
+        simulate(model, [0.5], d=8, instances=1, learner=NuclearNorm(tolerance=0.1))
 
 
 class SingleIndexAbsolute(SingleIndexChannel, AbsoluteChannel):
@@ -69,7 +69,7 @@ def test_random_starts_are_those_asked_for():
 
 @pytest.mark.slow
 def test_the_optimum_of_a_hard_phase_is_not_where_message_passing_ends():
-    result = simulate(absolute(), [1.05], d=40, instances=1, settings=MessagePassing(max_iterations=5))
+    result = simulate(absolute(), [1.05], d=40, instances=1, learner=MessagePassing(max_iterations=5))
     assert result["theory_bayes_optimal"][0] < 1e-6
     assert result["theory"][0] == pytest.approx(0.43, abs=0.02)
     assert any("hard phase" in note for note in result.notes)

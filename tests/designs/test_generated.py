@@ -88,7 +88,7 @@ def test_in_simulations_of_several_rows():
 @pytest.mark.parametrize("storage", ["generated", "sharded"])
 def test_algorithms_that_need_their_inputs_refuse(storage):
     for algorithm in ("ridge", "averaged-gd"):
-        with pytest.raises(IncompatibleError, match=f"storage {storage} is for algorithm gamp"):
-            simulate(BilinearSequenceRegression(beta=1, rho=0.3), [0.5], d=10, algorithm=algorithm, storage=storage)
+        with pytest.raises(IncompatibleError, match=f"storage {storage} is for learner gamp"):
+            simulate(BilinearSequenceRegression(beta=1, rho=0.3), [0.5], d=10, learner=algorithm, storage=storage)
     with pytest.raises(IncompatibleError, match="gamp"):
-        simulate(DeepAttention(), [0.5], d=10, algorithm="sgd", storage=storage)
+        simulate(DeepAttention(), [0.5], d=10, learner="sgd", storage=storage)

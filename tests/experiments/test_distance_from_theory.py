@@ -81,7 +81,7 @@ def test_steps_of_few_runs_are_far_from_theory_beyond_the_interval_of_their_numb
 
 
 def test_single_runs_are_reached_from_the_result():
-    result = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], d=10, instances=3, algorithm=Ridge(0.1))
+    result = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], d=10, instances=3, learner=Ridge(0.1))
     errors = result.of_instances("error")
     np.testing.assert_array_equal(errors.mean(axis=1), result["error"])
     # Student's factor of three instances is 4.3027.
@@ -95,15 +95,15 @@ def test_single_runs_are_reached_from_the_result():
 
 def test_runs_that_did_not_converge_raise_only_if_asked():
     model, learner = BilinearSequenceRegression(rho=0.5), MessagePassing(max_iterations=1)
-    assert simulate(model, [0.4], d=8, instances=2, algorithm=learner, throw=False)["status"] == ["iteration_limit"]
+    assert simulate(model, [0.4], d=8, instances=2, learner=learner, throw=False)["status"] == ["iteration_limit"]
     with pytest.raises(ConvergenceError, match="iteration_limit") as error:
-        simulate(model, [0.4], d=8, instances=2, algorithm=learner, throw=True)
+        simulate(model, [0.4], d=8, instances=2, learner=learner, throw=True)
     assert error.value.solution.of_instances("error").shape == (1, 2)
 
 
 def test_settings_of_runs_do_not_hide_parameters_and_are_written_as_json():
     model = SequenceMultiIndex(lambda z: z[0, 0], 1, 1, points=64)
-    runs = simulate(model, [1.5], d=8, instances=1, algorithm=OnlineSGD(points=32, batch=1))
+    runs = simulate(model, [1.5], d=8, instances=1, learner=OnlineSGD(points=32, batch=1))
     assert (runs.parameters["points"], runs.parameters["field_points"]) == (64, 32)
     linear = BilinearSequenceRegression(rho=0.5, noise=0.1)
     for loss in (Huber(), lambda y, h: (y - h) ** 2):
@@ -120,7 +120,7 @@ def test_theory_that_did_not_converge_is_noted_beside_runs(monkeypatch):
     ]
     found = {"error": np.ones(2), "status": np.array([Status.CONVERGED, Status.ITERATION_LIMIT])}
     monkeypatch.setattr(Ridge, "theory", lambda *_: found)
-    notes = simulate(model, alpha, d=4, instances=1, algorithm="ridge").notes
+    notes = simulate(model, alpha, d=4, instances=1, learner="ridge").notes
     assert [note[:37] for note in notes if "iteration_limit" in note] == ["theory at alpha = 1 is iteration_limit"[:37]]
 
 
@@ -135,6 +135,6 @@ def test_notes_of_limits_are_those_of_runs_once(monkeypatch):
     monkeypatch.setattr(simulation, "limits", noted(simulation.limits, "of both", "of the optimum"))
     monkeypatch.setattr(RegularisedRisk, "limits", noted(RegularisedRisk.limits, "of both", "of the minimum"))
     model = BilinearSequenceRegression(rho=0.5, noise=0.1)
-    found = simulate(model, [0.5], d=4, instances=1, algorithm=RegularisedRisk(strength=0.1))
+    found = simulate(model, [0.5], d=4, instances=1, learner=RegularisedRisk(strength=0.1))
     assert found.notes[:3] == ["of both", "of the optimum", "theory of risk: of the minimum"]
     assert sum("of both" in note for note in found.notes) == 1

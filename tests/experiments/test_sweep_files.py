@@ -69,7 +69,7 @@ MALFORMED = [
     ({"sweep": SIMULATED, "simulate": {"seed": "-1"}}, "seed"),
     ({"sweep": SIMULATED, "simulate": {"d": "'a'"}}, "d"),
     ({"sweep": SIMULATED, "simulate": {"storage": "'float16'"}}, "storage"),
-    ({"sweep": SIMULATED, "simulate": {"algorithm": "['gamp']"}}, "algorithm"),
+    ({"sweep": SIMULATED, "simulate": {"learner": "['gamp']"}}, "learner"),
     ({"sweep": SIMULATED, "simulate": {"speed": "3"}}, "speed"),
     ({"sweep": SIMULATED, "grid": {"alpha": "[0.1]", "d": "[10, 'a']"}}, "d"),
     ({"sweep": SIMULATED, "settings": {"damping": "'a'"}}, "damping"),

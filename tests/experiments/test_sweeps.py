@@ -138,7 +138,7 @@ def test_what_thresholds_note_is_kept(tmp_path):
 @pytest.mark.slow
 def test_what_simulations_note_is_kept(tmp_path):
     # The width is rounded to a whole number.
-    grid, simulation = {"rho": [0.33], "alpha": [0.5]}, {"algorithm": "ridge", "d": 10}
+    grid, simulation = {"rho": [0.33], "alpha": [0.5]}, {"learner": "ridge", "d": 10}
     run_sweep(Sweep("bsr", grid, compute="simulate", simulation=simulation), tmp_path)
     assert "rho = 0.3" in collect(tmp_path)["message"].item()
 
@@ -356,7 +356,7 @@ def test_a_store_that_cannot_be_made_is_named(tmp_path, capsys):
         ({"grid": {"alpha": [0.1], "beta": [1, 2]}}, "beta"),
         ({"parameters": {"beta": 1, "rho": 0.5, "width_": 3}}, "width_"),
         ({"simulation": {"d": 10}}, "simulate"),
-        ({"compute": "simulate", "simulation": {"algorithm": "magic"}}, "algorithm"),
+        ({"compute": "simulate", "simulation": {"learner": "magic"}}, "learner"),
         ({"compute": "simulate", "settings": {"speed": 1}}, "speed"),
         ({"compute": "simulate", "learner": "risk"}, "learner"),
         ({"learner": "magic"}, "learner"),
@@ -386,7 +386,7 @@ def test_settings_that_cannot_be_identified_are_computed_with_a_warning():
     def loss(y, h):
         return (y - h) ** 2 if numbers else 0.0
 
-    settings, simulation = {"loss": loss, "strength": 0.1}, {"algorithm": "risk"}
+    settings, simulation = {"loss": loss, "strength": 0.1}, {"learner": "risk"}
     own = Sweep("bsr", {"alpha": [0.5]}, "simulate", {"rho": 0.5, "noise": 0.1}, simulation, settings)
     with pytest.warns(RuntimeWarning, match="these settings are valid for this run only"):
         assert own.points[0].key != own.points[0].key
@@ -432,7 +432,7 @@ def test_the_command_line(tmp_path, capsys):
     with xarray.open_dataset(f"{store}/a.nc") as found:
         assert found["error"].shape == (2, 3, 1)
         np.testing.assert_allclose(frame["error"], found["error"].values.ravel())
-        assert found.attrs["algorithm"] == "gamp"
+        assert found.attrs["learner"] == "gamp"
     assert main(["sweep", "plot", store]) == 0
     assert (tmp_path / "store" / "sweep.png").stat().st_size > 5000
     with pytest.raises(ParameterError, match="quantity"):
@@ -449,7 +449,7 @@ def test_collecting_what_is_not_settled_exits_as_status_does(tmp_path, capsys):
 
 
 def test_large_seeds_are_written_as_netcdf(tmp_path):
-    simulation = {"algorithm": "ridge", "d": 4, "seed": 2**31}
+    simulation = {"learner": "ridge", "d": 4, "seed": 2**31}
     run_sweep(Sweep("bsr", {"alpha": [0.5]}, "simulate", {"rho": 0.5, "noise": 0.1}, simulation), tmp_path)
     assert main(["sweep", "collect", str(tmp_path), "--netcdf", str(tmp_path / "a.nc")]) == 0
     with xarray.open_dataset(tmp_path / "a.nc", engine="scipy") as found:

@@ -266,7 +266,7 @@ def test_settings_without_effect_are_refused(kind, settings, name):
 
 def test_more_samples_than_entries_need_a_strength():
     with pytest.raises(ParameterError, match=r"strength = 0.0 .*> 0 with 20 samples"):
-        simulate(BilinearSequenceRegression(rho=0.5), [1.25], d=4, instances=1, algorithm="nuclear-norm")
+        simulate(BilinearSequenceRegression(rho=0.5), [1.25], d=4, instances=1, learner="nuclear-norm")
 
 
 def test_every_instance_is_compared_with_its_claimed_error():

@@ -24,7 +24,7 @@ ASK = {"d": 40, "instances": 4, "seed": 2, "storage": "float32"}
 
 @pytest.mark.slow
 def test_error_of_a_wrong_width_agrees_with_theory():
-    found = simulate(MODEL, [0.5], algorithm=BlindMessagePassing(assumed_rho=1.0), **ASK)
+    found = simulate(MODEL, [0.5], learner=BlindMessagePassing(assumed_rho=1.0), **ASK)
     right = simulate(MODEL, [0.5], **ASK)
     assert found.converged
     excess = found["relative_error"] - right["relative_error"]
@@ -43,7 +43,7 @@ def test_error_of_a_wrong_width_agrees_with_theory():
 )
 def test_without_a_width_it_is_next_to_the_one_that_knows_it(beta, rho, noise, alpha):
     model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
-    blind, knowing = (simulate(model, [alpha], algorithm=name, **ASK) for name in ("blind-gamp", "gamp"))
+    blind, knowing = (simulate(model, [alpha], learner=name, **ASK) for name in ("blind-gamp", "gamp"))
     assert blind.converged
     assert np.isclose(blind["theory"], knowing["theory"])
     assert blind["relative_error"] < 1.06 * knowing["relative_error"]
@@ -52,7 +52,7 @@ def test_without_a_width_it_is_next_to_the_one_that_knows_it(beta, rho, noise, a
 @pytest.mark.slow
 def test_without_noise_it_recovers_the_signal():
     model = BilinearSequenceRegression(beta=1, rho=0.3)
-    found = simulate(model, [0.7], algorithm="blind-gamp", d=40, instances=1)
+    found = simulate(model, [0.7], learner="blind-gamp", d=40, instances=1)
     assert found.converged
     assert found["error"][0] < 1e-6
 
@@ -115,7 +115,7 @@ def test_assumed_width_has_limits_but_no_thresholds():
 
 def test_incompatible_models_raise():
     with pytest.raises(IncompatibleError, match="linear labels"):
-        simulate(BilinearSequenceRegression(beta=1, rho=0.3, channel="sign"), [1.0], d=10, algorithm="blind-gamp")
+        simulate(BilinearSequenceRegression(beta=1, rho=0.3, channel="sign"), [1.0], d=10, learner="blind-gamp")
     with pytest.raises(IncompatibleError, match="give finite rho"):
         BlindMessagePassing(0.3).limits(BilinearSequenceRegression(beta=1, width=2), [1.0])
     with pytest.raises(ParameterError, match="assumed_rho"):

@@ -9,13 +9,13 @@ import pytest
 
 from glassformer import (
     AttentionIndexed,
+    AveragedGradientDescent,
     BilinearSequenceRegression,
     DataError,
     DeepAttention,
     GradientDescent,
     IncompatibleError,
     Iteration,
-    MessagePassing,
     ParameterError,
     Ridge,
     least_nuclear_norm,
@@ -133,9 +133,9 @@ def test_narrow_student_stops_at_a_flat_objective():
 
 @pytest.mark.statistics
 def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_error():
-    settings = GradientDescent(starts=16, learning_rate=0.5)
     averaged, single = (
-        simulate(MODEL, [0.2], d=36, instances=3, algorithm=name, settings=settings) for name in ("averaged-gd", "gd")
+        simulate(MODEL, [0.2], d=36, instances=3, learner=kind(starts=16, learning_rate=0.5))
+        for kind in (AveragedGradientDescent, GradientDescent)
     )
     gap = averaged["relative_error"][0] - averaged["theory_bayes_optimal"][0]
     assert abs(gap) < 3 * averaged["relative_standard_error"][0] + 0.12
@@ -156,12 +156,16 @@ def test_no_floor_counts_while_weights_explore():
 
 @pytest.mark.slow
 def test_results_say_how_averages_were_trained():
-    ask = {"d": 10, "instances": 1, "algorithm": "averaged-gd"}
-    own = simulate(MODEL, [0.3], settings=GradientDescent(starts=2, max_steps=200), **ask).parameters
+    ask = {"d": 10, "instances": 1}
+    own = simulate(MODEL, [0.3], learner=AveragedGradientDescent(starts=2, max_steps=200), **ask).parameters
     assert (own["optimizer"], own["learning_rate"], own["explore"]) == ("adam", 0.5, 100)
-    fewer = simulate(MODEL, [0.3], settings=GradientDescent(starts=2, max_steps=200, explore=50), **ask).parameters
+    fewer = simulate(
+        MODEL, [0.3], learner=AveragedGradientDescent(starts=2, max_steps=200, explore=50), **ask
+    ).parameters
     assert (fewer["optimizer"], fewer["explore"]) == ("adam", 50)
-    plain = simulate(MODEL, [0.3], settings=GradientDescent(starts=2, max_steps=200, explore=0), **ask).parameters
+    plain = simulate(
+        MODEL, [0.3], learner=AveragedGradientDescent(starts=2, max_steps=200, explore=0), **ask
+    ).parameters
     assert (plain["optimizer"], plain["learning_rate"], plain["explore"]) == ("sgd", 0.7, 0)
 
 
@@ -173,9 +177,9 @@ def test_exploration_is_shorter_than_the_run(explore):
 
 @pytest.mark.statistics
 def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
-    ask = {"d": 30, "instances": 4, "algorithm": "averaged-gd", "storage": "float32"}
+    ask = {"d": 30, "instances": 4, "storage": "float32"}
     plain, exploring = (
-        simulate(MODEL, [0.3], settings=GradientDescent(starts=16, floor=1e-6, optimizer=name), **ask)
+        simulate(MODEL, [0.3], learner=AveragedGradientDescent(starts=16, floor=1e-6, optimizer=name), **ask)
         for name in ("sgd", None)
     )
     errors = [np.array([run.error for run in found.instances[0]]) for found in (plain, exploring)]
@@ -188,8 +192,8 @@ def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
 @pytest.mark.slow
 def test_ridge_on_data_has_the_error_of_its_theory():
     model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3)
-    for settings in (None, Ridge(strength=1.0)):
-        result = simulate(model, [0.4, 1.6], d=24, instances=6, algorithm="ridge", settings=settings)
+    for settings in (Ridge(), Ridge(strength=1.0)):
+        result = simulate(model, [0.4, 1.6], d=24, instances=6, learner=settings)
         gap = np.abs(result["relative_error"] - result["theory"])
         assert np.all(gap < 4 * result["relative_standard_error"] + 0.01)
         assert result.converged
@@ -210,26 +214,24 @@ def test_ways_of_solving_ridge_agree():
 
 @pytest.mark.slow
 def test_nuclear_norm_in_a_simulation():
-    result = simulate(MODEL, [0.7], d=20, instances=2, algorithm="nuclear-norm")
+    result = simulate(MODEL, [0.7], d=20, instances=2, learner="nuclear-norm")
     assert result.converged
     assert result["error"][0] < 1e-4
     noisy = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.5)
-    assert simulate(noisy, [0.7], d=20, instances=2, algorithm="nuclear-norm").converged
+    assert simulate(noisy, [0.7], d=20, instances=2, learner="nuclear-norm").converged
 
 
 def test_combinations_that_do_not_exist_are_refused():
     with pytest.raises(IncompatibleError, match=r"use risk .* or gamp"):
-        simulate(AttentionIndexed(rho=0.5, tokens=2), [0.2], d=20, algorithm="ridge")
+        simulate(AttentionIndexed(rho=0.5, tokens=2), [0.2], d=20, learner="ridge")
     with pytest.raises(IncompatibleError, match="sgd or online-sgd or gamp"):
-        simulate(DeepAttention(), [0.2], d=20, algorithm="averaged-gd")
+        simulate(DeepAttention(), [0.2], d=20, learner="averaged-gd")
     with pytest.raises(IncompatibleError, match="differentiable link"):
-        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel="sign"), [0.2], d=20, algorithm="gd")
+        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel="sign"), [0.2], d=20, learner="gd")
     with pytest.raises(IncompatibleError, match="sgd"):
-        simulate(MODEL, [0.2], d=20, algorithm="sgd")
-    with pytest.raises(ParameterError, match="settings"):
-        simulate(MODEL, [0.2], d=20, algorithm="gd", settings=MessagePassing())
-    with pytest.raises(ParameterError, match="algorithm"):
-        simulate(MODEL, [0.2], d=20, algorithm="other")
+        simulate(MODEL, [0.2], d=20, learner="sgd")
+    with pytest.raises(ParameterError, match="learner"):
+        simulate(MODEL, [0.2], d=20, learner="other")
     for bad in ({"optimizer": "newton"}, {"init": "large"}, {"starts": 0}, {"momentum": 1.0}, {"learning_rate": 0.0}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             GradientDescent(**bad)
@@ -242,7 +244,7 @@ def test_links_with_slopes_are_fitted():
     """Enough noisy labels of a bent link: close to the optimum, from one start."""
     model = BilinearSequenceRegression(beta=1, rho=0.1, channel=jnp.tanh, noise=0.01)
     settings = GradientDescent(max_steps=800)
-    found = simulate(model, [1.2], d=20, instances=1, algorithm="gd", settings=settings)
+    found = simulate(model, [1.2], d=20, instances=1, learner=settings)
     assert 0.2 * found["theory_bayes_optimal"][0] < found["error"][0] < 0.03
 
 
@@ -250,7 +252,7 @@ def test_links_with_slopes_are_fitted():
 @pytest.mark.parametrize("link", [np.tanh, lambda h: 1.0 if h > 0 else -1.0, jnp.sign])
 def test_links_without_gradient_raise(link):
     with pytest.raises(IncompatibleError, match="labels of a differentiable link"):
-        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel=link), [0.2], d=20, algorithm="gd")
+        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel=link), [0.2], d=20, learner="gd")
 
 
 def test_errors_of_even_labels_are_those_of_the_better_sign():
@@ -264,15 +266,15 @@ def test_errors_of_even_labels_are_those_of_the_better_sign():
 @pytest.mark.slow
 def test_baselines_from_the_command_line(capsys):
     common = ["simulate", "bsr", "--rho", "0.2", "--alpha", "0.3", "--d", "10", "--instances", "2"]
-    assert main([*common, "--algorithm", "gd", "--starts", "2", "--optimizer", "adam", "--json"]) == 0
+    assert main([*common, "--learner", "gd", "--starts", "2", "--optimizer", "adam", "--json"]) == 0
     point = json.loads(capsys.readouterr().out)["points"][0]
     history = point["instances"][0]["history"]
     assert {"step", "training_error", "error", "nuclear_norm", "singular_values"} <= set(history[-1])
     assert point["early_stopped_error"] <= point["error"]
-    assert main([*common, "--algorithm", "nuclear-norm", "--all-columns"]) == 0
+    assert main([*common, "--learner", "nuclear-norm", "--all-columns"]) == 0
     assert "theory_bayes_optimal" in capsys.readouterr().out
-    assert main([*common, "--algorithm", "ridge", "--starts", "3"]) == 2
-    assert "algorithm ridge has no option --starts" in capsys.readouterr().err
+    assert main([*common, "--learner", "ridge", "--starts", "3"]) == 2
+    assert "learner ridge has no option --starts" in capsys.readouterr().err
 
 
 @pytest.mark.slow

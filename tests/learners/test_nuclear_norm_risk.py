@@ -81,11 +81,11 @@ def test_nodes_of_the_law(beta, rho, noise):
 @pytest.mark.slow
 def test_in_a_simulation():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
-    result = simulate(model, [0.5], d=30, instances=4, algorithm="nuclear-norm")
+    result = simulate(model, [0.5], d=30, instances=4, learner="nuclear-norm")
     assert result["theory"][0] == pytest.approx(0.37289523, abs=1e-7)
     assert abs(result["relative_error"][0] - result["theory"][0]) < 4 * result["relative_standard_error"][0] + 0.01
-    stronger = simulate(model, [0.5], d=30, instances=1, algorithm=NuclearNorm(strength=0.447))
+    stronger = simulate(model, [0.5], d=30, instances=1, learner=NuclearNorm(strength=0.447))
     assert stronger["theory"][0] == pytest.approx(0.481, abs=1e-3)
-    narrow = simulate(BilinearSequenceRegression(width=1), [2.0], d=10, instances=1, algorithm="nuclear-norm")
+    narrow = simulate(BilinearSequenceRegression(width=1), [2.0], d=10, instances=1, learner="nuclear-norm")
     assert np.isnan(narrow["theory"][0])
     assert "give rho" in narrow.notes[-1]

@@ -84,7 +84,7 @@ def test_slow_divergence_of_a_run_is_reported(rate, status):
 def test_diverged_runs_have_no_measured_quantities():
     learner = OnlineSGD(learning_rate=50.0, batch=1, points=64)
     linear = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
-    table = follow(linear, [2.0], 3, d=30, algorithm=learner, overlap=0.3)
+    table = follow(linear, [2.0], 3, d=30, learner=learner, overlap=0.3)
     assert "4 of 4 runs diverge" in table.notes[-1]
     assert np.isfinite(table["measured_error"][0]) and np.all(np.isnan(table["measured_error"][1:]))
 
@@ -93,7 +93,7 @@ def test_diverged_runs_have_no_measured_quantities():
 @pytest.mark.parametrize("model", [pytest.param(TANH, marks=pytest.mark.statistics), GATED])
 def test_runs_follow_the_equations_from_their_starts(model):
     learner = OnlineSGD(learning_rate=0.3, batch=1, points=256)
-    table = follow(model, [3.0], steps=3, overlap=0.3, d=300, instances=6, algorithm=learner)
+    table = follow(model, [3.0], steps=3, overlap=0.3, d=300, instances=6, learner=learner)
     for name in ("error", "cosine"):
         np.testing.assert_allclose(table[f"measured_{name}"][0], table[name][0], rtol=1e-6)
     for name in ("error", "plugin_error"):
@@ -108,7 +108,7 @@ def test_runs_follow_the_equations_from_their_starts(model):
 @pytest.mark.slow
 def test_theory_beside_simulations():
     model, learner = SequenceMultiIndex(lambda z: z[0, 0]), OnlineSGD(learning_rate=0.3, batch=1, points=128)
-    result = simulate(model, [1.0, 4.0], d=100, instances=4, algorithm=learner)
+    result = simulate(model, [1.0, 4.0], d=100, instances=4, learner=learner)
     assert np.all(np.abs(result["error"] - result["theory"]) < 4 * result["standard_error"] + 0.1)
     np.testing.assert_allclose(result["theory"], 2 * np.exp(-(0.6 - 0.09) * np.array([1.0, 4.0])), rtol=1e-3)
     np.testing.assert_allclose(learner.theory(model, np.array([4.0, 1.0]))["error"], result["theory"][::-1], rtol=1e-6)
@@ -127,7 +127,7 @@ def test_even_labels_have_no_theory_without_a_dimension_or_a_start():
 
 @pytest.mark.slow
 def test_a_start_with_an_overlap_has_it():
-    table = follow(GATED, [0.02], steps=1, overlap=0.8, d=200, instances=2, algorithm=OnlineSGD(batch=1, points=32))
+    table = follow(GATED, [0.02], steps=1, overlap=0.8, d=200, instances=2, learner=OnlineSGD(batch=1, points=32))
     np.testing.assert_allclose(table["measured_cosine"][0], 0.8, atol=0.1)
     np.testing.assert_allclose(table["measured_cosine"][0], table["cosine"][0], rtol=1e-6)
 
@@ -135,9 +135,9 @@ def test_a_start_with_an_overlap_has_it():
 @pytest.mark.slow
 def test_refusals_name_the_remedy():
     with pytest.raises(ParameterError, match=r"batch = 64 is not allowed: expected at most the number of samples, 20"):
-        simulate(GATED, [1.0], d=20, instances=1, algorithm=OnlineSGD(batch=64))
+        simulate(GATED, [1.0], d=20, instances=1, learner=OnlineSGD(batch=64))
     with pytest.raises(IncompatibleError, match="one head"):
-        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, algorithm="online-sgd")
+        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, learner="online-sgd")
     with pytest.raises(IncompatibleError, match="true signal"):
         OnlineSGD(overlap=0.5).learn(TANH, DataSet(ProjectionDesign(drawn()[0]), drawn()[1]))
 
@@ -154,7 +154,7 @@ def test_on_the_command_line(capsys, tmp_path):
         "2",
         "--steps",
         "2",
-        "--algorithm",
+        "--learner",
         "online-sgd",
         "--overlap",
         "0.3",
@@ -166,7 +166,7 @@ def test_on_the_command_line(capsys, tmp_path):
     assert "measured_error" in printed
     assert plot.stat().st_size > 1000
     assert main([*asked, "--passes", "3"]) == 2
-    assert "algorithm online-sgd has no option --passes" in capsys.readouterr().err
+    assert "learner online-sgd has no option --passes" in capsys.readouterr().err
 
 
 def test_side_information_is_refused_by_learners_that_make_no_use_of_it():
@@ -187,11 +187,11 @@ def test_side_information_is_refused_by_learners_that_make_no_use_of_it():
 def test_theory_and_runs_refuse_the_same_models(asked, words, d):
     model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), points=32, **asked)
     with pytest.raises(IncompatibleError, match=words):
-        follow(model, [2.0], 2, d=d, algorithm=OnlineSGD())
+        follow(model, [2.0], 2, d=d, learner=OnlineSGD())
 
 
 def test_a_start_is_given_once():
     with pytest.raises(IncompatibleError, match=r"overlap = 0.4 and start_overlap = 0.3 exclude each other"):
-        follow(TANH, [2.0], 2, overlap=0.4, algorithm=OnlineSGD(overlap=0.3))
+        follow(TANH, [2.0], 2, overlap=0.4, learner=OnlineSGD(overlap=0.3))
     with pytest.raises(IncompatibleError, match="use trajectory, which has its equations in time, or simulate"):
         OnlineSGD().limits(TANH, [2.0])

@@ -60,16 +60,16 @@ def test_messages_end_at_the_minimiser(model, alpha, risk, strength):
 @pytest.mark.slow
 def test_steps_have_the_errors_of_theory():
     learner = RegularisedRisk("logistic", strength=0.3, intercept=True)
-    table = follow(SIGN, [2.0], steps=6, d=400, instances=4, algorithm=learner)
+    table = follow(SIGN, [2.0], steps=6, d=400, instances=4, learner=learner)
     gap = np.abs(table["measured_error"] - table["error"])[1:]
     assert np.all(gap < 4 * table["measured_standard_error"][1:] + 0.01)
-    runs = simulate(SIGN, [2.0], d=400, instances=4, algorithm=learner)
+    runs = simulate(SIGN, [2.0], d=400, instances=4, learner=learner)
     np.testing.assert_allclose(table["measured_error"][-1], runs["error"][0], atol=0.01)
 
 
 @pytest.mark.slow
 def test_steps_of_attention_have_the_errors_of_theory():
-    table = follow(ATTENTION, [3.0], steps=3, d=400, instances=2, algorithm=RegularisedRisk("square", strength=0.1))
+    table = follow(ATTENTION, [3.0], steps=3, d=400, instances=2, learner=RegularisedRisk("square", strength=0.1))
     np.testing.assert_allclose(table["measured_error"][1:], table["error"][1:], atol=0.05)
 
 
@@ -86,7 +86,7 @@ def test_theory_ends_at_the_limit():
 def test_steps_without_a_theory_are_refused():
     for given in ({"positions": [1.0, -1.0]}, {"start": "informed"}):
         with pytest.raises(IncompatibleError):
-            follow(ATTENTION, [2.0], steps=2, algorithm=RegularisedRisk("square", strength=0.1, **given))
+            follow(ATTENTION, [2.0], steps=2, learner=RegularisedRisk("square", strength=0.1, **given))
     blind = drawn(ATTENTION, 30, 2.0)
     with pytest.raises(IncompatibleError, match="teacher"):
         pass_row_messages(RowRisk("square"), 0.1, ATTENTION, DataSet(blind.design, blind.labels), 5)

@@ -175,7 +175,7 @@ def test_feature_spectra_descend_in_the_coordinates_of_the_features():
 @pytest.mark.slow
 def test_simulations_have_theory_at_their_number_of_steps():
     learner = SGD(learning_rate=0.5, loss="logistic", weight_decay=0.1, steps=6, trajectories=4096)
-    result = simulate(SIGN, [2.0], d=300, instances=4, algorithm=learner)
+    result = simulate(SIGN, [2.0], d=300, instances=4, learner=learner)
     assert abs(result["error"][0] - result["theory"][0]) < 4 * result["standard_error"][0]
     assert {"label_error", "test_loss", "training_loss", "early_stopped_error"} <= set(result.columns)
     assert abs(result["label_error"] - result["label_theory"])[0] < 4 * result["label_standard_error"][0]
@@ -252,7 +252,7 @@ def test_settings_that_do_not_go_together():
 def test_command_line(tmp_path, capsys):
     own = tmp_path / "own.py"
     own.write_text("def link(z):\n    return 2.0 * (z[0, 0] > 0) - 1\ndef rate(t):\n    return 1 / (1 + t)\n")
-    common = ["--alpha", "2", "--algorithm", "sgd", "--loss", "logistic", "--trajectories", "4096"]
+    common = ["--alpha", "2", "--learner", "sgd", "--loss", "logistic", "--trajectories", "4096"]
     model = ["smi", "--link", f"{own}:link", "--indices", "1"]
     command = ["trajectory", *model, *common, "--steps", "3", "--json"]
     assert main([*command, "--learning-rate", f"{own}:rate", "--batch", "0.5"]) == 0

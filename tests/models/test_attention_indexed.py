@@ -518,7 +518,7 @@ def test_message_passing_never_diverges(channel, tokens, rho):
     model = AttentionIndexed(rho, tokens, channel)
     largest = 1.0 if channel == "hardmax" else 3 * thresholds(model)["perfect_recovery"].alpha
     result = simulate(
-        model, np.geomspace(0.02, largest, 5), d=40, instances=2, settings=MessagePassing(max_iterations=150)
+        model, np.geomspace(0.02, largest, 5), d=40, instances=2, learner=MessagePassing(max_iterations=150)
     )
     for point in result.instances:
         for run in point:

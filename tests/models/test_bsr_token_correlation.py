@@ -104,7 +104,7 @@ def test_without_correlations_nothing_changes(nothing):
     assert model.parameters == INDEPENDENT.parameters
     assert model.at_size(8).design is DenseDesign
     assert np.array_equal(limits(model, [0.5])["error"], limits(INDEPENDENT, [0.5])["error"])
-    first, second = (simulate(one, [0.5], d=8, instances=1, algorithm="ridge") for one in (model, INDEPENDENT))
+    first, second = (simulate(one, [0.5], d=8, instances=1, learner="ridge") for one in (model, INDEPENDENT))
     assert first["error"] == second["error"]
     assert first["theory"] == second["theory"]
 
@@ -120,7 +120,7 @@ DOORS = {
     "hysteresis": lambda model: follow_branches(model, ALPHA),
     "trajectory": lambda model: trajectory(model, ALPHA),
     "trajectory beside runs": lambda model: follow(model, ALPHA, d=8),
-    "trajectory of risk": lambda model: follow(model, ALPHA, algorithm=RegularisedRisk(strength=0.1)),
+    "trajectory of risk": lambda model: follow(model, ALPHA, learner=RegularisedRisk(strength=0.1)),
     "conjugate_overlap": lambda model: conjugate_overlap(model, 0.5),
     "subspace_threshold": lambda model: subspace_threshold(model, 0),
     "phase_diagram": lambda model: phase_diagram(model, "noise", [0.1, 0.2]),
@@ -154,12 +154,12 @@ FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "algorithm",
+    "learner",
     [*FITTED, pytest.param(AveragedGradientDescent(starts=2, **STEPS), marks=pytest.mark.statistics)],
     ids=lambda learner: learner.name,
 )
-def test_learners_learn_from_it_beside_no_theory(algorithm):
-    found = simulate(CORRELATED, [1.5], d=12, instances=2, algorithm=algorithm)
+def test_learners_learn_from_it_beside_no_theory(learner):
+    found = simulate(CORRELATED, [1.5], d=12, instances=2, learner=learner)
     assert isinstance(found, Simulation)
     assert np.isfinite(found["error"]).all()
     for name in ("theory", "theory_bayes_optimal", "theory_error_estimate"):
@@ -171,13 +171,13 @@ def test_learners_learn_from_it_beside_no_theory(algorithm):
 def test_least_squares_recovers_the_signal_for_correlated_tokens():
     """Without noise and with more samples than entries; that of rotated inputs would be C^(1/2) S."""
     model = CORRELATED.varied(noise=0.0)
-    assert simulate(model, [1.5], d=12, instances=1, algorithm="ridge")["error"] < 1e-12
+    assert simulate(model, [1.5], d=12, instances=1, learner="ridge")["error"] < 1e-12
 
 
 def test_errors_on_labels_are_left_out():
     """They are those of fields of independent tokens."""
     model = BilinearSequenceRegression(beta=0.5, rho=0.3, channel="sign", token_correlation=0.5)
-    found = simulate(model, [2.0], d=12, instances=1, algorithm=RegularisedRisk("logistic", strength=0.1))
+    found = simulate(model, [2.0], d=12, instances=1, learner=RegularisedRisk("logistic", strength=0.1))
     assert found["error"][0] > 0
     assert not {"label_error", "prediction_error"} & set(found.columns)
 
@@ -186,7 +186,7 @@ def test_risk_has_no_best_strength():
     with pytest.raises(
         IncompatibleError, match=r"best strength follows from theory.*token_correlation.*give a strength"
     ):
-        simulate(CORRELATED, [1.0], d=12, algorithm="risk")
+        simulate(CORRELATED, [1.0], d=12, learner="risk")
 
 
 def test_inputs_drawn_again_are_correlated():
@@ -202,7 +202,7 @@ def test_inputs_drawn_again_are_correlated():
 
 
 def test_inputs_shared_out_are_those_of_one_array():
-    ask = {"alpha": [1.5], "d": 12, "instances": 1, "algorithm": RegularisedRisk(strength=0.1)}
+    ask = {"alpha": [1.5], "d": 12, "instances": 1, "learner": RegularisedRisk(strength=0.1)}
     stored, shared = (simulate(CORRELATED, storage=storage, **ask) for storage in ("float32", "sharded"))
     assert shared["error"] == pytest.approx(stored["error"], rel=1e-3)
 
@@ -227,7 +227,7 @@ def test_command_line(capsys):
     asked = ["bsr", "--rho", "0.3", "--beta", "0.5", "--token-correlation", "0.5", "--alpha", "1.5"]
     assert main(["limits", *asked]) == 2
     assert "no theory of bsr with correlated tokens" in capsys.readouterr().err
-    assert main(["simulate", *asked, "--d", "12", "--instances", "1", "--algorithm", "ridge", "--json"]) == 0
+    assert main(["simulate", *asked, "--d", "12", "--instances", "1", "--learner", "ridge", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["points"]
     assert row["error"] > 0
     assert row["theory"] is row["theory_bayes_optimal"] is row["theory_error_estimate"] is None
@@ -236,7 +236,7 @@ def test_command_line(capsys):
 def test_sweeps_vary_it(tmp_path):
     """Numbers on this axis were refused, of every model that has it: "expected a name"."""
     grid, fixed = {"token_correlation": [0.0, 0.5], "alpha": [1.5]}, {"rho": 0.3, "beta": 0.5, "noise": 0.1}
-    run_sweep(Sweep("bsr", grid, "simulate", fixed, {"d": 12, "algorithm": "ridge"}), tmp_path / "store")
+    run_sweep(Sweep("bsr", grid, "simulate", fixed, {"d": 12, "learner": "ridge"}), tmp_path / "store")
     found = collect(tmp_path / "store")
     assert np.isfinite(found["error"]).all()
     assert np.isnan(found["theory"].sel(token_correlation=0.5)).all()
@@ -246,5 +246,5 @@ def test_sweeps_vary_it(tmp_path):
 @pytest.mark.slow
 def test_drawing_leaves_out_the_theory(tmp_path):
     path = tmp_path / "runs.png"
-    simulate(CORRELATED, [0.5, 1.5], d=12, instances=2, algorithm="ridge").plot(path)
+    simulate(CORRELATED, [0.5, 1.5], d=12, instances=2, learner="ridge").plot(path)
     assert path.stat().st_size > 0

@@ -361,9 +361,7 @@ def test_close_to_a_threshold_all_starts_lead_to_one_point():
 
 @pytest.mark.statistics
 def test_stochastic_gradients_find_the_last_layer_first():
-    result = simulate(
-        DeepAttention(points=64), [15.0], d=100, instances=2, algorithm="sgd", settings=SGD(passes=25, looks=4)
-    )
+    result = simulate(DeepAttention(points=64), [15.0], d=100, instances=2, learner=SGD(passes=25, looks=4))
     for run in result.instances[0]:
         cosine = np.abs(np.array([step["cosine"] for step in run.history]))
         found = np.argmax(cosine[:, 1] > 0.9)
@@ -372,20 +370,16 @@ def test_stochastic_gradients_find_the_last_layer_first():
         assert cosine[-1, 0] > cosine[found, 0]
         assert run.history[-1]["plugin_error"] < 0.2 * run.history[0]["plugin_error"]
         assert run.history[-1]["passes"] == 25
-    again = simulate(
-        DeepAttention(points=64), [15.0], d=100, instances=1, algorithm="sgd", settings=SGD(passes=25, looks=4)
-    )
+    again = simulate(DeepAttention(points=64), [15.0], d=100, instances=1, learner=SGD(passes=25, looks=4))
     assert again.instances[0][0].error == result.instances[0][0].error
     short = SGD(passes=5, learning_rate=1e-6, weight_decay=0.0)
-    assert not simulate(DeepAttention(points=64), [4.0], d=40, instances=1, algorithm="sgd", settings=short).converged
+    assert not simulate(DeepAttention(points=64), [4.0], d=40, instances=1, learner=short).converged
     with pytest.raises(IncompatibleError, match="one head"):
-        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, algorithm="sgd")
+        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, learner="sgd")
     with pytest.raises(IncompatibleError, match="smoothly"):
-        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2), [2.0], d=20, algorithm="sgd")
+        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2), [2.0], d=20, learner="sgd")
     with pytest.raises(IncompatibleError, match="single"):
-        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), [2.0], d=20, algorithm="sgd")
-    with pytest.raises(ParameterError, match="settings"):
-        simulate(DeepAttention(), [2.0], d=20, algorithm="gamp", settings=SGD())
+        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), [2.0], d=20, learner="sgd")
     for bad in ({"batch": 0}, {"init": "large"}, {"learning_rate": -1.0}, {"weight_decay": np.nan}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             SGD(**bad)
@@ -470,7 +464,7 @@ def test_deep_attention_from_the_command_line(capsys, tmp_path):
     assert main(["phase-diagram", "attention", "--depth", "1", "--skip", "0:4:2", "--data-points", "64", "--json"]) == 0
     points = json.loads(capsys.readouterr().out)["points"]
     assert [p["skip"] for p in points if p["threshold"] == "weak_recovery"] == [0.0, 4.0]
-    sgd = ["--algorithm", "sgd", "--passes", "2", "--batch", "10", "--d", "20", "--instances", "1"]
+    sgd = ["--learner", "sgd", "--passes", "2", "--batch", "10", "--d", "20", "--instances", "1"]
     assert main(["simulate", "attention", "--alpha", "2", "--depth", "1", "--data-points", "64", *sgd]) in (0, 3)
     assert "theory_bayes_optimal" in capsys.readouterr().out
     file = tmp_path / "link.py"

@@ -81,7 +81,7 @@ def test_risk_never_beats_the_optimum_and_has_its_threshold():
 def test_runs_agree_with_theory():
     model = BilinearSequenceRegression(beta=1.5, spectrum="power-law:1.0:10", noise=0.2)
     for algorithm in ("gamp", RegularisedRisk(strength=0.2)):
-        runs = simulate(model, [0.5], d=60, instances=3, algorithm=algorithm)
+        runs = simulate(model, [0.5], d=60, instances=3, learner=algorithm)
         assert np.isclose(runs["error"][0], runs["theory"][0], rtol=0.1)
     assert runs.parameters["spectrum"] == "power-law:1:10"
 

@@ -152,4 +152,4 @@ def test_correlated_attention_indices_that_cannot_be():
     with pytest.raises(ParameterError, match="token_correlation"):
         AttentionIndexed(0.5, tokens=1, channel="linear", token_correlation=0.5)
     with pytest.raises(IncompatibleError, match="independent tokens"):
-        simulate(AttentionIndexed(0.5, token_correlation=0.5), [0.3], d=20, algorithm="gd")
+        simulate(AttentionIndexed(0.5, token_correlation=0.5), [0.3], d=20, learner="gd")

@@ -98,7 +98,7 @@ def test_wrong_labels_are_counted_without_their_own_noise(labels, threshold):
     wrong = quad(missed, -9, threshold, epsabs=1e-11)[0] + quad(missed, threshold, 9, epsabs=1e-11)[0]
     assert row["label_error"][0] == pytest.approx(wrong, abs=1e-9)
     assert row["label_error"][0] > limits(model, [2.0])["label_error"][0]
-    runs = simulate(model, [2.0], d=20, instances=4, seed=0, algorithm=learner)
+    runs = simulate(model, [2.0], d=20, instances=4, seed=0, learner=learner)
     # Four standard errors, and a term of order 1/d.
     far = 4 * runs["label_standard_error"][0] + 0.2 / 20
     assert runs["label_error"][0] == pytest.approx(row["label_error"][0], abs=far)
@@ -135,7 +135,7 @@ def test_losses_of_linear_attention_act_on_each_component():
     for name in ("error", "training_loss", "test_loss", "degrees"):
         assert wide[name][0] == pytest.approx(square[name][0], rel=1e-7)
     ran = [
-        simulate(two, [0.1], d=30, instances=4, seed=0, algorithm=RegularisedRisk(loss, "trace", 0.1))["error"][0]
+        simulate(two, [0.1], d=30, instances=4, seed=0, learner=RegularisedRisk(loss, "trace", 0.1))["error"][0]
         for loss in ("huber", "square")
     ]
     # Of the same data: what sizes and draws change is mostly common to both.

@@ -66,7 +66,7 @@ def test_ridge_regression_in_closed_form():
 def test_message_passing_follows_the_trajectory_with_and_without_convergence():
     """With few samples the steps of the nuclear norm end in a cycle, in theory and on data."""
     learner = RegularisedRisk("square", "nuclear", 0.1)
-    table = follow(LINEAR, [0.2, 0.5], steps=12, d=80, instances=2, algorithm=learner)
+    table = follow(LINEAR, [0.2, 0.5], steps=12, d=80, instances=2, learner=learner)
     assert [one is Status.OSCILLATING for one in table.status] == [True] * 13 + [False] * 13
     assert "the minimiser is unstable" in table.notes[0]
     # One run fluctuates by 0.07 where the cycle is steepest.
@@ -86,8 +86,8 @@ def test_message_passing_follows_the_trajectory_with_and_without_convergence():
     ],
 )
 def test_message_passing_converges_to_the_minimiser(model, learner, alpha):
-    steps = simulate(model, [alpha], d=20, instances=1, algorithm=ProximalMessagePassing(*learner, max_iterations=400))
-    certified = simulate(model, [alpha], d=20, instances=1, algorithm=RegularisedRisk(*learner, tolerance=1e-10))
+    steps = simulate(model, [alpha], d=20, instances=1, learner=ProximalMessagePassing(*learner, max_iterations=400))
+    certified = simulate(model, [alpha], d=20, instances=1, learner=RegularisedRisk(*learner, tolerance=1e-10))
     assert steps.converged and certified.converged
     assert steps["error"][0] == pytest.approx(certified["error"][0], rel=1e-4)
 
@@ -100,7 +100,7 @@ def test_runs_that_do_not_converge_are_reported():
         steps=40,
         d=30,
         instances=1,
-        algorithm=RegularisedRisk("square", "trace", 0.1),
+        learner=RegularisedRisk("square", "trace", 0.1),
     )
     assert table.converged
     assert any("1 of 1 runs do not converge" in note for note in table.notes)
@@ -112,7 +112,7 @@ def test_runs_that_deviate_from_theory_are_reported():
     model = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1)
     learner = RegularisedRisk("square", "trace", 0.1)
     near, far = (
-        follow(one, [1.0], steps=4, d=50, instances=8, algorithm=own).notes
+        follow(one, [1.0], steps=4, d=50, instances=8, learner=own).notes
         for one, own in (
             (BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), RegularisedRisk(strength=0.1)),
             (model, learner),
@@ -126,13 +126,13 @@ def test_runs_that_deviate_from_theory_are_reported():
 def test_learners_without_equations_of_steps_raise():
     for strength, model in ((0.0, LINEAR), (None, BilinearSequenceRegression(beta=1, rho=0.3))):
         with pytest.raises(IncompatibleError, match="is a limit in which the number of steps diverges"):
-            follow(model, [0.9], 3, algorithm=RegularisedRisk("square", "nuclear", strength))
+            follow(model, [0.9], 3, learner=RegularisedRisk("square", "nuclear", strength))
     with pytest.raises(IncompatibleError, match="start at an estimate of zero"):
-        follow(LINEAR, [0.9], 3, overlap=0.1, algorithm=RegularisedRisk(strength=0.1))
+        follow(LINEAR, [0.9], 3, overlap=0.1, learner=RegularisedRisk(strength=0.1))
     with pytest.raises(IncompatibleError, match="linear around"):
-        follow(SIGNS, [0.9], 3, d=20, instances=1, algorithm=RegularisedRisk(far_hinge, strength=0.1))
+        follow(SIGNS, [0.9], 3, d=20, instances=1, learner=RegularisedRisk(far_hinge, strength=0.1))
     with pytest.raises(ParameterError, match="steps"):
-        follow(LINEAR, [0.9], 0, algorithm=RegularisedRisk(strength=0.1))
+        follow(LINEAR, [0.9], 0, learner=RegularisedRisk(strength=0.1))
 
 
 def far_hinge(y, h):

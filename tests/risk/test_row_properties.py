@@ -107,5 +107,5 @@ def test_labels_that_are_random_at_any_field_have_a_label_error():
     learner = RegularisedRisk("logistic", strength=0.5)
     optimum, theory = limits(model, [2.0])["label_error"][0], learner.limits(model, [2.0])["label_error"][0]
     assert 0.3 < optimum < theory < 0.34
-    runs = simulate(model, [2.0], d=200, instances=8, algorithm=learner)
+    runs = simulate(model, [2.0], d=200, instances=8, learner=learner)
     assert abs(runs["label_error"][0] - theory) < 4 * runs["label_standard_error"][0] + 0.01

@@ -180,7 +180,7 @@ class Channel(ABC):
         """The noiseless label as a smooth function of the fields of one sample, which JAX can trace.
 
         Raises:
-            IncompatibleError: there is no such function. The text completes the sentence "algorithm NAME ...".
+            IncompatibleError: there is no such function. The text completes the sentence "learner NAME ...".
         """
         raise IncompatibleError("needs labels of several projections, not of a single one")
 

@@ -44,7 +44,6 @@ def _names() -> dict[tuple[str, str], tuple[str, ...]]:
     from glassformer.papers.citations import used
 
     return {
-        ("algorithm", ""): names(),
         ("learner", ""): names(),
         ("kind", ""): tuple(KINDS),
         ("name", ""): tuple(FIGURES),

@@ -6,14 +6,13 @@ import argparse
 from typing import Any
 
 
-def add_learner(parser: argparse.ArgumentParser, option: str = "--learner", theory: bool = True) -> None:
+def add_learner(parser: argparse.ArgumentParser, theory: bool = True) -> None:
     """The learner and its settings; with ``theory`` only those that its theory depends on."""
     from glassformer.learners.registry import learner_type, names
 
     titles = ", ".join(f"{name} ({learner_type(name).info.title})" for name in names())
     default = f"{names()[0]}, Bayes-optimal" if theory else names()[0]
-    other = "--algorithm" if option == "--learner" else "--learner"
-    parser.add_argument(option, other, default=names()[0], help=f"{titles} (default {default})")
+    parser.add_argument("--learner", default=names()[0], help=f"{titles} (default {default})")
     add_settings(parser, theory)
 
 
@@ -51,6 +50,6 @@ def learner_of(name: str, options: argparse.Namespace) -> Any:
             continue
         if one.name not in own:
             others = f"{', '.join(one.texts)} {'have' if len(one.texts) > 1 else 'has'} it"
-            raise IncompatibleError(f"algorithm {name} has no option --{one.name.replace('_', '-')}: {others}")
+            raise IncompatibleError(f"learner {name} has no option --{one.name.replace('_', '-')}: {others}")
         settings[own[one.name].field] = own[one.name].value(value)
     return learner(name, **settings)

@@ -18,7 +18,7 @@ _USUAL_STEPS = 40
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The learner and its settings, and sizes."""
-    add_learner(parser, "--algorithm", theory=False)
+    add_learner(parser, theory=False)
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
     parser.add_argument("--instances", type=int, default=4, help="independent runs per sample ratio (default 4)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run (default 0)")
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     from glassformer.core.errors import IncompatibleError
     from glassformer.experiments.simulation import simulate
 
-    learner, asked = learner_of(options.algorithm, options), model()
+    learner, asked = learner_of(options.learner, options), model()
     _require_short_time(options, learner, asked)
     theory: Any = None
     if options.theory_alpha is not None:
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         d=options.d,
         instances=options.instances,
         seed=options.seed,
-        algorithm=learner,
+        learner=learner,
         storage=options.storage,
         checkpoint=options.checkpoint,
     )

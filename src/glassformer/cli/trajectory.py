@@ -24,10 +24,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overlap", type=float, help=text)
     text = (
-        "algorithm: gamp (default), blind-gamp, vamp, risk (proximal message passing), sgd (the same samples at every "
+        "learner: gamp (default), blind-gamp, vamp, risk (proximal message passing), sgd (the same samples at every "
         "step) or online-sgd (new samples)"
     )
-    parser.add_argument("--algorithm", "--learner", default="gamp", help=text)
+    parser.add_argument("--learner", default="gamp", help=text)
     parser.add_argument("--d", type=int, help="token dimension of simulated runs (default: theory only)")
     parser.add_argument("--instances", type=int, help="independent runs, needs --d (default 4)")
     parser.add_argument("--seed", type=int, help="seed of the first run, needs --d (default 0)")
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         instances=options.instances,
         seed=options.seed,
         checkpoint=options.checkpoint,
-        learner=learner_of(options.algorithm, options),
+        learner=learner_of(options.learner, options),
     )
     write(options, table)
     names = (

@@ -102,7 +102,7 @@ down, or raise max_steps (--max-iterations)'
         if self is Status.ITERATION_LIMIT:
             steps = "max_iterations where settings have it" if limit is None else f"{limit} (--max-iterations)"
             # A run on data has steps of its own, and a small penalty slows down both a run and its theory.
-            run, small = "algorithm" in parameters, parameters.get("strength") not in (None, "best")
+            run, small = "learner" in parameters, parameters.get("strength") not in (None, "best")
             away = [] if run else ["move alpha away from a threshold, where convergence slows down"]
             ways = [*away, *(way % "averages" for way in points), *(["raise the strength"] if small else [])]
             ways.append(f"raise {steps}")

@@ -89,7 +89,7 @@ class Simulation(Table):
 
     Example:
         >>> from glassformer import BilinearSequenceRegression, Ridge, simulate
-        >>> runs = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], d=10, instances=4, algorithm=Ridge(0.1))
+        >>> runs = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], d=10, instances=4, learner=Ridge(0.1))
         >>> runs.of_instances("error").shape, str(runs.instances[1][3].status)
         ((2, 4), 'converged')
         >>> runs.to_xarray()["instance_error"].dims
@@ -182,7 +182,7 @@ class Experiment:
         samples = self.samples
         if self.storage in (GENERATED, SHARDED) and self.storage not in self.learner.info.storages:
             raise IncompatibleError(
-                f"storage {self.storage} is for algorithm {' or '.join(learners_with_storage(self.storage))}, "
+                f"storage {self.storage} is for learner {' or '.join(learners_with_storage(self.storage))}, "
                 f"{self.learner.name} needs its inputs in one array: use {' or '.join(self.learner.info.storages)}"
             )
         designs, runs, shared = _Designs(self), [list[Run]() for _ in samples], self._identity()
@@ -246,7 +246,7 @@ class Experiment:
             "version": __version__,
             "model": self.size.model.name,
             "parameters": {name: repr(value) for name, value in self.size.model.parameters.items()},
-            "algorithm": self.learner.name,
+            "learner": self.learner.name,
             "settings": {name: repr(value) for name, value in vars(self.learner).items()},
             "content": content,
             "d": self.d,
@@ -260,7 +260,7 @@ class Experiment:
         options = {one.field: one.name for one in options_in(type(self.learner)) if one.field in own}
         chosen = {name: value for name, value in vars(self.learner).items() if value is not None}
         given = {options.get(name, name): name_or_value(value) for name, value in chosen.items()}
-        settings = {"algorithm": self.learner.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
+        settings = {"learner": self.learner.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
         return Simulation(
             model=self.model.name,
             parameters={**own, **settings},

@@ -42,9 +42,8 @@ def simulate(
     d: int = 100,
     instances: int = 4,
     seed: int = 0,
-    algorithm: str | Learner = "gamp",
+    learner: str | Learner = "gamp",
     storage: str = "float64",
-    settings: Learner | None = None,
     checkpoint: str | Path | None = None,
     throw: bool = False,
 ) -> Simulation:
@@ -60,7 +59,7 @@ def simulate(
         d: token dimension; ``L = round(beta d)``.
         instances: independent runs per sample ratio.
         seed: a non-negative integer.
-        algorithm: a learner, for instance :class:`~glassformer.Ridge`, or its name: ``"gamp"``; for linear labels of
+        learner: a learner, for instance :class:`~glassformer.Ridge`, or its name: ``"gamp"``; for linear labels of
             bilinear sequence regression also ``"ridge"`` and ``"nuclear-norm"``; for bilinear sequence regression and
             attention-indexed models ``"risk"`` (regularised risk of labels that increase with their fields), ``"gd"``
             (gradient descent on the factors) and ``"averaged-gd"`` (its mean over several starts); for deep attention
@@ -69,7 +68,6 @@ def simulate(
             single precision distributed over all devices of JAX; for message passing and ``"online-sgd"`` also
             ``"generated"``, for inputs that are drawn again from their seed whenever they are needed, and never stored
             (they differ from the stored ones).
-        settings: a learner with the settings of an algorithm that is given by name.
         checkpoint: a folder for finished runs and, every 20 seconds, the state of training in progress. The same call
             continues from it; the result is that of an uninterrupted call.
         throw: raise an error if a run did not converge. By default, unlike :func:`~glassformer.limits`, the row keeps
@@ -103,7 +101,7 @@ def simulate(
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
-        IncompatibleError: the model has no finite size, or the algorithm does not exist for it.
+        IncompatibleError: the model has no finite size, or the learner cannot run on it.
         DataError: the checkpoint cannot be written.
         ConvergenceError: with ``throw``, a run did not converge.
 
@@ -115,9 +113,7 @@ def simulate(
         True
     """
     require_arguments(simulate, locals())
-    experiment = experiment_of(
-        model, alpha, d, instances, seed, resolve_learner(algorithm, settings), storage, checkpoint
-    )
+    experiment = experiment_of(model, alpha, d, instances, seed, resolve_learner(learner), storage, checkpoint)
     found = _table(experiment, experiment.runs())
     if throw:
         found.raise_unless_converged()

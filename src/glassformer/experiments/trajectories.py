@@ -136,7 +136,7 @@ def follow(
     d: int | None = None,
     instances: int | None = None,
     seed: int | None = None,
-    algorithm: str | Learner = "gamp",
+    learner: str | Learner = "gamp",
 ) -> Table:
     """Return :func:`trajectory`, with arguments in another order.
 
@@ -146,7 +146,7 @@ def follow(
         [1.0, 0.5237]
     """
     require_arguments(follow, locals())
-    return trajectory(model, alpha, steps, overlap, algorithm, d, instances, seed)
+    return trajectory(model, alpha, steps, overlap, learner, d, instances, seed)
 
 
 def _unsettled_runs(alpha: Array, points: list[list[Run]]) -> list[str]:
@@ -189,7 +189,7 @@ def _far_from_theory(table: Table, steps: int) -> list[str]:
 def _theory(equations: Equations, alpha: Array, steps: int, start: Any) -> Table:
     found = equations.trajectory(alpha, steps, start)
     if isinstance(found, str):
-        raise IncompatibleError(f"algorithm {equations.learner.name}: {found}")
+        raise IncompatibleError(f"learner {equations.learner.name}: {found}")
     return found
 
 

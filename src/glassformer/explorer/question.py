@@ -185,7 +185,7 @@ class Question:
             words += [option.word] if option.flag else [option.word, self.texts[option.field].strip()]
         words += ["--link", self.link] if self.link else []
         if one is not None:
-            other |= {"learner" if command in ("limits", "plan") else "algorithm": one.name}
+            other |= {"learner": one.name}
             other |= {option.name: value for option, value in learner_settings(one)}
         for key, value in other.items():
             words += [f"--{key.replace('_', '-')}", str(value)]

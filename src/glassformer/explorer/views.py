@@ -123,7 +123,7 @@ def runs(question: Question, show: Show) -> Answer:
     inner = np.linspace(0, len(positive) - 1, _PLACES + 2)[1:-1] if len(positive) > _PLACES else range(len(positive))
     for k in np.round(inner).astype(int):
         alpha = float(f"{positive[k]:.6g}")
-        parts.append(simulate(model, [alpha], **_sizes(question), algorithm=one))
+        parts.append(simulate(model, [alpha], **_sizes(question), learner=one))
         show(_runs_answer(question, parts, one))
     return _runs_answer(question, parts, one)
 
@@ -146,7 +146,7 @@ def _runs_answer(question: Question, parts: list[Simulation], one: Learner) -> A
     sentence += f"; their means are at most {gap:.2g} away from theory." if known.any() else "."
     alpha = [float(value) for part in parts for value in part["alpha"]]
     sizes = _sizes(question)
-    arguments = ", ".join([*(f"{k}={v}" for k, v in sizes.items()), f"algorithm={learner_code(one, True)}"])
+    arguments = ", ".join([*(f"{k}={v}" for k, v in sizes.items()), f"learner={learner_code(one, True)}"])
     return Answer(
         Picture(question.axis, "estimation error", tuple(drawn)),
         pandas.concat([part.to_pandas() for part in parts]),

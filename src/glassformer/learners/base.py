@@ -64,7 +64,7 @@ class Learner(ABC):
     def incompatibility(self, model: Any) -> str | None:
         """Return the reason why the learner is incompatible with a model, or None.
 
-        The reason completes the sentence "algorithm NAME ...".
+        The reason completes the sentence "learner NAME ...".
         """
 
     def completed(self, model: Any) -> Self:

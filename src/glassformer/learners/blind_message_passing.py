@@ -107,7 +107,7 @@ class BlindMessagePassing(MatrixMessagePassing):
         >>> BlindMessagePassing(assumed_rho=0.5).limits(model, [0.5])["error"].round(4)
         array([0.373])
         >>> ask = {"alpha": [1.0], "d": 40, "instances": 1}
-        >>> blind, informed = (simulate(model, algorithm=name, **ask) for name in ("blind-gamp", "gamp"))
+        >>> blind, informed = (simulate(model, learner=name, **ask) for name in ("blind-gamp", "gamp"))
         >>> blind.converged, bool(blind["error"][0] < 1.1 * informed["error"][0])
         (True, True)
     """

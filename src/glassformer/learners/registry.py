@@ -41,7 +41,7 @@ def learner_type(name: str) -> type[Learner]:
         ParameterError: the name is unknown.
     """
     if name not in LEARNERS:
-        raise ParameterError("algorithm", name, f"one of {', '.join(LEARNERS)}")
+        raise ParameterError("learner", name, f"one of {', '.join(LEARNERS)}")
     kind: type[Learner] = import_string("learners", LEARNERS[name])
     return kind
 
@@ -89,30 +89,21 @@ def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None =
     return parsed
 
 
-def resolve_learner(algorithm: str | Learner, settings: Any = None) -> Learner:
-    """Return the learner given as an object, or as a name with settings.
-
-    Settings are an object of the learner's class, of a base class, or of a derived class.
+def resolve_learner(given: str | Learner) -> Learner:
+    """Return the learner given as an object, or by its name with default settings.
 
     Raises:
-        ParameterError: the name is unknown, or the settings are those of another learner.
+        ParameterError: the name is unknown.
 
     Example:
         >>> resolve_learner("gamp").max_iterations
         300
     """
-    if isinstance(algorithm, Learner):
-        if settings is not None:
-            raise ParameterError("settings", type(settings).__name__, "None if the learner is an object with settings")
-        return algorithm
-    if not isinstance(algorithm, str):
-        raise ParameterError("algorithm", algorithm, f"a learner, or one of {', '.join(LEARNERS)}")
-    kind = learner_type(algorithm)
-    if settings is None:
-        return kind()
-    if not (isinstance(settings, kind) or issubclass(kind, type(settings))):
-        raise ParameterError("settings", type(settings).__name__, f"{kind.__name__}, for this algorithm")
-    return settings if type(settings) is kind else kind(**non_default_fields(settings))
+    if isinstance(given, Learner):
+        return given
+    if not isinstance(given, str):
+        raise ParameterError("learner", given, f"a learner, or one of {', '.join(LEARNERS)}")
+    return learner(given)
 
 
 def compatible_learner(name: str, model: Any) -> Learner:
@@ -142,7 +133,7 @@ def refusal(refused: Learner, model: Any) -> str | None:
     compatible = [one for one in others if one.incompatibility(model) is None]
     family = [one for one in compatible if one.info.family == refused.info.family]
     proposed = dict.fromkeys(map(_named, [*family, *compatible[:1]]))
-    return f"algorithm {refused.name} {reason}: use {' or '.join(proposed)}"
+    return f"learner {refused.name} {reason}: use {' or '.join(proposed)}"
 
 
 def _named(learner: Learner) -> str:

@@ -377,7 +377,7 @@ def _without_penalty(penalty: Penalty) -> str:
     if penalty.positive or (penalty.spectral > 0 and penalty.square > 0):
         return "no solver is available for the interpolator; give strength > 0"
     name = "nuclear-norm" if penalty.spectral > 0 else "ridge"
-    return f"use --algorithm {name} --strength 0, or give strength > 0"
+    return f"use --learner {name} --strength 0, or give strength > 0"
 
 
 def _fit(risk: EmpiricalRisk, estimate: Array) -> dict[str, float | None]:
@@ -588,7 +588,7 @@ class ProximalMessagePassing(RegularisedRisk):
         >>> from glassformer import BilinearSequenceRegression, RegularisedRisk, simulate
         >>> model, ask = BilinearSequenceRegression(rho=0.3, noise=0.1), {"d": 20, "instances": 1}
         >>> learners = RegularisedRisk(strength=0.2, tolerance=1e-9), ProximalMessagePassing(strength=0.2)
-        >>> one, other = (simulate(model, [1.0], algorithm=learner, **ask)["error"][0] for learner in learners)
+        >>> one, other = (simulate(model, [1.0], learner=learner, **ask)["error"][0] for learner in learners)
         >>> bool(abs(one - other) < 1e-4)
         True
     """

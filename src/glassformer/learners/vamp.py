@@ -82,7 +82,7 @@ class VectorMessagePassing(MatrixMessagePassing):
         >>> from glassformer import BilinearSequenceRegression, simulate
         >>> model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
         >>> ask = {"alpha": [0.5], "d": 24, "instances": 1}
-        >>> vector, plain = (simulate(model, algorithm=name, **ask) for name in ("vamp", "gamp"))
+        >>> vector, plain = (simulate(model, learner=name, **ask) for name in ("vamp", "gamp"))
         >>> vector.converged, bool(abs(vector["error"][0] - plain["error"][0]) < 0.02)
         (True, True)
     """

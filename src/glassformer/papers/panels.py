@@ -128,7 +128,7 @@ def rows_in_time(
         steps: times that are drawn, of runs that may stop earlier and then stay; None for all.
         theory: from the runs, theory to draw beside them and a sentence about it.
     """
-    runs = simulate(model, [alpha], d, instances, algorithm=learner)
+    runs = simulate(model, [alpha], d, instances, learner=learner)
     own = runs.instances[0]
     count = steps or len(own[0].history)
     # A run that has settled stays where it is.

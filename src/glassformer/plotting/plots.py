@@ -124,13 +124,13 @@ def plot_simulation(result: Simulation, path: Path | Picture) -> None:
         for ((name, error), (_, standard_error), (_, values)), shade in zip(rows, shades, strict=False):
             axes.plot(alpha, values, ls=line, color=shade, marker="s", mfc="none", ms=4, lw=1)
             curves.append((draw_runs(axes, alpha, error, standard_error, ms=3, color=shade, label=name), name))
-        _finish(axes, result, curves, result.parameters["algorithm"])
+        _finish(axes, result, curves, result.parameters["learner"])
 
 
 def _draw_means(axes: Any, runs: Simulation, color: Any, **look: Any) -> tuple[Any, str]:
     """Draw mean errors of runs; the legend has the algorithm, the number of runs and their size."""
     count = len(runs.instances[0])
-    label = f"{runs.parameters['algorithm']}, {runs_label(count)}, $d = {runs.parameters['d']}$"
+    label = f"{runs.parameters['learner']}, {runs_label(count)}, $d = {runs.parameters['d']}$"
     marks = draw_runs(
         axes, runs["alpha"], runs["error"], runs["standard_error"], color=color, ms=4, label=label, **look
     )
@@ -180,7 +180,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
         steps, status = np.tile(table["iteration"], len(lines)), [*table.status] * len(lines)
         mark_unsettled(axes, steps, np.concatenate([values for _, values in lines]), status)
         words = {"label_error": "test error on noiseless labels"}
-        learner = str(table.parameters.get("algorithm", "message passing"))
+        learner = str(table.parameters.get("learner", "message passing"))
         _finish(axes, table, curves, learner, x="step", y=words.get(quantity))
         whole_numbers(axes)
 

@@ -195,7 +195,7 @@ def compute_task(task: Task, checkpoint: str | None = None) -> list[Record]:
 def _records(task: Task, checkpoint: str | None) -> list[Record]:
     folder = Path(task.folder) if task.folder else None
     model, options = build(task.model, task.parameters, folder), dict(task.simulation)
-    name = options.pop("algorithm", task.learner)
+    name = options.pop("learner", task.learner)
     whose = learner(name, **parse_settings(name, task.settings, folder))
     if task.compute == "thresholds":
         found = whose.thresholds(model)
@@ -211,7 +211,7 @@ def _records(task: Task, checkpoint: str | None) -> list[Record]:
         model,
         task.alpha,
         instances=1,
-        algorithm=whose,
+        learner=whose,
         checkpoint=checkpoint if whose.info.resumable else None,
         **options,
     )

@@ -27,7 +27,7 @@ from glassformer.models.base import require_one_unit
 from glassformer.models.registry import MODELS, build, model_type, resolve_parameter
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
-_SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
+_SIMULATION = {"learner": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
 _UNITS = {"rho": "r/d", "beta": "L/d", "noise": "variance of the label noise", "d": "token dimension"}
 # Version of the content of records and of the way they are computed.
 FORMAT = 2
@@ -174,7 +174,7 @@ class Sweep:
         for name in ("instances", "seed"):
             if name in self.grid:
                 raise ParameterError(name, self.grid[name], "a fixed number: instances have consecutive seeds")
-        check("learner", self.learner, SIMULATION["algorithm"])
+        check("learner", self.learner, SIMULATION["learner"])
         if self.compute == "simulate" and self.learner != "gamp":
             raise ParameterError(
                 "learner", self.learner, "no value: simulations name their algorithm in the table [simulate]"
@@ -241,7 +241,7 @@ class Sweep:
 
     @property
     def _algorithm(self) -> str:
-        return str(self._simulation.get("algorithm", self.learner))
+        return str(self._simulation.get("learner", self.learner))
 
     def _parsed_settings(self) -> dict[str, Any]:
         return parse_settings(self._algorithm, self.settings, self._folder)
@@ -272,7 +272,7 @@ class Sweep:
         varied = [[(name, value, self._content(name, value)) for value in values] for name, values in axes.items()]
         simulation = {name: value for name, value in self._simulation.items() if name not in ("instances", *axes)}
         # Keys do not contain the default learner, so that records made before there were others stay valid.
-        whose = {} if self.learner == _SIMULATION["algorithm"] else {"learner": self.learner}
+        whose = {} if self.learner == _SIMULATION["learner"] else {"learner": self.learner}
         fixed = {name: self._content(name, value) for name, value in {**self.parameters, **simulation, **whose}.items()}
         settings = self._parsed_settings()
         common = _identity_or_unique("these settings", FORMAT, __version__, self.compute, self.model, settings)

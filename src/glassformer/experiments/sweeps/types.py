@@ -28,7 +28,7 @@ def list_of(kind: Any) -> Any:
 
 Ratio = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 SIMULATION: dict[str, Any] = {
-    "algorithm": one_of(LEARNERS),
+    "learner": one_of(LEARNERS),
     "d": Annotated[int, Field(ge=2)],
     "instances": Annotated[int, Field(ge=1)],
     "seed": Annotated[int, Field(ge=0)],

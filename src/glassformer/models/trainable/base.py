@@ -98,7 +98,7 @@ class Parametrisation:
 class Trainable:
     """Default of all models: gradient descent is not available. Models override the properties they provide.
 
-    The error messages complete the sentence "algorithm NAME ...".
+    The error messages complete the sentence "learner NAME ...".
     """
 
     name: Any
