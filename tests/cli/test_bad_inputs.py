@@ -15,7 +15,6 @@ from glassformer import (
     DeepAttention,
     DeepAttentionIndexed,
     GlassformerError,
-    GradientDescent,
     IncompatibleError,
     ParameterError,
     SequenceMultiIndex,
