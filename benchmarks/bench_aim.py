@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glassformer import AttentionIndexed, MessagePassing, limits, simulate
+from glassformer import Accuracy, AttentionIndexed, MessagePassing, limits, simulate
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.learners.gamp import gamp
 
@@ -51,7 +51,12 @@ def iteration(channel: str, d: int, alpha: float, storage: str, steps: int = 10,
 
     def run(most: int) -> float:
         return processor_time(
-            lambda: gamp(model, design, labels, MessagePassing(max_iterations=most, tolerance=1e-300, floor=1e-300))
+            lambda: gamp(
+                model,
+                design,
+                labels,
+                MessagePassing(floor=1e-300).at_accuracy(Accuracy(max_iterations=most, tolerance=1e-300)),
+            )
         )
 
     products, runs = [], []
@@ -94,7 +99,7 @@ def resident(field: str) -> float:
 def large() -> None:
     model, design, labels = problem("softmax", 1000, 0.3, "float32")
     start = time.perf_counter()
-    solution = gamp(model, design, labels, MessagePassing(max_iterations=3))
+    solution = gamp(model, design, labels, MessagePassing().at_accuracy(Accuracy(max_iterations=3)))
     seconds = (time.perf_counter() - start) / int(solution.iterations[0])
     print(
         f"d = 1000, T = 2, alpha = 0.3: {design.samples} samples, inputs {design.inputs.nbytes / 1e9:.2f} GB, float32"

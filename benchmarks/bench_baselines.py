@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, GradientDescent, least_nuclear_norm, simulate
+from glassformer import BilinearSequenceRegression, GradientDescent, simulate
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.gradient_descent import descend
+from glassformer.learners.nuclear_norm import least_nuclear_norm
 from glassformer.models.trainable.factors import factor_student
 from glassformer.papers.published import DESCENT, at_ratios, descents
 
@@ -134,7 +135,7 @@ def published(reference: Path, starts: int, instances: int) -> None:
     for alpha in RATIOS:
         for name, frame in zip(("gd", "averaged-gd"), released, strict=True):
             start = time.perf_counter()
-            run = simulate(model, [alpha], 100, instances, learner=name, storage="float32", settings=settings)
+            run = simulate(model, [alpha], name, d=100, instances=instances, storage="float32", settings=settings)
             row = at_ratios(frame, np.array([alpha]))[1].iloc[0]
             ours, blur = run["relative_error"][0], run["relative_standard_error"][0]
             print(

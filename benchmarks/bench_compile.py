@@ -15,14 +15,16 @@ import time
 
 import numpy as np
 
-from glassformer import DeepAttention, SequenceMultiIndex
+from glassformer import Accuracy, DeepAttention, SequenceMultiIndex
 from glassformer.numerics import cached_jit as compiled
 
 MODELS = {
-    "one layer": lambda: DeepAttention(depth=1, points=512),
-    "two layers": lambda: DeepAttention(depth=2, points=512),
-    "z1 z2, noise 0.1": lambda: SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, noise=0.1, points=512),
-    "z1 z2": lambda: SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, points=512),
+    "one layer": lambda: DeepAttention(depth=1).at_accuracy(Accuracy(points=512)),
+    "two layers": lambda: DeepAttention(depth=2).at_accuracy(Accuracy(points=512)),
+    "z1 z2, noise 0.1": lambda: SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, noise=0.1).at_accuracy(
+        Accuracy(points=512)
+    ),
+    "z1 z2": lambda: SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1).at_accuracy(Accuracy(points=512)),
 }
 LATER = 15
 

@@ -13,15 +13,16 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from scipy.integrate import dblquad
 
-from glassformer import DeepAttention, limits, thresholds
+from glassformer import Accuracy, DeepAttention, limits, thresholds
 from glassformer import phase_diagram as diagram_of
 from glassformer.bayes_optimal.solve import state_evolution
-from glassformer.learners.gamp import MessagePassing, gamp
+from glassformer.learners.gamp import gamp
 from glassformer.learners.gamp_state import GampState
 
 
@@ -94,7 +95,8 @@ def message_passing(d: int) -> None:
             last.append(np.abs(np.diag(model.prior.gram(state.estimate.signal, weights))))
 
     start = 1e-3 * rng.standard_normal((2, d))
-    run = lambda: gamp(model, design, labels, MessagePassing(max_iterations=40), start=start, watch=follow)  # noqa: E731
+    accuracy = Accuracy(max_iterations=40)
+    run = partial(gamp, model, design, labels, start=start, watch=follow, accuracy=accuracy)
     clocked(f"message passing, d = {d}, alpha = {alpha}, 40 iterations (target 60 s)", run)
     print(f"  overlaps after 10, 20, 40 steps: {[np.round(last[k - 1], 3).tolist() for k in (10, 20, 40)]}")
 
@@ -133,7 +135,7 @@ def main() -> None:
         return beside(options.beside)
     print(f"deep attention, two softmax layers of two tokens; {os.cpu_count()} cores")
     per_data_point(1 if options.quick else 3)
-    model = DeepAttention(points=64) if options.quick else DeepAttention()
+    model = DeepAttention().at_accuracy(Accuracy(points=64)) if options.quick else DeepAttention()
     for alpha in (0.5, 0.8, 1.2)[: 1 if options.quick else None]:
         label = f"state evolution at alpha = {alpha} (target 10 s)"
         solution, _ = clocked(label, lambda alpha=alpha: state_evolution(model, [alpha]))

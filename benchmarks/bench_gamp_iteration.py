@@ -30,7 +30,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, DenseDesign, GaussianChannel, MessagePassing, RectangularLaw
+from glassformer import Accuracy, BilinearSequenceRegression, MessagePassing
+from glassformer.channels import GaussianChannel
+from glassformer.designs import DenseDesign
+from glassformer.laws import RectangularLaw
 from glassformer.learners.gamp import gamp
 from glassformer.priors import spectral
 
@@ -73,7 +76,12 @@ def draw(
     signal = model.prior.sample((d, d), rng)
     design = design or DenseDesign.sample(samples, (d, d), rng, storage)
     labels = model.channel.sample(design.forward(signal, 0), rng)
-    return Problem(model, design, labels, MessagePassing(max_iterations=iterations, tolerance=1e-300, floor=1e-300))
+    return Problem(
+        model,
+        design,
+        labels,
+        MessagePassing(floor=1e-300).at_accuracy(Accuracy(max_iterations=iterations, tolerance=1e-300)),
+    )
 
 
 def timed(function: Callable[[], object]) -> float:

@@ -9,7 +9,7 @@ import resource
 import sys
 import time
 
-from glassformer import BilinearSequenceRegression, MessagePassing, simulate
+from glassformer import Accuracy, BilinearSequenceRegression, MessagePassing, simulate
 
 RATIO = 0.5
 
@@ -21,7 +21,14 @@ def main() -> None:
     model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
     size = RATIO * d**4 * 4 / 1e9
     start = time.perf_counter()
-    found = simulate(model, [RATIO], d, 1, storage="generated", learner=MessagePassing(max_iterations=steps))
+    found = simulate(
+        model,
+        [RATIO],
+        MessagePassing().at_accuracy(Accuracy(max_iterations=steps)),
+        d=d,
+        instances=1,
+        storage="generated",
+    )
     spent = time.perf_counter() - start
     run = found.instances[0][0]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

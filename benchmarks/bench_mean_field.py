@@ -16,7 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer import SequenceMultiIndex
+from glassformer import Accuracy, SequenceMultiIndex
 from glassformer.dynamics.descent_path import DescentPath, descent_path
 from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
 
@@ -70,7 +70,7 @@ def main() -> None:
     print(f"  overlap {path.overlap.value[-1, 0, 0]:.4f} +- {deviation:.4f}, runs {np.mean(overlaps):.4f}")
     print(f"  runs of equal error at d = {d}: {equal:.1f}, {equal * one_run / spent:.1f} times the processor time")
     steps, trajectories = (5, 4096) if quick else (100, 131_072)
-    model = SequenceMultiIndex(two_tokens, indices=2, tokens=2, noise=0.1, points=256)
+    model = SequenceMultiIndex(two_tokens, indices=2, tokens=2, noise=0.1).at_accuracy(Accuracy(points=256))
     settings = DescentSettings(steps, 0.1, weight_decay=0.1, trajectories=trajectories)
     start = DescentStart.of_cosine(2, 2, 0.2)
     timed(f"two rows, two tokens, {steps} steps", model, 3.0, settings, None, start)

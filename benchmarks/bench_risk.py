@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, RegularisedRisk
+from glassformer import BilinearSequenceRegression, RegularisedRisk, limits
 from glassformer.core.settings import Iteration
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.empirical_risk import EmpiricalRisk, certified_gap
@@ -37,8 +37,8 @@ def curves(ratios: int = 200) -> None:
         spent = []
         for strength in (0.1, None):
             learner = RegularisedRisk(loss, strength=strength)
-            learner.limits(model, alpha, throw=False)
-            spent.append(seconds(lambda learner=learner, model=model: learner.limits(model, alpha, throw=False))[0])
+            limits(model, alpha, learner, throw=False)
+            spent.append(seconds(lambda learner=learner, model=model: limits(model, alpha, learner, throw=False))[0])
         once, best = spent
         print(f"{ratios} ratios, {loss}: {once:.2f} s, at the best strength {best:.2f} s, ratio {best / once:.1f}")
 

@@ -19,7 +19,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 
-from glassformer import DeepAttention, RegularisedRisk, SequenceMultiIndex
+from glassformer import Accuracy, DeepAttention, RegularisedRisk, SequenceMultiIndex, limits
 
 
 def sign(z):
@@ -65,16 +65,18 @@ def curves(ratios: int) -> None:
         spent = []
         for strength in (0.1, None):
             learner = RegularisedRisk(loss, penalty, strength=strength, intercept=intercept)
-            learner.limits(model, alpha[::20], throw=False)
-            spent.append(seconds(lambda learner=learner, model=model: learner.limits(model, alpha))[0])
+            limits(model, alpha[::20], learner, throw=False)
+            spent.append(seconds(lambda learner=learner, model=model: limits(model, alpha, learner))[0])
         name = f"{loss} with {penalty}{', intercept' if intercept else ''}{', random labels' if model is ODDS else ''}"
         print(f"{ratios} ratios, {name}: {spent[0]:.3f} s, at the best strength {spent[1]:.3f} s")
 
 
 def branches(points: int) -> None:
     """One ratio and branch of several rows or tokens, from the informed start (target 20 s on two cores)."""
-    attention, layers = (DeepAttention(depth=depth, tokens=2, noise=0.05, points=points) for depth in (1, 2))
-    classes = SequenceMultiIndex(largest, indices=3, points=points)
+    attention, layers = (
+        DeepAttention(depth=depth, tokens=2, noise=0.05).at_accuracy(Accuracy(points=points)) for depth in (1, 2)
+    )
+    classes = SequenceMultiIndex(largest, indices=3).at_accuracy(Accuracy(points=points))
     for name, model, alpha, learner in (
         ("attention, one layer", attention, 2.0, RegularisedRisk(strength=0.05, start="informed")),
         ("attention, two layers", layers, 4.0, RegularisedRisk(strength=0.1, start="informed")),
@@ -83,7 +85,7 @@ def branches(points: int) -> None:
     ):
         spent = []
         for _ in range(2):
-            used, table = seconds(lambda model=model, a=alpha, own=learner: own.limits(model, [a], throw=False))
+            used, table = seconds(lambda model=model, a=alpha, own=learner: limits(model, [a], own, throw=False))
             spent.append(used)
         error, bar = table["error"][0], table["error_estimate"][0]
         text = f"{spent[1]:.1f} s, {spent[0]:.1f} s with compiling, error {error:.4g} +- {bar:.2g}"
@@ -127,10 +129,10 @@ def plain(ratios: int, few: int) -> None:
     alpha = np.geomspace(0.5, 5, few)
     learner = RegularisedRisk("logistic", "ridge", strength=0.3)
     theirs, found = seconds(lambda: np.array([plain_fixed_point(a, 0.3) for a in alpha]))
-    learner.limits(SIGNS, alpha)
+    limits(SIGNS, alpha, learner)
     many = np.geomspace(0.5, 5, ratios)
-    ours, _ = seconds(lambda: learner.limits(SIGNS, many))
-    table = learner.limits(SIGNS, alpha)
+    ours, _ = seconds(lambda: limits(SIGNS, many, learner))
+    table = limits(SIGNS, alpha, learner)
     gap = np.max(np.abs(found - np.stack([table["power"][:, 0, 0], table["overlap"][:, 0, 0]], axis=1)))
     each = theirs / few, ours / ratios
     print(

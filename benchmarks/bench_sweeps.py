@@ -12,7 +12,8 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from glassformer import BilinearSequenceRegression, Sweep, limits, run_sweep
+from glassformer import BilinearSequenceRegression, Sweep, limits
+from glassformer.sweeps.run import run_sweep
 
 WIDTHS = [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6]
 QUICK = "--quick" in sys.argv

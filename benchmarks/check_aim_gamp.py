@@ -20,7 +20,7 @@ from collections import Counter
 import numpy as np
 
 from glassformer import AttentionIndexed, simulate, thresholds
-from glassformer.experiments.instances import Simulation
+from glassformer.verbs.instances import Simulation
 
 CHANNELS = (("linear", 1), ("linear", 2), ("softmax", 2), ("softmax", 3), ("hardmax", 2))
 WIDTHS, ALLOWED = (0.1, 0.5, 2.0), 1.05
@@ -40,7 +40,7 @@ def stability(sizes: list[int], seeds: int, budget: float) -> None:
         for done, (channel, tokens, rho) in enumerate(cases, 1):
             model = AttentionIndexed(rho, tokens, channel)
             alpha = np.geomspace(max(0.02, 1 / d**2), 3 * scale(model), 6)
-            result = simulate(model, alpha, d, seeds, storage="float32")
+            result = simulate(model, alpha, d=d, instances=seeds, storage="float32")
             for a, runs in zip(alpha, result.instances, strict=True):
                 for run in runs:
                     counts[str(run.status)] += 1
@@ -64,7 +64,7 @@ def agreement(sizes: list[int], instances: int) -> None:
     for channel, tokens in CHANNELS:
         model = AttentionIndexed(0.5, tokens, channel)
         ratios = np.array(HARDMAX if channel == "hardmax" else RATIOS) * scale(model)
-        results = {d: simulate(model, ratios, d, instances, storage="float32") for d in sizes}
+        results = {d: simulate(model, ratios, d=d, instances=instances, storage="float32") for d in sizes}
         print(f"\n{channel}, T = {tokens}, rho = 0.5, {instances} instances")
         for i, alpha in enumerate(ratios):
             report(float(alpha), i, results)

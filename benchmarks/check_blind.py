@@ -16,15 +16,15 @@ import argparse
 import numpy as np
 
 from glassformer import BilinearSequenceRegression, BlindMessagePassing, simulate
-from glassformer.experiments.instances import Simulation
 from glassformer.learners.base import Learner
+from glassformer.verbs.instances import Simulation
 
 ALPHA, WIDTHS = 0.5, (0.1, 0.2, 0.3, 0.5, 1.0)
 
 
 def measure(d: int, instances: int, algorithm: str | Learner, seed: int) -> Simulation:
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
-    return simulate(model, [ALPHA], d=d, instances=instances, seed=seed, learner=algorithm, storage="float32")
+    return simulate(model, [ALPHA], algorithm, d=d, instances=instances, seed=seed, storage="float32")
 
 
 def told(found: Simulation) -> str:

@@ -14,7 +14,8 @@ import time
 
 import numpy as np
 
-from glassformer import DeepAttention, conjugate_overlap
+from glassformer import DeepAttention
+from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 
 OVERLAPS = [
     (0.05, 0.5),

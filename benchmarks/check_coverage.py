@@ -17,7 +17,8 @@ import warnings
 
 import numpy as np
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, DataWarning
+from glassformer import AttentionIndexed, BilinearSequenceRegression
+from glassformer.errors import DataWarning
 from glassformer.sklearn import AttentionClassifier, AttentionRegressor, BilinearClassifier, BilinearRegressor
 
 ALPHAS, WIDTHS, NOISES, NEW, TOKENS = (0.4, 0.8, 1.5), (0.1, 0.4), (0.05, 0.3, 1.0), 2000, 2

@@ -23,8 +23,9 @@ import numpy as np
 
 from glassformer import SGD, DeepAttention, SequenceMultiIndex
 from glassformer.core.estimate import Array
-from glassformer.experiments.simulation import experiment_of
+from glassformer.learners.base import StepContext
 from glassformer.models.base import Model
+from glassformer.verbs.simulate import experiment_of
 
 # Distances in standard errors: none beyond the first, a twentieth at most beyond the second.
 _NONE, _FEW, _SHARE = 4.0, 2.5, 0.05
@@ -99,7 +100,7 @@ def cases() -> Iterator[Case]:
 
 def measured(case: Case, d: int, instances: int) -> tuple[dict[str, Array], float]:
     """Return quantities at the steps of a case by name, shape (instances, steps, ...), and the seconds of a run."""
-    learner = case.descent.equations(case.model).simulated(case.steps[-1], None, d)
+    learner = case.descent.theory(case.model).simulated(StepContext(case.steps[-1], d=d))
     begin = time.perf_counter()
     runs = experiment_of(case.model, [case.alpha], d, instances, 0, learner).runs()[0]
     records = [[run.history[step] for step in case.steps] for run in runs]
@@ -112,7 +113,9 @@ def measured(case: Case, d: int, instances: int) -> tuple[dict[str, Array], floa
 def compare(case: Case, sizes: list[tuple[int, int]]) -> list[float]:
     """Print what a case shows, and return its distances in standard errors."""
     begin = time.perf_counter()
-    estimates = case.descent.equations(case.model).simulated(case.steps[-1]).path(case.model, case.alpha).estimates  # type: ignore[attr-defined]
+    estimates = (
+        case.descent.theory(case.model).simulated(StepContext(case.steps[-1])).path(case.model, case.alpha).estimates
+    )  # type: ignore[attr-defined]
     line = f"{case.name:32s} theory {time.perf_counter() - begin:5.1f} s"
     means, squares = dict[str, list[Array]](), dict[str, list[Array]]()
     for d, instances in sizes:

@@ -18,7 +18,8 @@ import warnings
 import numpy as np
 
 import glassformer.sklearn
-from glassformer import AttentionIndexed, BilinearSequenceRegression, DataWarning
+from glassformer import AttentionIndexed, BilinearSequenceRegression
+from glassformer.errors import DataWarning
 from glassformer.sklearn import forecast
 
 SOLVERS = {"bayes": {"solver": "bayes"}, "cv": {"strengths": 10}, "theory": {"strength": "theory"}}

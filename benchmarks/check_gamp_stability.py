@@ -23,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, DenseDesign, Status
+from glassformer import BilinearSequenceRegression, Status
+from glassformer.designs import DenseDesign
 from glassformer.learners.gamp import gamp
 
 SIZES, BETAS, RHOS, NOISES = (30, 60, 100), (0.5, 1.0, 2.0), (0.2, 1.0), (0.0, 0.1)

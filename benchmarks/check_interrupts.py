@@ -116,7 +116,7 @@ def duration(words: list[str], folder: Path) -> float:
 
 def logged(task: Any, checkpoint: str | None = None) -> Any:
     """Compute a task of a sweep, and leave a file when it is finished."""
-    from glassformer.experiments.sweeps import run
+    from glassformer.sweeps import run
 
     found = run._records(task, checkpoint)
     Path("finished", task.name).touch()
@@ -125,7 +125,7 @@ def logged(task: Any, checkpoint: str | None = None) -> Any:
 
 def log_tasks() -> None:
     """Make this process give workers tasks that leave a file; called by the command once it imports sweeps."""
-    from glassformer.experiments.sweeps import run
+    from glassformer.sweeps import run
 
     run.compute_task = logged
 

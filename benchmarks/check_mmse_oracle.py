@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glassformer import RectangularLaw
+from glassformer.laws import RectangularLaw
 
 RANGE = {"beta": (1.0, 1000.0), "rho": (0.01, 5.0), "R": (1e-6, 1e6)}
 Point = tuple[float, float, float]

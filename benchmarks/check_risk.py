@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, RegularisedRisk, simulate
+from glassformer import Accuracy, AttentionIndexed, BilinearSequenceRegression, RegularisedRisk, limits, simulate
 from glassformer.models.base import Model
 
 
@@ -34,7 +34,7 @@ def cases() -> Iterator[tuple[Model, float, RegularisedRisk]]:
     for alpha, strength in ((1.0, 0.2), (2.0, 0.3)):
         for penalty in ("nuclear", "ridge", "elastic"):
             yield signs, alpha, RegularisedRisk("logistic", penalty, strength)
-    yield signs, 1.0, RegularisedRisk("hinge", "nuclear", 0.3, tolerance=1e-4)
+    yield signs, 1.0, RegularisedRisk("hinge", "nuclear", 0.3).at_accuracy(Accuracy(tolerance=1e-4))
     yield BilinearSequenceRegression(beta=1, rho=0.3, link=np.tanh), 1.0, RegularisedRisk(strength=0.1)
     yield AttentionIndexed(rho=0.5, tokens=2, channel="linear", noise=0.1), 0.1, RegularisedRisk("square", "trace", 0.1)
     for tokens, channel, alpha, strength in (
@@ -60,8 +60,8 @@ def main(d: int = 50, instances: int = 16, part: str = "") -> None:
     print(f"{'model':44}{'learner':28}" + "".join(f"{name:>20}" for name in ("error (sigma)", "training", "rank")))
     chosen = (case for case in cases() if part in f"{case[2].loss} {case[2].penalty}")
     for model, alpha, learner in chosen:
-        runs = simulate(model, [alpha], d=d, instances=instances, learner=learner)
-        theory = learner.limits(model.at_size(d).model, runs["alpha_realised"])
+        runs = simulate(model, [alpha], learner, d=d, instances=instances)
+        theory = limits(model.at_size(d).model, runs["alpha_realised"], learner)
         row = [apart(runs["relative_error"][0], runs["relative_standard_error"][0], theory["error"][0])]
         for name in ("training_loss", "rank"):
             values = np.array([getattr(run, name) for run in runs.instances[0]])

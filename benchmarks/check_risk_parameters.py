@@ -79,7 +79,7 @@ def broken(
     for factor in FACTORS:
         for k in np.flatnonzero(best["strength"] > (LEAST if decided and factor < 1 else 0)):
             one = RegularisedRisk(learner.loss, learner.penalty, float(factor * best["strength"][k]))
-            other = one.limits(model, alpha[k : k + 1], throw=False)
+            other = limits(model, alpha[k : k + 1], one, throw=False)
             # An estimate of zero has no cosine.
             gain = (
                 np.nan_to_num(other["cosine"][0]) - best["cosine"][k]
@@ -90,7 +90,7 @@ def broken(
                 yield f"{factor:g} times the best strength {best['strength'][k]:.2e} is better by {gain:.1e}"
     if "beta" in ratios:
         turned = {"beta": 1 / ratios["beta"], "rho": ratios["rho"] / ratios["beta"]}
-        other = learner.limits(replace(model, **turned), alpha, throw=False)
+        other = limits(replace(model, **turned), alpha, learner, throw=False)
         if not np.allclose(other["error"], best["error"], rtol=1e-7, atol=np.max(blur)):
             yield f"transposed: {np.max(np.abs(other['error'] - best['error'])):.1e}"
 
@@ -101,7 +101,7 @@ def main(sets: int = 300, seed: int = 0, first: int = 0) -> None:
         rng = np.random.default_rng([seed, number])
         model, learner, ratios = drawn(rng)
         alpha = np.sort(np.exp(rng.uniform(-3, 1, 3)))
-        best, bayes = learner.limits(model, alpha, throw=False), limits(model, alpha, throw=False)
+        best, bayes = limits(model, alpha, learner, throw=False), limits(model, alpha, throw=False)
         said = list(broken(model, learner, ratios, alpha, best, bayes))
         bad += bool(said)
         told = ", ".join(f"{key} {value}" for key, value in model.parameters.items() if value is not None)

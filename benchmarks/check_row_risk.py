@@ -32,11 +32,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer import DeepAttention, RegularisedRisk, SequenceMultiIndex
+from glassformer import Accuracy, DeepAttention, RegularisedRisk, SequenceMultiIndex, limits
 from glassformer.core.estimate import Array
-from glassformer.experiments.instances import Run
-from glassformer.experiments.simulation import experiment_of
 from glassformer.models.base import Model
+from glassformer.verbs.instances import Run
+from glassformer.verbs.simulate import experiment_of
 
 # Distances in standard errors: none beyond the first, a twentieth at most beyond the second.
 _NONE, _FEW, _SHARE = 4.0, 2.5, 0.05
@@ -100,9 +100,9 @@ def mixed(z: Any) -> Any:
 
 def cases(points: int = 4096) -> Iterator[Case]:
     signs = SequenceMultiIndex(sign)
-    classes = SequenceMultiIndex(largest, indices=3, points=points)
-    tanh = SequenceMultiIndex(two_tanh, indices=2, noise=0.09, points=2 * points)
-    softmax = DeepAttention(depth=1, tokens=2, noise=0.05, points=points)
+    classes = SequenceMultiIndex(largest, indices=3).at_accuracy(Accuracy(points=points))
+    tanh = SequenceMultiIndex(two_tanh, indices=2, noise=0.09).at_accuracy(Accuracy(points=2 * points))
+    softmax = DeepAttention(depth=1, tokens=2, noise=0.05).at_accuracy(Accuracy(points=points))
     yield Case("logistic ridge", signs, 1.0, RegularisedRisk("logistic", strength=0.1))
     yield Case("hinge ridge", signs, 2.0, RegularisedRisk("hinge", strength=0.3))
     yield Case("square on signs", signs, 1.5, RegularisedRisk(strength=0.3))
@@ -138,7 +138,7 @@ def cases(points: int = 4096) -> Iterator[Case]:
     )
     yield Case(
         "linear rows on signs",
-        SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.1, points=points),
+        SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.1).at_accuracy(Accuracy(points=points)),
         1.5,
         RegularisedRisk("huber", "elastic", 0.2, student="linear", student_rows=2),
     )
@@ -149,9 +149,11 @@ def cases(points: int = 4096) -> Iterator[Case]:
         2.0,
         RegularisedRisk(strength=0.05, start="informed", student=weaker_attention),
     )
-    correlated = DeepAttention(depth=1, tokens=2, noise=0.05, points=points, token_correlation=0.5)
+    correlated = DeepAttention(depth=1, tokens=2, noise=0.05, token_correlation=0.5).at_accuracy(
+        Accuracy(points=points)
+    )
     yield Case("attention, correlated tokens", correlated, 2.0, informed)
-    encoded = SequenceMultiIndex(mixed, tokens=2, points=points)
+    encoded = SequenceMultiIndex(mixed, tokens=2).at_accuracy(Accuracy(points=points))
     yield Case(
         "attention, positions",
         encoded,
@@ -184,7 +186,7 @@ def measured(run: Run) -> dict[str, float]:
 
 def expected(case: Case) -> dict[str, tuple[float, float]]:
     """Return the numbers of theory and their standard errors."""
-    table = case.risk.limits(case.model, [case.alpha], throw=False)
+    table = limits(case.model, [case.alpha], case.risk, throw=False)
     print(f"\n{case.name}: alpha {case.alpha:g}, {table.status[0]}, stability {table['stability'][0]:.3f}")
     found: dict[str, tuple[float, float]] = {}
     for name in (*_SCALARS, *_MATRICES):

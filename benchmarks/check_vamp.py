@@ -16,8 +16,11 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import cholesky, toeplitz
 
-from glassformer import BilinearSequenceRegression, DataWarning, vamp, vector_state_evolution
+from glassformer import BilinearSequenceRegression
+from glassformer.bayes_optimal.vector_state_evolution import vector_state_evolution
+from glassformer.errors import DataWarning
 from glassformer.learners.gamp import gamp
+from glassformer.learners.vamp import vamp
 
 CASES = ((0.3, 0.1, 0.5), (0.2, 0.1, 0.8), (0.5, 0.3, 1.2))
 

@@ -12,27 +12,26 @@ import pytest
 import glassformer
 from glassformer import (
     BilinearSequenceRegression,
-    DenseDesign,
-    Iteration,
     MessagePassing,
-    ParameterError,
     SequenceMultiIndex,
     Sweep,
     VectorMessagePassing,
-    cross_validate,
-    leave_one_out,
     limits,
-    ridge_error,
-    subspace_threshold,
     thresholds,
-    vamp,
-    vector_state_evolution,
 )
 from glassformer.bayes_optimal.assumed_width import assumed_prior_limits
 from glassformer.bayes_optimal.equation_of_state import equation_of_state
+from glassformer.bayes_optimal.vector_state_evolution import vector_state_evolution
+from glassformer.bayes_optimal.weak_recovery import subspace_threshold
 from glassformer.core.checks import kinds_of
+from glassformer.core.settings import Iteration
+from glassformer.data_analysis import cross_validate, leave_one_out
+from glassformer.designs import DenseDesign
 from glassformer.dynamics.online_sgd import Pace, Start
+from glassformer.errors import ParameterError
 from glassformer.learners.gamp import gamp
+from glassformer.learners.ridge import ridge_error
+from glassformer.learners.vamp import vamp
 from glassformer.priors.resolve import rows_prior
 
 MODEL = BilinearSequenceRegression(rho=0.5, noise=0.1)
@@ -54,6 +53,8 @@ GIVEN = {
     "bool": True,
     "float": 0.5,
     "int": 2,
+    "Sequence[Any]": ["gamp"],
+    "Sequence[str]": [],
     "str": "x",
 }
 FUNCTIONS = [
@@ -63,7 +64,7 @@ FUNCTIONS = [
 ARGUMENTS = [(function, name) for function in FUNCTIONS for name in inspect.signature(function).parameters]
 
 
-NAMED = {"inputs": DESIGN.inputs[0], "labels": LABELS, "quantity": "error"}
+NAMED = {"inputs": DESIGN.inputs[0], "labels": LABELS, "quantity": "error", "X": DESIGN.inputs[0], "y": LABELS}
 
 
 def _given(name, annotation):
@@ -91,8 +92,8 @@ def test_an_object_of_another_kind(function, name):
     [
         (lambda: limits("bsr", 0.5), "model = 'bsr' is not allowed: expected an object of class Model"),
         (
-            lambda: limits(MODEL, 0.5, settings=()),
-            "settings = () is not allowed: expected None, or an object of",
+            lambda: limits(MODEL, 0.5, accuracy=()),
+            "accuracy = () is not allowed: expected None, or an object of",
         ),
         (lambda: limits(MODEL, 0.5, throw="no"), "throw = 'no' is not allowed: expected True or False"),
         (lambda: vamp(MODEL, DESIGN, LABELS, seed=print), "seed = <built-in function print> is not allowed"),

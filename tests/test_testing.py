@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    Accuracy,
     AttentionIndexed,
     BilinearSequenceRegression,
     DeepAttention,
-    GaussianChannel,
     SequenceMultiIndex,
     testing,
 )
+from glassformer.channels import GaussianChannel
 from glassformer.core.estimate import Estimate
 from glassformer.priors.bilinear import BilinearPrior
 from glassformer.testing import check_model
@@ -29,9 +30,11 @@ SOUND = {
 }
 SLOW = {
     "link": BilinearSequenceRegression(beta=1, rho=0.5, channel=np.tanh, noise=0.1),
-    "rows": SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, noise=0.2, points=256),
-    "one layer": DeepAttention(depth=1, points=32),
-    "attention": DeepAttention(points=256),
+    "rows": SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, noise=0.2).at_accuracy(
+        Accuracy(points=256)
+    ),
+    "one layer": DeepAttention(depth=1).at_accuracy(Accuracy(points=32)),
+    "attention": DeepAttention().at_accuracy(Accuracy(points=256)),
 }
 SLOW_MARKS = {
     "linear": pytest.mark.statistics,
@@ -152,7 +155,7 @@ def only(monkeypatch, wanted):
 @pytest.mark.slow
 def test_mistake_in_a_channel_of_several_rows_is_detected(monkeypatch):
     # The link of the README, whose programs are compiled once for all tests.
-    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.1, points=64)
+    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.1).at_accuracy(Accuracy(points=64))
     kind = type(model.channel)
     whole = kind.label_from
     monkeypatch.setattr(kind, "label_from", lambda self, fields, noise: 1.5 * whole(self, fields, noise))

@@ -12,7 +12,7 @@ from glassformer import BilinearSequenceRegression, landscape, thresholds
 
 model = BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute")
 for alpha in [0.65, 0.75, 0.85]:
-    curve = landscape(model, alpha, points=120)
+    curve = landscape(model, alpha, overlaps=120)
     seen = curve.overlap < 0.97
     plt.plot(curve.overlap[seen], (curve.free_entropy - curve.free_entropy[0])[seen], label=rf"$\alpha = {alpha}$")
 found = thresholds(model)

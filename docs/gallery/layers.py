@@ -9,9 +9,9 @@ data points (``points``, 2048 by default); ``error_estimate`` is the error of th
 import matplotlib.pyplot as plt
 import numpy as np
 
-from glassformer import DeepAttention, limits
+from glassformer import Accuracy, DeepAttention, limits
 
-model = DeepAttention(depth=2, tokens=2, skip=1.0, points=32)
+model = DeepAttention(depth=2, tokens=2, skip=1.0).at_accuracy(Accuracy(points=32))
 curve = limits(model, np.array([0.15, 0.3, 0.5, 0.7, 0.9]), throw=False)
 settled = [status.ok for status in curve.status]
 for row, name in enumerate(model.row_names):

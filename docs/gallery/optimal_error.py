@@ -15,9 +15,9 @@ model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
 learners = {"ridge": Ridge(), "nuclear norm": NuclearNorm(), "Bayes-optimal": None}
 alpha = np.linspace(0.02, 1.2, 60)
 for color, (name, learner) in enumerate(learners.items()):
-    theory = limits(model, alpha) if learner is None else learner.limits(model, alpha)
+    theory = limits(model, alpha) if learner is None else limits(model, alpha, learner)
     plt.plot(alpha, theory["error"], f"C{color}", label=name)
-    runs = simulate(model, [0.15, 0.4, 0.8], d=40, instances=3, learner=learner or "gamp")
+    runs = simulate(model, [0.15, 0.4, 0.8], learner or "gamp", d=40, instances=3)
     plt.errorbar(runs["alpha"], runs["error"], runs["standard_error"], fmt="o", color=f"C{color}")
 plt.xlabel(r"samples per entry of the matrix, $\alpha = n/(dL)$")
 plt.ylabel("error")

@@ -8,7 +8,8 @@ How many labels fix the signal: by the best possible estimator, and by minimal n
 import matplotlib.pyplot as plt
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, nuclear_norm_threshold
+from glassformer import BilinearSequenceRegression
+from glassformer.laws import nuclear_norm_threshold
 from glassformer.models import counting_threshold
 
 rho = np.linspace(0.01, 0.99, 60)

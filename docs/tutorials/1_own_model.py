@@ -19,14 +19,14 @@ from pathlib import Path
 
 import jax.numpy as jnp
 
-from glassformer import SequenceMultiIndex, limits, simulate, thresholds
+from glassformer import Accuracy, SequenceMultiIndex, limits, simulate, thresholds
 
 
 def gated(Z):  # one row per direction, one column per token
     return Z[0, 0] * jnp.tanh(Z[1, 0])
 
 
-model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1, points=64)
+model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1).at_accuracy(Accuracy(points=64))
 
 # %%
 # Where does learning begin?

@@ -14,7 +14,7 @@ each. The data here are drawn, so that the truth is known; put yours in their pl
 
 import numpy as np
 
-from glassformer import diagnose
+from glassformer.data_analysis import diagnose
 from glassformer.sklearn import BilinearRegressor, forecast
 
 rng = np.random.default_rng(0)

@@ -45,7 +45,7 @@ class Hebb(Learner):
 # --------------------------------
 
 model = BilinearSequenceRegression(rho=0.3, noise=0.1)
-runs = simulate(model, [0.5, 1.0, 2.0], d=40, instances=4, learner=Hebb())
+runs = simulate(model, [0.5, 1.0, 2.0], Hebb(), d=40, instances=4)
 runs.plot()
 
 # %%
@@ -53,7 +53,7 @@ runs.plot()
 
 for name, error in {
     "Hebb": runs["theory"],
-    "ridge": Ridge().limits(model, runs["alpha"])["error"],
+    "ridge": limits(model, runs["alpha"], Ridge())["error"],
     "best": limits(model, runs["alpha"])["error"],
 }.items():
     print(f"{name:6s}", np.round(error, 3))

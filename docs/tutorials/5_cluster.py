@@ -13,7 +13,9 @@ its new points only, and several machines may work on one store.
 
 import tempfile
 
-from glassformer import Sweep, collect, run_sweep
+from glassformer import Sweep
+from glassformer.sweeps.collect import collect
+from glassformer.sweeps.run import run_sweep
 
 store = tempfile.mkdtemp()
 sweep = Sweep(

@@ -41,7 +41,7 @@ optimal["label_error"][:4].round(4)
 # A learner has a loss, a penalty and a strength: it minimises the sum of the losses of all samples and ``strength``
 # times half the squared weights. The limit of large ``d`` is exact for a convex risk.
 
-fixed = RegularisedRisk("logistic", strength=1.0).limits(model, alpha)
+fixed = limits(model, alpha, RegularisedRisk("logistic", strength=1.0))
 fixed.to_pandas()[["alpha", "label_error", "training_loss", "test_loss", "stability", "status"]]
 
 # %%
@@ -50,9 +50,9 @@ fixed.to_pandas()[["alpha", "label_error", "training_loss", "test_loss", "stabil
 # loss without decay: any weights that separate the labels then have less risk the larger they are, and their direction
 # is that of the largest margin.
 
-logistic = RegularisedRisk("logistic").limits(model, alpha)
-ridge = RegularisedRisk("square").limits(model, alpha)
-separating = RegularisedRisk("logistic", strength=0.0).limits(model, alpha)
+logistic = limits(model, alpha, RegularisedRisk("logistic"))
+ridge = limits(model, alpha, RegularisedRisk("square"))
+separating = limits(model, alpha, RegularisedRisk("logistic", strength=0.0))
 for table in (optimal, logistic, separating, ridge):
     print(table["label_error"][[1, 5, 11]].round(4))
 
@@ -71,7 +71,7 @@ for learner in ("gamp", RegularisedRisk("logistic"), RegularisedRisk("square")):
 # ------------------
 # ``simulate`` draws a teacher, inputs and labels, minimises the same risk, and measures the same quantities.
 
-runs = simulate(model, [1.0, 3.0, 5.0], d=200, instances=4, learner=RegularisedRisk("logistic", strength=1.0))
+runs = simulate(model, [1.0, 3.0, 5.0], RegularisedRisk("logistic", strength=1.0), d=200, instances=4)
 
 plt.plot(alpha, optimal["label_error"], "k--", label="best possible", zorder=3)
 plt.plot(alpha, logistic["label_error"], label="logistic, best strength")
@@ -94,7 +94,7 @@ plt.legend()
 # the minima descent ends.
 
 student = RegularisedRisk("square", strength=0.3, student=lambda Z: jnp.tanh(Z[0, 0]))
-student.limits(model, [2.0], throw=False).to_pandas()[["alpha", "label_error", "free_energy", "stability"]]
+limits(model, [2.0], student, throw=False).to_pandas()[["alpha", "label_error", "free_energy", "stability"]]
 
 # %%
 # The same on the command line, with the function ``sign`` in a file ``links.py``::

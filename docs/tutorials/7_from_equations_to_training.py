@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 
-from glassformer import SGD, DeepAttention, RegularisedRisk, SequenceMultiIndex, limits, trajectory
+from glassformer import SGD, Accuracy, DeepAttention, RegularisedRisk, SequenceMultiIndex, limits, trajectory
 
 ALPHA, FLIPS, STEPS = 2.0, 0.1, 40
 
@@ -94,7 +94,7 @@ path.to_pandas()[["iteration", "cosine_1", "training_loss", "test_loss", "label_
 # %%
 # ``trajectory`` puts runs of the package beside the same equations. The script agrees with both.
 
-tables = {d: trajectory(model, [ALPHA], STEPS, learner=theory(), d=d, instances=8) for d in (100, 400)}
+tables = {d: trajectory(model, [ALPHA], theory(), steps=STEPS, d=d, instances=8) for d in (100, 400)}
 scripts = np.array([train(400, seed) for seed in range(8)])
 noise = scripts.std(0, ddof=1) / np.sqrt(len(scripts))
 
@@ -163,7 +163,7 @@ save("sizes")
 # :class:`~glassformer.RegularisedRisk` has in closed equations. Without decay the minimum is at infinity. The error on
 # new labels passes through a least value and rises, while the training loss falls.
 
-minimum = RegularisedRisk("logistic", strength=0.15 * ALPHA).limits(model, [ALPHA])
+minimum = limits(model, [ALPHA], RegularisedRisk("logistic", strength=0.15 * ALPHA))
 last = fine.errors["label_error"]
 assert abs(last.value[-1] - minimum["label_error"][0]) <= 2 * last.error[-1]
 
@@ -227,7 +227,7 @@ assert pushed[2] < slow[2] - 0.02
 # The decay multiplies the weights by ``1 - lr * decay`` in every step. Beyond ``lr = 2 / decay`` they grow without
 # bound. The table says so, with the step at which it begins.
 
-table = trajectory(model, [ALPHA], STEPS, learner=theory(lr=20.0))
+table = trajectory(model, [ALPHA], theory(lr=20.0), steps=STEPS)
 assert str(table.status[-1]) == "diverging"
 print(table.notes[0])
 
@@ -239,8 +239,8 @@ print(table.notes[0])
 # cosine of 0.3 with the truth:
 
 attention = DeepAttention(depth=1, tokens=2, noise=0.04)
-learner = SGD(learning_rate=0.3, weight_decay=0.02, overlap=0.3, trajectories=16_384)
-table = trajectory(attention, [3.0], 24, learner=learner, d=400, instances=4)
+learner = SGD(learning_rate=0.3, weight_decay=0.02, overlap=0.3).at_accuracy(Accuracy(trajectories=16_384))
+table = trajectory(attention, [3.0], learner, steps=24, d=400, instances=4)
 cosine, bars = table["cosine"][:, 0], table["cosine_error_estimate"][:, 0]
 plt.figure()
 plt.fill_between(table["iteration"], cosine - bars, cosine + bars, alpha=0.3)
@@ -258,7 +258,10 @@ save("attention")
 # :math:`d^{-1/2}` and needs a number of steps that grows like :math:`\log d`: runs from random starts have no limit at
 # a fixed number of steps, and theory needs the overlap at which it begins.
 
-small = [SGD(learning_rate=0.3, weight_decay=0.02, overlap=m, trajectories=16_384) for m in (0.0, 0.01, 0.03)]
+small = [
+    SGD(learning_rate=0.3, weight_decay=0.02, overlap=m).at_accuracy(Accuracy(trajectories=16_384))
+    for m in (0.0, 0.01, 0.03)
+]
 nothing, first, second = (one.path(attention, 3.0, 24).overlap.value[:, 0, 0] for one in small)
 assert np.all(np.abs(nothing) < 1e-9)
 print(f"growth in ten steps: {first[10] / 0.01:.2f} from 0.01, {second[10] / 0.03:.2f} from 0.03")

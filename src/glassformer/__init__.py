@@ -1,90 +1,70 @@
-"""Exact limits of learning from sequences of tokens, and the algorithms that reach them."""
+"""Exact limits of learning from sequences of tokens, and the algorithms that reach them.
+
+Every question is a verb of a model, sample ratios and a learner::
+
+    import glassformer as gf
+
+    model = gf.BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+    gf.limits(model, [0.5, 1.0])  # Bayes-optimal error
+    gf.limits(model, [0.5, 1.0], gf.RegularisedRisk())  # minimiser of a regularised risk at its best strength
+    gf.thresholds(model)  # sample ratios at which learning begins and is perfect
+    gf.simulate(model, [0.5, 1.0], "gamp", d=100)  # runs on data, beside theory
+    gf.compare(model, [0.5, 1.0], ["gamp", "ridge"], d=50).plot("curves.png")
+    gf.plan(model, 0.2, "ridge", d=100)  # number of samples for a target error
+
+For gradient descent in time beside runs::
+
+    network = gf.DeepAttention(depth=1)
+    gf.trajectory(network, [4.0], gf.SGD(learning_rate=0.3, start="overlap:0.3"), steps=20, d=200)
+
+Further parts are in ``glassformer.errors``, ``channels``, ``priors``, ``designs``, ``laws``, ``losses``, ``penalties``,
+``results``, ``learners``, ``models``, ``data_analysis`` and ``sklearn``.
+"""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from glassformer.core.public import public_names
 
 __version__ = "0.1.0"
 
-# Public names and where they live; imported at first use, so that the command line answers at once.
-_HOME = {
-    "AbsoluteChannel": "channels.scalar.absolute",
-    "AttentionIndexed": "models",
-    "BilinearSequenceRegression": "models",
-    "ConvergenceError": "core.errors",
-    "check_model": "testing",
-    "gamp": "learners.gamp",
-    "DataError": "core.errors",
-    "GaussianChannel": "channels.scalar.gaussian",
-    "GlassformerError": "core.errors",
-    "IncompatibleError": "core.errors",
-    "DeepAttention": "models.deep_attention",
+_HOMES = {
+    # Models.
+    "BilinearSequenceRegression": "models.bsr",
+    "AttentionIndexed": "models.aim",
     "DeepAttentionIndexed": "models.deep_aim",
-    "DenseDesign": "designs.dense",
-    "Iteration": "core.settings",
-    "LinkChannel": "channels.link.channel",
-    "ParameterError": "core.errors",
-    "AveragedGradientDescent": "learners.gradient_descent",
+    "SequenceMultiIndex": "models.smi",
+    "DeepAttention": "models.deep_attention",
+    # Learners.
+    "MessagePassing": "learners.gamp",
     "BlindMessagePassing": "learners.blind_message_passing",
     "VectorMessagePassing": "learners.vamp",
-    "vamp": "learners.vamp",
-    "vector_state_evolution": "bayes_optimal.vector_state_evolution",
-    "GradientDescent": "learners.gradient_descent",
-    "MessagePassing": "learners.gamp",
-    "NuclearNorm": "learners.nuclear_norm",
-    "OnlineSGD": "learners.online_sgd",
-    "RegularisedRisk": "learners.regularised_risk",
     "Ridge": "learners.ridge",
+    "NuclearNorm": "learners.nuclear_norm",
+    "RegularisedRisk": "learners.regularised_risk",
+    "GradientDescent": "learners.gradient_descent",
+    "AveragedGradientDescent": "learners.gradient_descent",
     "SGD": "learners.sgd",
-    "best_nuclear_norm": "risk.nuclear_norm",
-    "least_nuclear_norm": "learners.nuclear_norm",
-    "ScalarChannel": "channels.scalar.base",
-    "RectangularLaw": "random_matrices.rectangular",
-    "SignChannel": "channels.scalar.sign",
-    "SymmetricLaw": "random_matrices.symmetric",
-    "SequenceMultiIndex": "models.smi",
-    "Solution": "core.solution",
+    "OnlineSGD": "learners.online_sgd",
+    # Verbs.
+    "limits": "verbs.limits",
+    "thresholds": "verbs.thresholds",
+    "trajectory": "verbs.trajectory",
+    "simulate": "verbs.simulate",
+    "compare": "verbs.compare",
+    "plan": "verbs.plan",
+    "fit": "verbs.fit",
+    "phase_diagram": "verbs.phase_diagram",
+    "hysteresis": "verbs.hysteresis",
+    "landscape": "verbs.landscape",
+    # What all of them share.
+    "Accuracy": "core.accuracy",
+    "Sweep": "sweeps.sweep",
+    "check_model": "testing",
     "Status": "core.status",
-    "Sweep": "experiments.sweeps.sweep",
-    "Table": "core.results",
-    "collect": "experiments.sweeps.collect",
-    "conjugate_overlap": "bayes_optimal.conjugate_overlap",
-    "follow_branches": "bayes_optimal.hysteresis",
-    "landscape": "bayes_optimal.free_entropy",
-    "limits": "bayes_optimal.limits",
-    "nuclear_norm_risk": "risk.nuclear_norm",
-    "nuclear_norm_threshold": "random_matrices.nuclear_norm",
-    "online_sgd": "dynamics.online_sgd",
-    "plan": "learners.plan",
-    "phase_diagram": "bayes_optimal.phase_diagram",
-    "diagnose": "data_analysis.diagnosis",
-    "DataWarning": "core.errors",
-    "cross_validate": "learners.validation",
-    "EstimatedModel": "data_analysis.estimated_model",
-    "estimate_model": "data_analysis.estimated_model",
-    "leave_one_out": "learners.leave_one_out",
-    "risk_path": "learners.risk_path",
-    "ridge_error": "learners.ridge",
-    "run_sweep": "experiments.sweeps.run",
-    "simulate": "experiments.simulation",
-    "follow": "experiments.trajectories",
-    "state_evolution": "bayes_optimal.solve",
-    "subspace_threshold": "bayes_optimal.weak_recovery",
-    "thresholds": "bayes_optimal.thresholds",
-    "trajectory": "experiments.trajectories",
+    "GlassformerError": "core.errors",
+    "IncompatibleError": "core.errors",
+    "ConvergenceError": "core.errors",
 }
 
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+__all__ = sorted(_HOMES)
+__getattr__, __dir__ = public_names(__name__, _HOMES)

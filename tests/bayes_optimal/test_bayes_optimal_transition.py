@@ -8,7 +8,15 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, ndtr
 
-from glassformer import BilinearSequenceRegression, SequenceMultiIndex, limits, phase_diagram, plan, thresholds
+from glassformer import (
+    Accuracy,
+    BilinearSequenceRegression,
+    SequenceMultiIndex,
+    limits,
+    phase_diagram,
+    plan,
+    thresholds,
+)
 from glassformer.bayes_optimal.equation_of_state import perfect_end
 
 TRANSITION = "bayes_optimal_transition"
@@ -194,6 +202,6 @@ def test_two_decoupled_sparse_rows_have_the_transition_of_one():
 
     options = {"prior": "gauss-bernoulli:0.1", "noise": 1e-4}
     one = thresholds(SequenceMultiIndex(value, 1, 1, **options))[TRANSITION]
-    two = thresholds(SequenceMultiIndex(rows, 2, 1, points=64, **options))[TRANSITION]
+    two = thresholds(SequenceMultiIndex(rows, 2, 1, **options).at_accuracy(Accuracy(points=64)))[TRANSITION]
     assert abs(two.alpha - one.alpha) <= two.error_estimate
     assert two.error_estimate < 0.005

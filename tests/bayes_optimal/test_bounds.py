@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, DeepAttention, ParameterError, SequenceMultiIndex
+from glassformer import Accuracy, BilinearSequenceRegression, DeepAttention, SequenceMultiIndex
 from glassformer.bayes_optimal.bounds import growth_bound, information_bound
+from glassformer.errors import ParameterError
 
 SAMPLES = 2**19
 
@@ -54,7 +55,7 @@ def test_information_of_noisy_labels(variance):
 
 @pytest.mark.statistics
 def test_information_agrees_with_state_evolution():
-    model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1, noise=0.2, points=256)
+    model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1, noise=0.2).at_accuracy(Accuracy(points=256))
     variance = np.array([[0.3, 0.05], [0.05, 0.5]])
     used, error = (part[0] for part in model.channel.information_matrix(variance[None]))
     for k in range(2):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glassformer import DeepAttention
+from glassformer import Accuracy, DeepAttention
 from glassformer.bayes_optimal.sampled_fixed_point import continuation_order, warm_start
 from glassformer.bayes_optimal.solve import solve_state_evolution
 
@@ -44,7 +44,7 @@ def test_starts_are_never_on_the_wrong_side():
     ],
 )
 def test_batched_ratios_have_the_fixed_points_of_single_ratios(start, depth, ratios):
-    model, ratios = DeepAttention(depth=depth, points=64), np.array(ratios)
+    model, ratios = DeepAttention(depth=depth).at_accuracy(Accuracy(points=64)), np.array(ratios)
     together = solve_state_evolution(model, ratios, start)
     for k, ratio in enumerate(ratios):
         alone = solve_state_evolution(model, ratios[k : k + 1], start)

@@ -7,15 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import DeepAttention, SequenceMultiIndex, limits
+from glassformer import Accuracy, DeepAttention, SequenceMultiIndex, limits
 from glassformer.bayes_optimal.instability import Instability, _goal, instability
 from glassformer.channels.control_variates import controlled_mean, information
 from glassformer.numerics.quasi_random import confidence_factor
 
 MODELS = {
-    "a link with noise": SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.3, points=256),
-    "a link without noise": SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 3, 2, 1, points=256),
-    "attention": DeepAttention(depth=1, tokens=3, points=256),
+    "a link with noise": SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.3).at_accuracy(
+        Accuracy(points=256)
+    ),
+    "a link without noise": SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 3, 2, 1).at_accuracy(
+        Accuracy(points=256)
+    ),
+    "attention": DeepAttention(depth=1, tokens=3).at_accuracy(Accuracy(points=256)),
 }
 
 
@@ -44,7 +48,7 @@ def test_at_random_overlaps(name):
 @pytest.mark.slow
 def test_labels_that_the_sample_has_none_of():
     """Near perfect recovery the few whose sign is in doubt are all that is left of the error."""
-    channel = DeepAttention(depth=1, tokens=3, points=64).channel
+    channel = DeepAttention(depth=1, tokens=3).at_accuracy(Accuracy(points=64)).channel
     variance = np.array([0.003, 0.01, 0.03])[:, None, None]
     small, large = (channel.with_points(count).information_matrix(variance) for count in (64, 4096))
     gap, claimed = np.abs(small.value - large.value).ravel(), confidence_factor(8) * small.error.ravel()
@@ -68,7 +72,7 @@ def test_a_replica_has_no_say_in_its_controls():
 def test_of_growth():
     """Eigenvalues at zero overlap, from which thresholds follow, against sixteen times the data points."""
     kinds: list[dict] = [{"depth": 1, "tied": False}, {"depth": 2, "skip": 0.3}, {"depth": 2, "activation": "linear"}]
-    models = [DeepAttention(**kind, points=points) for kind in kinds for points in (128, 256)]
+    models = [DeepAttention(**kind).at_accuracy(Accuracy(points=points)) for kind in kinds for points in (128, 256)]
     found, blur = [], []
     for model in models:
         nothing = np.eye(model.prior.rows)
@@ -91,7 +95,9 @@ def test_thin_shells_are_followed():
 
     covariance = np.array([[[0.55, -0.2], [-0.2, 0.55]]])
     faint, none = (
-        SequenceMultiIndex(committee, 2, 1, noise=noise, points=512).channel.information_matrix(covariance)
+        SequenceMultiIndex(committee, 2, 1, noise=noise)
+        .at_accuracy(Accuracy(points=512))
+        .channel.information_matrix(covariance)
         for noise in (1e-4, 0.0)
     )
     assert np.all(np.abs(faint.value - none.value) < 3 * (faint.error + none.error))
@@ -117,7 +123,7 @@ def test_information_turns_with_the_rows():
 @pytest.mark.slow
 def test_standard_errors_on_labels_include_those_of_fixed_points():
     """The label is the field: what is missed of it is the variance, known as well as the fixed point."""
-    model = SequenceMultiIndex(lambda z: z[0, 0], noise_law="laplace:0.5", points=32)
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise_law="laplace:0.5").at_accuracy(Accuracy(points=32))
     found = limits(model, [0.8])
     alone = model.channel.label_errors(found["error"][:, None, None])
     gap = np.abs(alone["prediction_error"] - found["error"])

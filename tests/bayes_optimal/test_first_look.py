@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, DeepAttention
+from glassformer import Accuracy, BilinearSequenceRegression, DeepAttention
 from glassformer.bayes_optimal.solve import first_look, state_evolution
 from glassformer.core.errors import ParameterError
 
 
 @pytest.mark.slow
 def test_it_leads_where_every_ratio_by_itself_does_in_fewer_steps():
-    model, alpha = DeepAttention(depth=1, points=64), [0.9, 0.1, 0.3]
+    model, alpha = DeepAttention(depth=1).at_accuracy(Accuracy(points=64)), [0.9, 0.1, 0.3]
     found = dict(first_look(model, alpha))
     assert list(found) == sorted(alpha)
     alone = state_evolution(model, list(found))
@@ -24,4 +24,4 @@ def test_it_leads_where_every_ratio_by_itself_does_in_fewer_steps():
 def test_averages_that_are_not_sampled_need_none_and_bad_ratios_are_refused():
     assert not list(first_look(BilinearSequenceRegression(rho=0.5), [0.5]))
     with pytest.raises(ParameterError, match="alpha"):
-        list(first_look(DeepAttention(depth=1, points=32), [-1.0]))
+        list(first_look(DeepAttention(depth=1).at_accuracy(Accuracy(points=32)), [-1.0]))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, ConvergenceError, Iteration, Solution, Status, limits
+from glassformer import Accuracy, BilinearSequenceRegression, ConvergenceError, Status, limits
 from glassformer.bayes_optimal.solve import fixed_point
 from glassformer.core.estimate import Estimate
+from glassformer.core.settings import Iteration
+from glassformer.results import Solution
 
 ACCELERATED, PLAIN = Iteration(), Iteration(damping=0.0, max_iterations=50_000)
 DAMPED = Iteration(damping=0.5, max_iterations=100_000)
@@ -292,15 +294,15 @@ def test_raise_unless_converged_names_status_and_remedy(status):
     assert str(status) in str(caught.value)
     assert status.remedy in str(caught.value)
     assert caught.value.status is status
-    assert caught.value.solution is solution
+    assert caught.value.result is solution
 
 
 def test_limits_raise_unless_throw_is_false():
-    model, hurried = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), Iteration(max_iterations=2)
+    model, hurried = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), Accuracy(max_iterations=2)
     with pytest.raises(ConvergenceError, match="iteration_limit") as caught:
-        limits(model, [0.3, 0.5], hurried)
-    kept = limits(model, [0.3, 0.5], hurried, throw=False)
-    assert kept.status == caught.value.solution.status == [Status.ITERATION_LIMIT] * 2
+        limits(model, [0.3, 0.5], accuracy=hurried)
+    kept = limits(model, [0.3, 0.5], accuracy=hurried, throw=False)
+    assert kept.status == caught.value.result.status == [Status.ITERATION_LIMIT] * 2
     assert np.all(np.isfinite(kept["error"]))
 
 

@@ -12,19 +12,12 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from glassformer import (
-    AttentionIndexed,
-    BilinearSequenceRegression,
-    Status,
-    landscape,
-    limits,
-    ridge_error,
-    thresholds,
-)
+from glassformer import AttentionIndexed, BilinearSequenceRegression, Status, landscape, limits, thresholds
 from glassformer.bayes_optimal.equation_of_state import equation_of_state
 from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.core.progress import watch_progress
+from glassformer.learners.ridge import ridge_error
 from glassformer.models.base import counting_threshold
 
 ROOT = Path(__file__).parents[2]
@@ -407,7 +400,7 @@ def test_linear_labels_have_no_hard_phase(shape, noise):
     assert not found.hard_phase
     assert np.isnan(found["hard_phase_start"].alpha)
     for factor in (0.9, 1.5):
-        assert not landscape(model, factor * model.prior.mmse_dimension, points=60).hard_phase
+        assert not landscape(model, factor * model.prior.mmse_dimension, overlaps=60).hard_phase
 
 
 # --- the hard phase of the absolute value -----------------------------------------------------------------------------
@@ -479,7 +472,7 @@ def test_the_uninformed_start_ends_at_the_first_fixed_point(alpha):
 def test_the_landscape_shows_the_same_hard_phase():
     model = BilinearSequenceRegression(**EVEN)
     for alpha, hard in ((0.6, False), (0.8, True), (0.9, False)):
-        curve = landscape(model, alpha, points=80)
+        curve = landscape(model, alpha, overlaps=80)
         assert curve.hard_phase is hard
         if hard:
             uninformed = 1 - state_evolution(model, [alpha]).value[0]

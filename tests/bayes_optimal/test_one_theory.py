@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, ParameterError, SequenceMultiIndex, landscape, limits, thresholds
+from glassformer import BilinearSequenceRegression, SequenceMultiIndex, landscape, limits, thresholds
 from glassformer.bayes_optimal.solve import state_evolution
+from glassformer.errors import ParameterError
 
 PHASE_RETRIEVAL = SequenceMultiIndex(lambda z: jnp.abs(z[0, 0]))
 SAME = BilinearSequenceRegression(rho=np.inf, channel="absolute")

@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, IncompatibleError, ParameterError, SequenceMultiIndex
+from glassformer import BilinearSequenceRegression, IncompatibleError, SequenceMultiIndex
 from glassformer.bayes_optimal.bounds import growth_bound, information_bound
 from glassformer.bayes_optimal.row_exponents import row_exponents
 from glassformer.channels.link.exponents import link_exponents
+from glassformer.errors import ParameterError
 
 SIZES = {"samples": 2**17, "largest": 4}
 

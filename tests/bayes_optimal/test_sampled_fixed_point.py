@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import SequenceMultiIndex, Status
+from glassformer import Accuracy, SequenceMultiIndex, Status
 from glassformer.bayes_optimal.evolution_map import EvolutionMap, SampledStep
 from glassformer.bayes_optimal.sampled_fixed_point import _leave_unstable_points, _newton_gain, newton_refine
 from glassformer.bayes_optimal.solve import state_evolution
@@ -148,7 +148,7 @@ def test_a_point_that_no_push_leaves_for_a_stable_one_is_not_converged():
 @pytest.mark.parametrize("points", [32, pytest.param(64, marks=pytest.mark.statistics)])
 def test_a_product_with_a_tanh_converges_at_its_counting_threshold(points):
     """Labels are as many as unknowns at a ratio of two, from which on the error is zero."""
-    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, points=points)
+    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2).at_accuracy(Accuracy(points=points))
     solution = state_evolution(model, [2.0], np.diag([1e-3, 2.5e-3])[None])
     assert solution.status == [Status.CONVERGED]
     assert np.linalg.norm(solution.value[0]) <= solution.error_estimate[0]

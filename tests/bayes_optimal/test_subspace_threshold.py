@@ -4,20 +4,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import (
-    AttentionIndexed,
-    DeepAttention,
-    IncompatibleError,
-    ParameterError,
-    SequenceMultiIndex,
-    subspace_threshold,
-    thresholds,
-)
+from glassformer import Accuracy, AttentionIndexed, DeepAttention, IncompatibleError, SequenceMultiIndex, thresholds
 from glassformer.bayes_optimal import weak_recovery
 from glassformer.bayes_optimal.instability import growth_of, instability
 from glassformer.bayes_optimal.subspaces import symmetric_basis
+from glassformer.bayes_optimal.weak_recovery import subspace_threshold
+from glassformer.errors import ParameterError
 
-SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1, points=32)
+SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1).at_accuracy(
+    Accuracy(points=32)
+)
 
 
 @pytest.mark.slow
@@ -33,7 +29,9 @@ def test_weak_recovery_of_one_index_agrees_with_its_threshold(noise):
 def test_one_layer():
     with pytest.raises(IncompatibleError, match="use thresholds"):
         subspace_threshold(AttentionIndexed(0.0), 0)
-    assert subspace_threshold(DeepAttention(depth=1, points=64), 0).alpha == pytest.approx(1 / 6, rel=1e-6)
+    assert subspace_threshold(DeepAttention(depth=1).at_accuracy(Accuracy(points=64)), 0).alpha == pytest.approx(
+        1 / 6, rel=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -48,7 +46,7 @@ def test_rows_of_their_own():
 
 @pytest.mark.statistics
 def test_known_rows_lower_the_thresholds_of_others():
-    model = DeepAttention(depth=2, points=256)
+    model = DeepAttention(depth=2).at_accuracy(Accuracy(points=256))
     entries = thresholds(model).entries
     alone, later = subspace_threshold(model, 0), subspace_threshold(model, 0, known=1)
     assert later.alpha == pytest.approx(entries[1].alpha, rel=0.02)
@@ -57,14 +55,14 @@ def test_known_rows_lower_the_thresholds_of_others():
 
 @pytest.mark.parametrize("given", [2, -1, True, [1.0], [0.0, 0.0], [np.nan, 1.0]])
 def test_invalid_subspaces_raise(given):
-    model = SequenceMultiIndex(lambda z: jnp.abs(z[0, 0] * z[1, 0]), 2, 1, noise=0.1, points=32)
+    model = SequenceMultiIndex(lambda z: jnp.abs(z[0, 0] * z[1, 0]), 2, 1, noise=0.1).at_accuracy(Accuracy(points=32))
     with pytest.raises(ParameterError, match="subspace"):
         subspace_threshold(model, given)
 
 
 @pytest.mark.statistics
 def test_search_along_a_known_direction_agrees_with_single_fixed_points(monkeypatch):
-    model = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 2, indices=2, noise=0.2, points=128)
+    model = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 2, indices=2, noise=0.2).at_accuracy(Accuracy(points=128))
     along = thresholds(model)["weak_recovery_2"]
     monkeypatch.setattr(weak_recovery, "_along_known_direction", lambda *arguments: None)
     one_by_one = thresholds(model)["weak_recovery_2"]
@@ -75,7 +73,7 @@ def test_search_along_a_known_direction_agrees_with_single_fixed_points(monkeypa
 @pytest.mark.slow
 def test_noise_that_breaks_rotations_does_not_grow():
     """Labels of one layer of rank two are blind to rotations: both halves of a sample may err alike."""
-    model = DeepAttention(depth=1, tokens=1, rank=2, activation="linear", points=32)
+    model = DeepAttention(depth=1, tokens=1, rank=2, activation="linear").at_accuracy(Accuracy(points=32))
     channel, basis = model.channel, symmetric_basis(np.eye(2), model)
     sampled = channel.response(np.eye(2), 0, np.eye(2))
     noise = np.random.default_rng(0).standard_normal(sampled.first.shape)

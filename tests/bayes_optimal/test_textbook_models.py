@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import SequenceMultiIndex, Status, limits, thresholds
+from glassformer import Accuracy, SequenceMultiIndex, Status, limits, thresholds
 from glassformer.bayes_optimal.bounds import information_bound
 from glassformer.bayes_optimal.instability import Instability
 from glassformer.bayes_optimal.weak_recovery import known_at_any_ratio
@@ -69,7 +69,10 @@ LONG_SIZES = (512, [0.5, 1.5, 4.0])
     ],
 )
 def test_state_evolution_ends_and_errors_cover(link, indices, noise, many, ratios):
-    few, more = (limits(SequenceMultiIndex(link, indices, noise=noise, points=points), ratios) for points in (64, many))
+    few, more = (
+        limits(SequenceMultiIndex(link, indices, noise=noise).at_accuracy(Accuracy(points=points)), ratios)
+        for points in (64, many)
+    )
     apart = np.abs(few["error"] - more["error"])
     assert np.all(apart <= few["error_estimate"] + more["error_estimate"])
 
@@ -93,7 +96,7 @@ def test_symmetries_of_links(link, indices, same, alike, shown):
 
 @pytest.mark.statistics
 def test_directions_without_information_stay_unknown_exactly():
-    found = limits(SequenceMultiIndex(tanh_of_sum, 2, noise=0.1, points=32), [4.0])
+    found = limits(SequenceMultiIndex(tanh_of_sum, 2, noise=0.1).at_accuracy(Accuracy(points=32)), [4.0])
     overlap = found["overlap"][0]
     np.testing.assert_allclose(overlap, np.full((2, 2), overlap[0, 0]), atol=1e-12)
     assert found["error_estimate"][0] < 0.02
@@ -101,7 +104,7 @@ def test_directions_without_information_stay_unknown_exactly():
 
 @pytest.mark.statistics
 def test_equivalent_rows_remain_equal_at_a_stable_symmetric_state():
-    overlap = limits(SequenceMultiIndex(committee, 3, noise=0.1, points=32), [1.5])["overlap"][0]
+    overlap = limits(SequenceMultiIndex(committee, 3, noise=0.1).at_accuracy(Accuracy(points=32)), [1.5])["overlap"][0]
     np.testing.assert_allclose(overlap, np.full((3, 3), overlap[0, 0]), atol=1e-12)
     assert overlap[0, 0] == pytest.approx(0.270, abs=0.01)
 
@@ -109,7 +112,7 @@ def test_equivalent_rows_remain_equal_at_a_stable_symmetric_state():
 @pytest.mark.slow
 def test_labels_with_an_atom_are_integrated_there_too():
     """Plain quadrature gives 0.3887 in every entry at zero overlap."""
-    channel = SequenceMultiIndex(rectified, 2, points=128).channel
+    channel = SequenceMultiIndex(rectified, 2).at_accuracy(Accuracy(points=128)).channel
     assert channel.rank == pytest.approx(0.75, abs=0.01)
     value, error = channel.information_matrix(np.eye(2)[None])
     assert np.all(error < 4e-3)
@@ -120,7 +123,7 @@ def test_labels_with_an_atom_are_integrated_there_too():
 @pytest.mark.parametrize(("variance", "exact"), [(1.0, 0.60900), (0.5, 1.5638)])
 def test_the_largest_of_three_tokens(variance, exact):
     """Exact values by quadrature over the label, and a bound that has no posterior."""
-    model = SequenceMultiIndex(lambda z: jnp.max(z[0]), 1, 3, points=128)
+    model = SequenceMultiIndex(lambda z: jnp.max(z[0]), 1, 3).at_accuracy(Accuracy(points=128))
     value, error = model.channel.information_matrix(np.array([[[variance]]]))
     assert abs(value[0, 0, 0] - exact) < 4 * error[0, 0, 0] + 0.004
     bound = information_bound(model, np.array([[variance]]), np.ones(1), samples=2**18)
@@ -129,7 +132,7 @@ def test_the_largest_of_three_tokens(variance, exact):
 
 @pytest.mark.statistics
 def test_the_noise_given_to_labels_without_is_in_the_error():
-    found = limits(SequenceMultiIndex(shifted_softmax, 1, 2, points=32), [1.3], throw=False)
+    found = limits(SequenceMultiIndex(shifted_softmax, 1, 2).at_accuracy(Accuracy(points=32)), [1.3], throw=False)
     assert found.status[0] is Status.CONVERGED
     assert abs(found["error"][0]) < found["error_estimate"][0]
     assert any("3e-4" in note for note in found.notes)
@@ -137,7 +140,7 @@ def test_the_noise_given_to_labels_without_is_in_the_error():
 
 @pytest.mark.parametrize("link", [product, skewed])
 def test_plugin_errors_are_no_less_than_bayes(link):
-    channel = SequenceMultiIndex(link, 2, noise=0.1, points=64).channel
+    channel = SequenceMultiIndex(link, 2, noise=0.1).at_accuracy(Accuracy(points=64)).channel
     found = prediction_errors(channel, np.array([0.9, 0.3, 0.01, 1e-5])[:, None, None] * np.eye(2))
     assert np.all(found.plugin.value >= found.bayes.value)
 
@@ -145,7 +148,9 @@ def test_plugin_errors_are_no_less_than_bayes(link):
 @pytest.mark.statistics
 def test_later_thresholds_after_rows_known_at_any_ratio():
     """z^2 with noise 0.1 begins at 0.51807, by plain quadrature."""
-    model = SequenceMultiIndex(lambda z: jnp.array([z[0, 0], z[1, 0] ** 2]), 2, noise=0.1, points=64)
+    model = SequenceMultiIndex(lambda z: jnp.array([z[0, 0], z[1, 0] ** 2]), 2, noise=0.1).at_accuracy(
+        Accuracy(points=64)
+    )
     np.testing.assert_allclose(known_at_any_ratio(model), np.diag([1.0, 0.0]), atol=1e-12)
     found = thresholds(model)
     assert found["weak_recovery"].alpha == 0
@@ -158,7 +163,9 @@ def test_later_thresholds_after_rows_known_at_any_ratio():
 
 @pytest.mark.slow
 def test_threshold_is_infinite_if_nothing_grows_within_the_error():
-    found = thresholds(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0] * z[2, 0]), 3, points=32))
+    found = thresholds(
+        SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0] * z[2, 0]), 3).at_accuracy(Accuracy(points=32))
+    )
     assert found["weak_recovery"].alpha == np.inf
     assert "nothing is learnable up to" in found["weak_recovery"].note
     assert found.hard_phase is None
@@ -171,7 +178,7 @@ def test_rough_averages_give_an_undetermined_threshold(monkeypatch):
     rough = Instability(4797.0, 3570.0, np.eye(2) / 2, True, np.zeros(8), 10785.0)
     monkeypatch.setattr("glassformer.bayes_optimal.weak_recovery.instability", lambda *_: rough)
     # The link of the README, whose programs are compiled once for all tests.
-    found = thresholds(SequenceMultiIndex(product, 2, 1, noise=0.1, points=64))["weak_recovery"]
+    found = thresholds(SequenceMultiIndex(product, 2, 1, noise=0.1).at_accuracy(Accuracy(points=64)))["weak_recovery"]
     assert np.isnan(found.alpha)
     assert "too rough" in found.note
 
@@ -179,7 +186,7 @@ def test_rough_averages_give_an_undetermined_threshold(monkeypatch):
 @pytest.mark.statistics
 def test_rows_separate_at_the_unstable_symmetric_state():
     """Above its specialisation threshold, 4.64, the committee leaves the fixed point of equal rows."""
-    found = limits(SequenceMultiIndex(committee, 3, noise=0.1, points=64), [3.0, 10.0])
+    found = limits(SequenceMultiIndex(committee, 3, noise=0.1).at_accuracy(Accuracy(points=64)), [3.0, 10.0])
     together, apart = found["overlap"]
     np.testing.assert_allclose(together, np.full((3, 3), together[0, 0]), atol=1e-12)
     assert np.min(np.diag(apart)) > 0.8
@@ -193,7 +200,7 @@ def test_rows_leave_an_unstable_symmetric_state(ratio, exact):
 
     Overlaps are those of a quadrature of 18^3 fields for each of 2048 data points.
     """
-    found = limits(SequenceMultiIndex(committee, 3, noise=0.1, points=256), [ratio])
+    found = limits(SequenceMultiIndex(committee, 3, noise=0.1).at_accuracy(Accuracy(points=256)), [ratio])
     diagonal = np.eye(3, dtype=bool)
     overlap, error = found["overlap"][0], found["error_estimate"][0]
     assert error < 0.1

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, SequenceMultiIndex, plan, thresholds
+from glassformer import Accuracy, BilinearSequenceRegression, SequenceMultiIndex, plan, thresholds
 from glassformer.bayes_optimal.weak_recovery import weak_recovery
 from glassformer.core.errors import ParameterError
 from glassformer.models.aim import AttentionIndexed
@@ -30,7 +30,7 @@ def largest(h):
     ],
 )
 def test_labels_that_are_not_even_name_the_subspace_that_they_tell_of(link, indices, direction):
-    found = weak_recovery(SequenceMultiIndex(link, indices, 1, points=32))[0]
+    found = weak_recovery(SequenceMultiIndex(link, indices, 1).at_accuracy(Accuracy(points=32)))[0]
     assert found.alpha == 0
     assert found.layer is None
     # Symmetries of the link fix the subspace to rounding.
@@ -42,7 +42,7 @@ def test_difference_of_rows_is_learned_after_their_sum():
     def link(h):
         return h[0, 0] + h[1, 0] + (h[0, 0] - h[1, 0]) ** 2
 
-    found = thresholds(SequenceMultiIndex(link, 2, 1, noise=0.1, points=64))
+    found = thresholds(SequenceMultiIndex(link, 2, 1, noise=0.1).at_accuracy(Accuracy(points=64)))
     for name, sign in (("weak_recovery", 1), ("weak_recovery_2", -1)):
         np.testing.assert_allclose(found[name].subspace, [[0.5, 0.5 * sign], [0.5 * sign, 0.5]], atol=1e-6)
 
@@ -58,7 +58,9 @@ def test_beyond_an_onset_the_layer_of_most_information_is_first():
 
 @pytest.mark.slow
 def test_side_information_tells_of_all_rows():
-    model = SequenceMultiIndex(lambda h: h[0, 0] * h[1, 0], 2, 1, noise=0.1, side_information=0.3, points=32)
+    model = SequenceMultiIndex(lambda h: h[0, 0] * h[1, 0], 2, 1, noise=0.1, side_information=0.3).at_accuracy(
+        Accuracy(points=32)
+    )
     first = weak_recovery(model)[0]
     assert (first.alpha, first.subspace) == (0.0, [[0.5, 0.0], [0.0, 0.5]])
 

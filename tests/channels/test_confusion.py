@@ -10,9 +10,9 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from glassformer import (
+    Accuracy,
     BilinearSequenceRegression,
     IncompatibleError,
-    ParameterError,
     SequenceMultiIndex,
     limits,
     simulate,
@@ -22,6 +22,7 @@ from glassformer.channels.confusion import Confusion, Flip, Neighbour
 from glassformer.channels.link.label_noise import LabelNoiseChannel
 from glassformer.cli import main
 from glassformer.core.display import heading
+from glassformer.errors import ParameterError
 from glassformer.testing import check_model
 
 
@@ -129,7 +130,9 @@ def test_weak_recovery_of_even_labels_is_within_its_error(cut, epsilon):
 def test_several_indices_agree_with_sums_over_quadrants():
     """The sign of z1 z2, flipped: Z of either label from normal probabilities."""
     epsilon, v = 0.15, 0.4
-    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2, 1, noise_law=f"flip:{epsilon}", points=64)
+    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2, 1, noise_law=f"flip:{epsilon}").at_accuracy(
+        Accuracy(points=64)
+    )
     omega = np.random.default_rng(0).standard_normal((5, 2, 1))
     y = np.array([1.0, -1, 1, -1, 1])
     found = model.channel.high_accuracy().posterior(y, omega, np.broadcast_to(v * np.eye(2), (5, 2, 2)))
@@ -156,7 +159,9 @@ def test_message_passing_agrees_with_theory():
     "model",
     [
         SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] + 0.3) + jnp.sign(z[0, 0] - 1), 1, 1, noise_law="neighbour:0.2"),
-        SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] + z[1, 0]), 2, 1, noise_law="flip:0.1", points=512),
+        SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] + z[1, 0]), 2, 1, noise_law="flip:0.1").at_accuracy(
+            Accuracy(points=512)
+        ),
         BilinearSequenceRegression(rho=0.5, channel="sign", noise_law="flip:0.1"),
     ],
 )

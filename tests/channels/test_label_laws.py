@@ -8,12 +8,13 @@ import pytest
 from scipy import integrate
 from scipy.special import expit, ndtri
 
-from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex, simulate
+from glassformer import Accuracy, IncompatibleError, SequenceMultiIndex, simulate
 from glassformer.channels.label_errors import prediction_errors
 from glassformer.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson, label_law, law_gap
 from glassformer.channels.multi_index.link_rows import LikelihoodRowsChannel
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.cli import main
+from glassformer.errors import ParameterError
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.testing import check_model
 
@@ -96,7 +97,7 @@ def test_information_where_labels_say_little():
 @pytest.mark.parametrize("name", CASES)
 def test_labels_are_drawn_from_the_law(name):
     law, slope, _ = CASES[name]
-    model = SequenceMultiIndex(lambda z: slope * z[0, 0], 1, 1, noise_law=law, points=32)
+    model = SequenceMultiIndex(lambda z: slope * z[0, 0], 1, 1, noise_law=law).at_accuracy(Accuracy(points=32))
     fields = np.full((40_000, 1, 1), 0.4)
     labels, link = model.channel.sample(fields, np.random.default_rng(0)), np.array([slope * 0.4])
     mean, variance = law.mean(link)[0], law.variance(link)[0]
@@ -105,7 +106,7 @@ def test_labels_are_drawn_from_the_law(name):
 
 
 def test_label_noise_of_votes():
-    model = SequenceMultiIndex(lambda z: 3 * z[0, 0], 1, 1, noise_law="logistic", points=32)
+    model = SequenceMultiIndex(lambda z: 3 * z[0, 0], 1, 1, noise_law="logistic").at_accuracy(Accuracy(points=32))
     z = np.linspace(-8, 8, 4001)
     density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     exact = 1 - integrate.trapezoid(np.tanh(1.5 * z) ** 2 * density, z)
@@ -114,14 +115,14 @@ def test_label_noise_of_votes():
 
 @pytest.mark.slow
 def test_message_passing_on_votes():
-    model = SequenceMultiIndex(lambda z: 3 * z[0, 0], 1, 1, noise_law="logistic", points=64)
+    model = SequenceMultiIndex(lambda z: 3 * z[0, 0], 1, 1, noise_law="logistic").at_accuracy(Accuracy(points=64))
     found = simulate(model, [4.0], d=60, instances=2)
     assert abs(found["error"][0] - found["theory"][0]) < 5 * found["standard_error"][0] + 0.01
 
 
 @pytest.mark.slow
 def test_two_indices_and_the_prediction():
-    model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, noise_law=Poisson(), points=64)
+    model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, noise_law=Poisson()).at_accuracy(Accuracy(points=64))
     errors = prediction_errors(model.channel, np.array([0.2 * np.eye(2)]))
     assert 0 < errors.bayes.value[0] < errors.plugin.value[0]
 
@@ -129,7 +130,11 @@ def test_two_indices_and_the_prediction():
 @pytest.mark.slow
 def test_rare_labels_have_posteriors_within_reach():
     """Far from the mode slopes of such likelihoods are as large as the counts, and led steps out of all that counts."""
-    channel = SequenceMultiIndex(lambda z: 2 * z[0, 0] * z[1, 0], 2, 1, noise_law="poisson", points=128).channel
+    channel = (
+        SequenceMultiIndex(lambda z: 2 * z[0, 0] * z[1, 0], 2, 1, noise_law="poisson")
+        .at_accuracy(Accuracy(points=128))
+        .channel
+    )
     found = channel.response(np.eye(2), wider=np.eye(2))
     # Second moments of fields that are drawn to some seven standard deviations.
     assert np.abs(found.first).max() < 100
@@ -242,13 +247,16 @@ def test_mistakes_in_a_law_are_detected(law):
     assert law_gap(law, 0.7) > 0.02
 
 
-LOUDER = SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law=Louder(0.5), points=32)
+LOUDER = SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law=Louder(0.5)).at_accuracy(Accuracy(points=32))
 
 
 @pytest.mark.slow
 def test_channels_know_the_gap_of_their_law():
     assert LOUDER.channel.law_gap > 0.02
-    assert SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law="logistic", points=32).channel.law_gap < 3e-3
+    assert (
+        SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law="logistic").at_accuracy(Accuracy(points=32)).channel.law_gap
+        < 3e-3
+    )
 
 
 @pytest.mark.statistics

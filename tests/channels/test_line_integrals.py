@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from glassformer import SequenceMultiIndex
+from glassformer import Accuracy, SequenceMultiIndex
 from glassformer.channels.multi_index.line_channel import NoisyLineChannel, _in_blocks, _line_pool, cells_for
 from glassformer.channels.multi_index.line_integrals import CELLS
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
@@ -80,7 +80,11 @@ def test_scores_in_quadrants():
 @pytest.mark.slow
 def test_points_close_to_grid_nodes_are_not_atoms():
     """As V vanishes, V times the information is 11^T/8 (both fields positive) plus I/4 (one of them)."""
-    channel = SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2, points=256).channel
+    channel = (
+        SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2)
+        .at_accuracy(Accuracy(points=256))
+        .channel
+    )
     value, error = channel.information_matrix(1e-8 * np.eye(2)[None])
     exact = np.array([[0.375, 0.125], [0.125, 0.375]])
     assert np.all(np.abs(1e-8 * value[0] - exact) < 3 * 1e-8 * error[0])
@@ -168,7 +172,9 @@ def test_errors_contain_the_points_that_cells_hide():
     y = np.sqrt(np.abs(z[:, 0])) + z[:, 1]
     scores = np.array([_scores_on_a_cusp(*pair) for pair in zip(y, omega, strict=True)])
     exact = np.mean(scores[:, 0] ** 2)
-    channel = SequenceMultiIndex(lambda z: jnp.sqrt(jnp.abs(z[0, 0])) + z[1, 0], 2, points=256).channel
+    channel = (
+        SequenceMultiIndex(lambda z: jnp.sqrt(jnp.abs(z[0, 0])) + z[1, 0], 2).at_accuracy(Accuracy(points=256)).channel
+    )
     value, error = (part[0, 0, 0] for part in channel.information_matrix(CORRELATED[None]))
     assert abs(value - exact) < 2 * error
     assert error < 0.015
@@ -177,7 +183,7 @@ def test_errors_contain_the_points_that_cells_hide():
 @pytest.mark.statistics
 def test_jumps_are_found_with_the_shortest_cells():
     """The information vanishes; the shortest cells must be judged by still shorter ones."""
-    channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2, points=32).channel
+    channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2).at_accuracy(Accuracy(points=32)).channel
     value, error = channel.information_matrix(np.diag([1, 0.35])[None])
     assert channel.sharp
     assert np.all(np.abs(value[0]) < 3 * error[0] + 1e-4)
@@ -204,7 +210,7 @@ def test_information_on_one_row_if_the_other_is_known_almost_perfectly(link):
     exact = (inverse.T @ np.diag([1, of_sign]) @ inverse)[::-1, ::-1]
     order = [0, 1] if link is sign_and_field else [1, 0]
     unit = np.outer(scale[order], scale[order])
-    channel = SequenceMultiIndex(link, 2, points=64).channel
+    channel = SequenceMultiIndex(link, 2).at_accuracy(Accuracy(points=64)).channel
     value, error = channel.information_matrix((unit * [[1, correlation], [correlation, 1]])[None])
     gap = unit * value[0] - exact[np.ix_(order, order)]
     assert np.all(np.abs(gap) < 2 * unit * error[0])
@@ -215,7 +221,7 @@ def test_information_on_one_row_if_the_other_is_known_almost_perfectly(link):
 def test_little_noise_is_one_more_row_of_the_fields():
     """For a linear link everything is known exactly; importance sampling needs thousands of latents."""
     noise = 0.01
-    channel = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, noise=noise, points=64).channel
+    channel = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, noise=noise).at_accuracy(Accuracy(points=64)).channel
     found = channel.averages(CORRELATED[None])
     spread = CORRELATED.sum() + noise
     gap, error = np.abs(found.information.value[0] - 1 / spread), found.information.error[0]
@@ -242,7 +248,8 @@ def test_points_next_to_kinks_of_level_links_are_found():
 def test_labels_far_from_zero():
     """Single precision does not resolve their changes."""
     near, far = (
-        SequenceMultiIndex(lambda z, own=own: own + z[0, 0] * z[1, 0], 2, points=256).channel for own in (0.0, 1e4)
+        SequenceMultiIndex(lambda z, own=own: own + z[0, 0] * z[1, 0], 2).at_accuracy(Accuracy(points=256)).channel
+        for own in (0.0, 1e4)
     )
     value, same = (channel.information_matrix(CORRELATED[None]).value for channel in (near, far))
     np.testing.assert_allclose(same, value, rtol=1e-4)
@@ -265,7 +272,9 @@ def test_cells_are_shorter_for_shorter_waves():
 @pytest.mark.statistics
 def test_information_of_waves_within_its_error():
     """Crossings next to each other need cells shorter than those of smooth links."""
-    value, error = SequenceMultiIndex(_fast, 2, points=1024).channel.information_matrix(np.eye(2)[None])
+    value, error = (
+        SequenceMultiIndex(_fast, 2).at_accuracy(Accuracy(points=1024)).channel.information_matrix(np.eye(2)[None])
+    )
     z2, y = np.linspace(-8, 8, 20001), np.linspace(-9, 9, 361)[:, None]
     z1 = y - (np.sin(6 * z2) + 0.2 * z2)
     joint = np.exp(-0.5 * (z1**2 + z2**2))

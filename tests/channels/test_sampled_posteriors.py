@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from glassformer import AttentionIndexed, SequenceMultiIndex
+from glassformer import Accuracy, AttentionIndexed, SequenceMultiIndex
 from glassformer.bayes_optimal.instability import Instability
 from glassformer.bayes_optimal.known_direction import CurvePoint, extrapolated_crossing
 from glassformer.channels.attention.noisy import NoisyAttentionChannel
@@ -127,7 +127,7 @@ def test_the_bias_of_few_latents_is_in_the_estimate(name, noise):
 @pytest.mark.slow
 def test_errors_include_the_estimated_bias():
     # The link of the README, whose programs are compiled once for all tests.
-    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, noise=0.1, points=64)
+    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, noise=0.1).at_accuracy(Accuracy(points=64))
     found = model.channel.averages(np.eye(2)[None] * 0.5)
     assert np.all(np.abs(found.missing[0].diagonal()) > 0)
     spread = np.std(found.replicas[0], axis=0, ddof=1) / np.sqrt(8)

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import IncompatibleError, SequenceMultiIndex, conjugate_overlap, limits
+from glassformer import Accuracy, IncompatibleError, SequenceMultiIndex, limits
+from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.channels.multi_index.noiseless_labels import NormalScores
 from glassformer.numerics.quasi_random import confidence_factor
@@ -15,7 +16,7 @@ VARIANCE = np.array([[0.7, -0.3], [-0.3, 0.7]])
 
 def information(link, variance, tokens=1, noise=0.0, points=256):
     """Information and its error at 95 % confidence, including the change at four times the small noise."""
-    channel = SequenceMultiIndex(link, len(variance), tokens, noise=noise, points=points).channel
+    channel = SequenceMultiIndex(link, len(variance), tokens, noise=noise).at_accuracy(Accuracy(points=points)).channel
     (value,), (error,) = channel.information_matrix(variance[None])
     with_more_noise = (
         0.0
@@ -46,7 +47,9 @@ def test_information_of_invertible_labels_does_not_depend_on_units(link):
 @pytest.mark.statistics
 def test_limits_of_labels_in_different_units():
     """Both rows are known up to the same error, 1 - alpha."""
-    found = limits(SequenceMultiIndex(lambda z: jnp.stack([1000 * z[0, 0], z[1, 0]]), 2, points=512), [0.3])
+    found = limits(
+        SequenceMultiIndex(lambda z: jnp.stack([1000 * z[0, 0], z[1, 0]]), 2).at_accuracy(Accuracy(points=512)), [0.3]
+    )
     assert found["error"][0] == pytest.approx(0.7, abs=0.01)
     assert abs(found["error"][0] - 0.7) < found["error_estimate"][0]
 
@@ -90,13 +93,13 @@ def test_limits_from_nearest_labels():
     def each(z):
         return z[0] * z[1]
 
-    found = limits(SequenceMultiIndex(each, 2, 2, points=512), [0.9])
-    alone = limits(SequenceMultiIndex(lambda z: jnp.sum(each(z)), 2, points=512), [1.8])
+    found = limits(SequenceMultiIndex(each, 2, 2).at_accuracy(Accuracy(points=512)), [0.9])
+    alone = limits(SequenceMultiIndex(lambda z: jnp.sum(each(z)), 2).at_accuracy(Accuracy(points=512)), [1.8])
     assert found["error"][0] == pytest.approx(alone["error"][0], abs=found["error_estimate"][0] + 0.01)
 
 
 def test_thresholds_without_noise_are_refused_with_the_remedy():
-    channel = SequenceMultiIndex(lambda z: z[0] * z[1], 2, 2, points=32).channel
+    channel = SequenceMultiIndex(lambda z: z[0] * z[1], 2, 2).at_accuracy(Accuracy(points=32)).channel
     channel.__dict__["small_noise_suffices"] = False
     assert channel.with_more_noise is None
     with pytest.raises(IncompatibleError, match=r"noise = 0 .* Give a little noise"):
@@ -122,7 +125,7 @@ def test_scores_of_any_labels_are_normal():
 
 @pytest.mark.statistics
 def test_conjugate_overlap_includes_the_error_of_the_small_noise():
-    model = SequenceMultiIndex(lambda z: jnp.stack([1000 * z[0, 0], z[0, 1]]), 1, 2, points=64)
+    model = SequenceMultiIndex(lambda z: jnp.stack([1000 * z[0, 0], z[0, 1]]), 1, 2).at_accuracy(Accuracy(points=64))
     found = conjugate_overlap(model, [0.5], accuracy=0.1)
     channel = model.channel.high_accuracy().with_points(found.points)
     variance = np.array([[[0.5]]])

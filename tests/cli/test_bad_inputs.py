@@ -10,13 +10,13 @@ import pytest
 
 from glassformer import (
     SGD,
+    Accuracy,
     AttentionIndexed,
     BilinearSequenceRegression,
     DeepAttention,
     DeepAttentionIndexed,
     GlassformerError,
     IncompatibleError,
-    ParameterError,
     SequenceMultiIndex,
     Sweep,
     landscape,
@@ -27,6 +27,7 @@ from glassformer import (
 from glassformer.cli import main
 from glassformer.core import resources
 from glassformer.core.resources import available_memory, require_resources
+from glassformer.errors import ParameterError
 
 MODEL = BilinearSequenceRegression(rho=0.5, noise=0.1)
 ATTENTION = "limits attention --alpha 0.1"
@@ -207,7 +208,7 @@ def simulated(**arguments):
 
 
 def curve(**arguments):
-    return landscape(MODEL, **{"alpha": 0.5, "points": 10, **arguments})
+    return landscape(MODEL, **{"alpha": 0.5, "overlaps": 10, **arguments})
 
 
 # What None, infinity, a truth value or a list mean something to.
@@ -224,11 +225,11 @@ ARGUMENTS = {
     deep_aim: ("rho", "tokens", "layers", "skip", "channel", "temperature"),
     DeepAttention: (
         *("depth", "tokens", "skip", "activation", "heads", "output", "noise", "head_weights"),
-        *("side_information", "limit", "points"),
+        *("side_information", "limit"),
     ),
-    smi: ("link", "indices", "tokens", "noise", "label_type", "side_information", "points"),
+    smi: ("link", "indices", "tokens", "noise", "label_type", "side_information"),
     simulated: ("alpha", "d", "instances", "seed", "learner", "storage"),
-    curve: ("alpha", "points"),
+    curve: ("alpha", "overlaps"),
 }
 
 
@@ -272,12 +273,10 @@ def test_sample_ratios_of_different_units_are_not_one_diagram():
         Sweep("bsr", {"rho": [0.5, 0.0]}, compute="thresholds")
 
 
-@pytest.mark.parametrize(
-    ("settings", "name"), [(SGD(passes=10**12), "passes")]
-)
+@pytest.mark.parametrize(("settings", "name"), [(SGD(passes=10**12), "passes")])
 def test_training_without_end(settings, name):
     with pytest.raises(ParameterError, match=name):
-        simulate(DeepAttention(points=32), [1.0], d=20, instances=1, learner=settings)
+        simulate(DeepAttention().at_accuracy(Accuracy(points=32)), [1.0], settings, d=20, instances=1)
 
 
 def test_what_fits_is_not_refused(monkeypatch):
@@ -287,7 +286,7 @@ def test_what_fits_is_not_refused(monkeypatch):
         require_resources("d", 10, 7.5e9, "")
     assert DeepAttention(depth=8).depth == 8
     assert DeepAttention(tokens=16).tokens == 16
-    assert DeepAttention(points=2**17).points == 2**17
+    assert DeepAttention().at_accuracy(Accuracy(points=2**17)).points == 2**17
     assert aim(noise=0.1, tokens=12).tokens == 12
 
 

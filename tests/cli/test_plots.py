@@ -12,8 +12,6 @@ import xarray
 from matplotlib.figure import Figure
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, limits, simulate
-from glassformer.bayes_optimal.free_entropy import landscape
-from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.cli import main
 from glassformer.cli.output import print_json, report
@@ -22,6 +20,8 @@ from glassformer.core.status import Status
 from glassformer.plotting import plots, sweep
 from glassformer.plotting.curves import draw_curve, jumps
 from glassformer.plotting.style import Picture
+from glassformer.verbs.landscape import landscape
+from glassformer.verbs.phase_diagram import PhaseDiagram
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_landscape_begins_at_the_overlap_without_data():
         (BilinearSequenceRegression(rho=0.5), "0"),
     ):
         axes = Figure().subplots()
-        landscape(model, 0.3, points=10).plot(ax=axes)
+        landscape(model, 0.3, overlaps=10).plot(ax=axes)
         assert rf"\Phi(q) - \Phi({first})$" in axes.get_ylabel()
 
 
@@ -254,7 +254,7 @@ def test_an_axis_of_whole_numbers_has_no_others(axes):
 @pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.statistics)])
 def test_landscapes_show_their_maxima(axes, noise):
     model = BilinearSequenceRegression(rho=0.5, noise=noise, channel="absolute")
-    curves = [landscape(model, alpha, points=60) for alpha in (0.8, 1.1)]
+    curves = [landscape(model, alpha, overlaps=60) for alpha in (0.8, 1.1)]
     plots.plot_landscapes(curves, Path())
     low, high = axes.get_ylim()
     heights = [np.interp(c.maxima, c.overlap, c.free_entropy - c.free_entropy[0]) for c in curves]

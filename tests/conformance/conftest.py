@@ -11,8 +11,8 @@ from glassformer import BilinearSequenceRegression, limits
 from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.channels.scalar.sign import NoisySignChannel
 from glassformer.designs.dense import DenseDesign
-from glassformer.experiments.instances import Simulation
-from glassformer.experiments.simulation import simulate
+from glassformer.verbs.instances import Simulation
+from glassformer.verbs.simulate import simulate
 
 # A new channel needs one line here.
 CHANNELS = {
@@ -136,4 +136,4 @@ def case(request):
     ratio = NARROW_RATIOS[channel] if model.counts_low_rank else RATIOS[channel]
     d = SIZES[shape] if channel != "tanh" else 30
     alpha = ratio * model.prior.mmse_dimension
-    return Case(model, alpha, d, simulate(model, [alpha], d, INSTANCES[channel], seed=11))
+    return Case(model, alpha, d, simulate(model, [alpha], d=d, instances=INSTANCES[channel], seed=11))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, Status
+from glassformer import Accuracy, BilinearSequenceRegression, Status
 from glassformer.core.errors import DataWarning
 from glassformer.designs.dense import DenseDesign
-from glassformer.experiments.simulation import simulate
 from glassformer.learners.gamp import MessagePassing, gamp
+from glassformer.verbs.simulate import simulate
 
-TIGHT = MessagePassing(tolerance=1e-9, floor=1e-16, max_iterations=2000)
+TIGHT = MessagePassing(floor=1e-16).at_accuracy(Accuracy(tolerance=1e-9, max_iterations=2000))
 # Where message passing moves over random starts (even channels), and where it does not.
 LINEAR = BilinearSequenceRegression(beta=2, rho=0.4, noise=0.1)
 SIGN = BilinearSequenceRegression(beta=0.5, rho=0.4, channel="sign")
@@ -176,7 +176,7 @@ def test_wrong_noise_is_contradicted_by_the_residual(draw):
 
 def test_iteration_limit_is_reported(draw):
     _, design, labels = draw(LINEAR, 24, 0.6)
-    solution = gamp(LINEAR, design, labels, MessagePassing(max_iterations=2))
+    solution = gamp(LINEAR, design, labels, MessagePassing().at_accuracy(Accuracy(max_iterations=2)))
     assert solution.status == [Status.ITERATION_LIMIT]
     assert solution.iterations[0] == 2
 
@@ -184,8 +184,10 @@ def test_iteration_limit_is_reported(draw):
 @pytest.mark.slow
 def test_fixed_damping_reaches_the_same_estimate(draw):
     signal, design, labels = draw(LINEAR, 20, 0.6)
-    free = gamp(LINEAR, design, labels, MessagePassing(tolerance=1e-7, max_iterations=1000))
-    damped = gamp(LINEAR, design, labels, MessagePassing(tolerance=1e-7, max_iterations=1000, damping=0.4))
+    free = gamp(LINEAR, design, labels, MessagePassing().at_accuracy(Accuracy(tolerance=1e-7, max_iterations=1000)))
+    damped = gamp(
+        LINEAR, design, labels, MessagePassing(damping=0.4).at_accuracy(Accuracy(tolerance=1e-7, max_iterations=1000))
+    )
     assert damped.converged
     assert error_of(damped, signal) == pytest.approx(error_of(free, signal), abs=1e-5)
 

@@ -4,18 +4,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import ParameterError, Sweep, Table, limits, simulate
+from glassformer import Sweep, limits, simulate
 from glassformer.core.hashing import identity
+from glassformer.errors import ParameterError
 from glassformer.models.registry import MODELS, build, options_of
 from glassformer.papers.citations import bibtex
 from glassformer.plotting.plots import plot_limits
+from glassformer.results import Table
 
 # Parameters with which each is quick, and a sample ratio at which there is something to learn.
 EXAMPLES = {
     "bsr": ({"rho": 0.5, "noise": 0.1}, 0.5),
     "aim": ({"rho": 0.5}, 0.1),
-    "attention": ({"depth": 1, "points": 64}, 0.8),
-    "smi": ({"link": lambda z: jnp.tanh(z[0, 0]), "noise": 0.1, "points": 64}, 1.0),
+    "attention": ({"depth": 1}, 0.8),
+    "smi": ({"link": lambda z: jnp.tanh(z[0, 0]), "noise": 0.1}, 1.0),
 }
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import DeepAttention, DeepAttentionIndexed, SequenceMultiIndex, simulate
+from glassformer import Accuracy, DeepAttention, DeepAttentionIndexed, SequenceMultiIndex, simulate
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.core.estimate import Estimate
 
@@ -102,7 +102,7 @@ def test_the_prior_claims_the_error_that_its_denoiser_makes(name):
 
 @pytest.mark.statistics
 def test_message_passing_and_theory_agree_at_large_size():
-    model = replace(MODELS["noisy"], points=256)
+    model = MODELS["noisy"].at_accuracy(Accuracy(points=256))
     result = simulate(model, [3.0], d=300, instances=6)
     assert result.converged
     gap = np.abs(result["row_error"] - result["row_theory"])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, Iteration, Status, limits, ridge_error
+from glassformer import Accuracy, BilinearSequenceRegression, Status, limits
 from glassformer.bayes_optimal.equation_of_state import equation_of_state
 from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import state_evolution
+from glassformer.core.settings import Iteration
+from glassformer.learners.ridge import ridge_error
 
 ACCURACY = 1e-9
 # Variances below this are not told from zero, by definition of the setting.
@@ -166,7 +168,7 @@ def test_the_residual_belongs_to_the_value_where_iteration_was_cut_short():
 def test_unconverged_results_say_so(model, alphas):
     if model.channel.even and model.prior.weak_recovery_onset > 0:
         pytest.skip("zero overlap is a fixed point at every sample ratio, found at once")
-    table = limits(model, alphas[3:5], Iteration(max_iterations=1), throw=False)
+    table = limits(model, alphas[3:5], accuracy=Accuracy(max_iterations=1), throw=False)
     assert Status.ITERATION_LIMIT in table.status
     assert not table.converged
 

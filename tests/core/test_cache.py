@@ -15,7 +15,7 @@ import pytest
 from glassformer.cli.doctor import CHECKS
 from glassformer.core import cache
 from glassformer.core.cache import VARIABLE, cache_folder, cached_array, keep_compiled
-from glassformer.experiments.sweeps.workers import _Pool
+from glassformer.sweeps.workers import _Pool
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 
 from glassformer import (
     SGD,
+    Accuracy,
     AttentionIndexed,
     AveragedGradientDescent,
     BilinearSequenceRegression,
-    DataError,
     GradientDescent,
     MessagePassing,
     NuclearNorm,
@@ -19,8 +19,9 @@ from glassformer import (
 )
 from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.hashing import identity
-from glassformer.experiments.instances import _Designs
+from glassformer.errors import DataError
 from glassformer.learners import row_descent, training
+from glassformer.verbs.instances import _Designs
 
 
 def linear(z):
@@ -34,7 +35,7 @@ RUNS = {
     "exploring": (BSR, 0.3, 16, AveragedGradientDescent(starts=3, max_steps=500)),
     "sgd": (SequenceMultiIndex(linear, noise=0.1), 2.0, 40, SGD(batch=20, passes=8)),
     "nuclear-norm": (BSR, 0.3, 16, NuclearNorm()),
-    "gamp": (BSR, 0.3, 20, MessagePassing(max_iterations=30)),
+    "gamp": (BSR, 0.3, 20, MessagePassing().at_accuracy(Accuracy(max_iterations=30))),
 }
 
 
@@ -120,11 +121,16 @@ def test_finished_runs_are_read_without_computing_again(learner, tmp_path, monke
 
 @pytest.mark.slow
 def test_every_parameter_of_a_run_changes_its_record(tmp_path):
-    ask = {"d": 10, "instances": 1, "checkpoint": tmp_path, "learner": MessagePassing(max_iterations=20)}
+    ask = {
+        "d": 10,
+        "instances": 1,
+        "checkpoint": tmp_path,
+        "learner": MessagePassing().at_accuracy(Accuracy(max_iterations=20)),
+    }
     simulate(BSR, [0.5], **ask)
     simulate(BSR, [0.6], **ask)
     simulate(BSR, [0.5], seed=1, **ask)
-    simulate(BSR, [0.5], **{**ask, "learner": MessagePassing(max_iterations=9)})
+    simulate(BSR, [0.5], **{**ask, "learner": MessagePassing().at_accuracy(Accuracy(max_iterations=9))})
     simulate(BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1), [0.5], **ask)
     assert len(list(tmp_path.glob("*.json"))) == 5
 

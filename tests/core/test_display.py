@@ -9,31 +9,28 @@ import pytest
 from matplotlib.figure import Figure
 
 from glassformer import (
+    Accuracy,
     BilinearSequenceRegression,
-    DenseDesign,
     SequenceMultiIndex,
-    Solution,
     Status,
-    Table,
-    conjugate_overlap,
-    cross_validate,
-    diagnose,
-    estimate_model,
-    follow_branches,
+    hysteresis,
     landscape,
     limits,
-    nuclear_norm_risk,
-    online_sgd,
     phase_diagram,
     plan,
-    risk_path,
     simulate,
     thresholds,
     trajectory,
 )
+from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 from glassformer.core.display import DisplayMixin
 from glassformer.core.progress import in_notebook
+from glassformer.data_analysis import cross_validate, diagnose, estimate_model, risk_path
+from glassformer.designs import DenseDesign
+from glassformer.dynamics.online_sgd import online_sgd
 from glassformer.plotting.render import Drawing
+from glassformer.results import Solution, Table
+from glassformer.risk.nuclear_norm import nuclear_norm_risk
 
 LINEAR = BilinearSequenceRegression(rho=np.inf, noise=0.1)
 RNG = np.random.default_rng(0)
@@ -44,19 +41,24 @@ Y = np.einsum("nld,ld->n", X, RNG.standard_normal((6, 6))) / 6 + 0.3 * RNG.stand
 def of_network():
     from glassformer.dynamics.online_sgd import Pace
 
-    return online_sgd(SequenceMultiIndex(lambda z: z[0, 0], points=32), np.array([0.5, 1.0]), Pace(0.5, 1), points=64)
+    return online_sgd(
+        SequenceMultiIndex(lambda z: z[0, 0]).at_accuracy(Accuracy(points=32)),
+        np.array([0.5, 1.0]),
+        Pace(0.5, 1),
+        points=64,
+    )
 
 
 # One of each kind, with words that its table shows.
 RESULTS = {
     "limits": (lambda: limits(LINEAR, [0.3, 0.6]), "alpha = n/(dL)"),
     "simulate": (
-        lambda: simulate(BilinearSequenceRegression(noise=0.1, rho=1), [0.6], d=10, instances=1, learner="ridge"),
+        lambda: simulate(BilinearSequenceRegression(noise=0.1, rho=1), [0.6], "ridge", d=10, instances=1),
         "standard_error",
     ),
-    "follow_branches": (lambda: follow_branches(LINEAR, [0.3, 0.6]), "error_up"),
+    "follow_branches": (lambda: hysteresis(LINEAR, [0.3, 0.6]), "error_up"),
     "trajectory": (lambda: trajectory(LINEAR, [0.6], steps=2), "iteration"),
-    "landscape": (lambda: landscape(LINEAR, 0.5, points=20), "free_entropy"),
+    "landscape": (lambda: landscape(LINEAR, 0.5, overlaps=20), "free_entropy"),
     "thresholds": (lambda: thresholds(LINEAR), "hard phase: no"),
     "plan": (lambda: plan(LINEAR, 0.3, "ridge"), "error at or below 0.3"),
     "phase_diagram": (lambda: phase_diagram(LINEAR, "beta", [1, 2]), "weak_recovery"),

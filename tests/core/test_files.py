@@ -12,26 +12,19 @@ import matplotlib.font_manager  # noqa: F401  (the list of fonts lies in the rea
 import numpy as np
 import pytest
 
-from glassformer import (
-    BilinearSequenceRegression,
-    DataError,
-    ParameterError,
-    Ridge,
-    Sweep,
-    collect,
-    limits,
-    run_sweep,
-    simulate,
-)
+from glassformer import BilinearSequenceRegression, Ridge, Sweep, limits, simulate
 from glassformer.cli import main
 from glassformer.core.cache import VARIABLE, cached_array
 from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.files import open_lock_file, replace_file
 from glassformer.core.status import Status
+from glassformer.errors import DataError, ParameterError
 from glassformer.learners.base import FitResult
 from glassformer.models.registry import function_from
 from glassformer.papers.catalogue import draw
 from glassformer.random_matrices.given import spectrum_of
+from glassformer.sweeps.collect import collect
+from glassformer.sweeps.run import run_sweep
 
 SWEEP = Sweep("bsr", {"rho": [0.5], "alpha": [0.2, 0.4]})
 
@@ -62,7 +55,7 @@ def uses(tmp_path, monkeypatch):
     model = BilinearSequenceRegression(rho=0.5)
     return {
         "curve.svg": limits(model, [0.2, 0.4]).plot,
-        "runs": lambda path: simulate(model, [0.5], d=10, instances=1, learner=Ridge(0.1), checkpoint=path),
+        "runs": lambda path: simulate(model, [0.5], Ridge(0.1), d=10, instances=1, checkpoint=path),
         "store": lambda path: run_sweep(SWEEP, path),
     }
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from glassformer import (
     SGD,
+    Accuracy,
     AttentionIndexed,
     BilinearSequenceRegression,
     DeepAttention,
@@ -27,8 +28,6 @@ from glassformer import (
     OnlineSGD,
     SequenceMultiIndex,
     Sweep,
-    collect,
-    run_sweep,
     simulate,
 )
 from glassformer.channels.attention.linear import LinearAttentionChannel
@@ -40,6 +39,8 @@ from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.settings import Iteration
 from glassformer.learners.nuclear_norm import NuclearNorm
 from glassformer.numerics import cached_jit as compiled
+from glassformer.sweeps.collect import collect
+from glassformer.sweeps.run import run_sweep
 
 TENTH = float(np.nextafter(0.1, 1.0))
 NUMBERS = (0.1, TENTH, 0.25, 0.5, 1, 1.0)
@@ -403,11 +404,11 @@ def test_files_on_an_axis_count_by_their_functions(tmp_path):
 @pytest.mark.slow
 def test_a_compiled_link_follows_the_globals_that_it_reads(monkeypatch):
     fields = np.ones((3, 2, 1))
-    model = SequenceMultiIndex(scaled, indices=2, tokens=1, noise=0.1, points=32)
+    model = SequenceMultiIndex(scaled, indices=2, tokens=1, noise=0.1).at_accuracy(Accuracy(points=32))
     targets = set()
     for factor in (2.0, 5.0):
         monkeypatch.setitem(globals(), "FACTOR", factor)
-        again = SequenceMultiIndex(scaled, indices=2, tokens=1, noise=0.1, points=32)
+        again = SequenceMultiIndex(scaled, indices=2, tokens=1, noise=0.1).at_accuracy(Accuracy(points=32))
         for channel in (model.channel, again.channel):
             np.testing.assert_allclose(channel.label_from(fields, np.zeros(3)).ravel(), factor + 1)
         targets |= {identity(channel.functions) for channel in (model.channel, again.channel)}

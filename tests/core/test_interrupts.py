@@ -15,8 +15,8 @@ import pytest
 
 from glassformer.cli import main
 from glassformer.core.interrupts import lasting_interrupts, uninterrupted
-from glassformer.experiments.sweeps import workers
-from glassformer.experiments.sweeps.workers import compute_tasks
+from glassformer.sweeps import workers
+from glassformer.sweeps.workers import compute_tasks
 
 
 def test_an_interrupt_in_a_callback_of_the_garbage_collector_is_not_lost():

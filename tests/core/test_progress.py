@@ -8,7 +8,7 @@ import time
 import pytest
 
 import glassformer.core.progress as core
-from glassformer import DeepAttention, limits
+from glassformer import Accuracy, DeepAttention, limits
 from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 from glassformer.core.progress import advance, note, plain_progress, progress, times, track
 
@@ -89,7 +89,7 @@ def test_items_that_take_long_have_an_estimate(monkeypatch):
 )
 def test_sampled_averages_tell_the_time_left(monkeypatch, ask):
     found = terminal(monkeypatch)
-    model = DeepAttention(depth=1, points=32)
+    model = DeepAttention(depth=1).at_accuracy(Accuracy(points=32))
     with progress("outer"):
         ask(model)
     shown = found.getvalue()

@@ -12,11 +12,11 @@ import pytest
 
 import glassformer
 from glassformer import (
+    Accuracy,
     BilinearSequenceRegression,
     SequenceMultiIndex,
     Status,
-    Table,
-    follow_branches,
+    hysteresis,
     landscape,
     limits,
     simulate,
@@ -24,6 +24,7 @@ from glassformer import (
     trajectory,
 )
 from glassformer.core.results import to_json_types, wide_error_bars
+from glassformer.results import Table
 
 MODEL = BilinearSequenceRegression(beta=2, rho=0.5, noise=0.1)
 ALPHAS = [0.0, 0.3, 0.8]
@@ -47,7 +48,7 @@ def found():
 
 @pytest.fixture(scope="module")
 def curve():
-    return landscape(MODEL, 0.5, points=20)
+    return landscape(MODEL, 0.5, overlaps=20)
 
 
 def test_limits_to_pandas(table):
@@ -61,7 +62,7 @@ def test_limits_to_pandas(table):
 
 
 def test_the_statuses_of_rows_are_a_column(table, curve):
-    for found in (table, curve, trajectory(MODEL, [0.3], steps=3), follow_branches(MODEL, [0.3, 0.5])):
+    for found in (table, curve, trajectory(MODEL, [0.3], steps=3), hysteresis(MODEL, [0.3, 0.5])):
         names = [str(status) for status in found.status]
         assert list(found["status"]) == names == [row["status"] for row in found.rows()]
         assert "status" in found
@@ -180,7 +181,9 @@ def test_the_widest_error_bar_is_named_with_its_remedy():
 
 @pytest.mark.slow
 def test_limits_with_few_points_have_a_note_on_their_error_bars():
-    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1, points=32)
+    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1).at_accuracy(
+        Accuracy(points=32)
+    )
     table = limits(model, [6.0], throw=False)
     assert table.converged and table["error_estimate"][0] > 0.2 * table["error"][0]
     assert ["wide error bar" in note for note in table.notes] == [True]

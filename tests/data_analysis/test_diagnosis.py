@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from glassformer import BilinearSequenceRegression, DataError, diagnose
+from glassformer import BilinearSequenceRegression
+from glassformer.data_analysis import diagnose
 from glassformer.data_analysis.diagnosis import marchenko_pastur
+from glassformer.errors import DataError
 from glassformer.learners.data_assumptions import ENTRIES_BEFORE_A_RUN, input_sample, violations
 from glassformer.learners.gamp import gamp
 

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    Accuracy,
     AttentionIndexed,
     BilinearSequenceRegression,
-    DataError,
     DeepAttention,
-    DenseDesign,
     IncompatibleError,
-    ParameterError,
     SequenceMultiIndex,
     Status,
-    diagnose,
 )
 from glassformer.core.errors import DataWarning
+from glassformer.data_analysis import diagnose
+from glassformer.designs import DenseDesign
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.projection import ProjectionDesign, projection_design
 from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.errors import DataError, ParameterError
 from glassformer.learners.data_assumptions import violations
 from glassformer.learners.data_validation import validate_data
 from glassformer.learners.gamp import MessagePassing, gamp
@@ -28,7 +28,7 @@ from glassformer.learners.gamp import MessagePassing, gamp
 SIZE = 12
 MODEL = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
 SIGNS = BilinearSequenceRegression(beta=1, rho=0.2, channel="sign")
-SHORT = MessagePassing(max_iterations=4)
+SHORT = MessagePassing().at_accuracy(Accuracy(max_iterations=4))
 
 
 def first_direction(z):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    Accuracy,
     AttentionIndexed,
     BilinearSequenceRegression,
     DeepAttention,
@@ -15,8 +16,8 @@ from glassformer.designs.dense import DenseDesign
 from glassformer.designs.generated import GeneratedDesign
 from glassformer.designs.projection import ProjectionDesign, projection_design
 from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
-from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.gamp import gamp
+from glassformer.verbs.simulate import experiment_of
 
 SHAPES = {
     DenseDesign: ((4, 5), (4, 5)),
@@ -80,7 +81,9 @@ def test_in_simulations(model):
 
 @pytest.mark.statistics
 def test_in_simulations_of_several_rows():
-    experiment = experiment_of(DeepAttention(points=32), np.array([1.5]), 100, 1, 0, MessagePassing(), "generated")
+    experiment = experiment_of(
+        DeepAttention().at_accuracy(Accuracy(points=32)), np.array([1.5]), 100, 1, 0, MessagePassing(), "generated"
+    )
     (run,) = experiment.runs()[0]
     assert np.all(run.row_error < 0.2)
 
@@ -89,6 +92,6 @@ def test_in_simulations_of_several_rows():
 def test_algorithms_that_need_their_inputs_refuse(storage):
     for algorithm in ("ridge", "averaged-gd"):
         with pytest.raises(IncompatibleError, match=f"storage {storage} is for learner gamp"):
-            simulate(BilinearSequenceRegression(beta=1, rho=0.3), [0.5], d=10, learner=algorithm, storage=storage)
+            simulate(BilinearSequenceRegression(beta=1, rho=0.3), [0.5], algorithm, d=10, storage=storage)
     with pytest.raises(IncompatibleError, match="gamp"):
-        simulate(DeepAttention(), [0.5], d=10, learner="sgd", storage=storage)
+        simulate(DeepAttention(), [0.5], "sgd", d=10, storage=storage)

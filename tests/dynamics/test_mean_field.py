@@ -5,17 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import SGD, IncompatibleError, ParameterError, SequenceMultiIndex, Status
+from glassformer import SGD, Accuracy, IncompatibleError, SequenceMultiIndex, Status
 from glassformer.dynamics import descent_path as module
 from glassformer.dynamics.descent_path import descent_limits, descent_path, descent_table
 from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
 from glassformer.dynamics.mean_field import shared_moments
 from glassformer.dynamics.online_sgd import Pace, cosine_start, online_sgd
+from glassformer.errors import ParameterError
 from glassformer.risk.rows.student import student_of
 
 SIGN = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
 # Two rows that do not interact, so that labels are drawn with exact second moments.
-LINEAR = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
+LINEAR = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3).at_accuracy(Accuracy(points=32))
 LOGISTIC = student_of(SIGN, "logistic")
 # Numbers of steps from 32 to 47 share an executable.
 STEPS, MANY = 12, 47
@@ -172,7 +173,7 @@ def test_many_batches_are_new_samples():
 def test_many_batches_are_online_descent():
     """Few new samples per dimension and step: the equations of online SGD in continuous time."""
     alpha, share, rate, steps = 100.0, 0.0025, 0.2, 12
-    model = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1, points=32)
+    model = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1).at_accuracy(Accuracy(points=32))
     start = DescentStart.of_cosine(1, 1, 0.3)
     path = descent_path(
         model, alpha, DescentSettings(steps, rate, batch=share, trajectories=2**17, sets=4), None, start
@@ -230,7 +231,7 @@ def runs(case, d, instances, steps, rate, decay, spectrum):
     ],
 )
 def test_runs_with_features_of_two_variances_and_with_a_kink(link, slope, function, spectrum):
-    model = SequenceMultiIndex(function, noise=0.1, points=32, feature_spectrum=spectrum)
+    model = SequenceMultiIndex(function, noise=0.1, feature_spectrum=spectrum).at_accuracy(Accuracy(points=32))
     settings = DescentSettings(STEPS, 0.15, weight_decay=0.1, trajectories=2**14)
     path = descent_path(model, 3.0, settings, start=DescentStart.of_cosine(1, 1, 0.3))
     found = runs((link, slope, 0.1, 3.0), 300, 8, STEPS, 0.15, 0.1, spectrum or [1.0])

@@ -6,28 +6,30 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, Status, online_sgd
+from glassformer import Accuracy, DeepAttention, SequenceMultiIndex, Status
 from glassformer.dynamics.online_sgd import (
     Pace,
     Start,
     cosine_start,
+    online_sgd,
     online_trajectory,
     random_start,
     sign_images,
     symmetry_projectors,
 )
+from glassformer.errors import ParameterError
 
 LAYERS = DeepAttention(depth=2, tokens=2, skip=0.5)
 LAYERS_PACE = Pace(1.0, 4, 0.02)
 SQUARE = SequenceMultiIndex(lambda z: z[0, 0] ** 2)
-GATED = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1, points=32)
+GATED = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1).at_accuracy(Accuracy(points=32))
 
 
 @pytest.mark.slow
 def test_linear_labels_with_noise_and_decay_in_closed_form():
     """M' = eta - eta (1 + w) M and Q' = (eta^2/b)(1 - 2M + Q + noise) - 2 eta (Q - M + w Q)."""
     eta, batch, decay, noise = 0.5, 2, 0.1, 0.3
-    model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=noise, points=32)
+    model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=noise).at_accuracy(Accuracy(points=32))
     time = np.array([0.0, 0.5, 3.0])
 
     def slope(_, state):
@@ -49,7 +51,7 @@ def test_linear_labels_with_noise_and_decay_in_closed_form():
 def test_a_teacher_of_rows_that_are_not_orthonormal_in_closed_form():
     """M' = eta (T - (1 + w) M) and Q' = (eta^2/b)(T - M - M^T + Q + noise) - eta (2 (1 + w) Q - M - M^T)."""
     eta, batch, decay, noise = 0.5, 2, 0.1, 0.3
-    model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=noise, points=32)
+    model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=noise).at_accuracy(Accuracy(points=32))
     teacher, weights = np.random.default_rng(3).standard_normal((2, 2, 20))
     start = Start(
         *(left @ right.T / 20 for left, right in ((weights, teacher), (weights, weights), (teacher, teacher)))
@@ -130,7 +132,7 @@ def test_last_layer_is_learned_first():
 @pytest.mark.parametrize("count", [3, 101, *(pytest.param(n, marks=pytest.mark.statistics) for n in (2, 21))])
 def test_error_of_arrival_times_includes_interpolation(count):
     """Of linear labels the cosine is known in closed form: it is 1/2 at 1.12431."""
-    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1).at_accuracy(Accuracy(points=32))
     time = [0.0, 2.0, 20.0] if count == 3 else np.linspace(0, 20, count)
     found = online_sgd(model, time, Pace(0.5, 1), points=512).arrival()
     assert abs(found.value[0] - 1.12431) <= found.error[0]
@@ -197,7 +199,9 @@ def test_means_over_starts_are_those_of_single_ones():
 @pytest.mark.slow
 def test_symmetric_students_stay_symmetric():
     """Rows drifted apart by sampling at the unstable symmetric plateau, by far more than the estimate of the error."""
-    committee = SequenceMultiIndex(lambda z: jnp.sum(jax.scipy.special.erf(z[:, 0] / np.sqrt(2))), indices=3, points=32)
+    committee = SequenceMultiIndex(
+        lambda z: jnp.sum(jax.scipy.special.erf(z[:, 0] / np.sqrt(2))), indices=3
+    ).at_accuracy(Accuracy(points=32))
     equal = Start(np.full((3, 3), 0.05), 0.5 * np.eye(3))
     path = online_sgd(committee, [0.0, 50.0], Pace(0.1, 1), equal, points=4096)
     overlap, power = path.overlap.value[-1], path.power.value[-1]
@@ -226,7 +230,7 @@ def test_divergence_is_reported():
 @pytest.mark.slow
 def test_slow_divergence_is_reported_and_a_large_limit_is_not():
     """Errors of a linear student follow exp(-(2 eta - eta^2) t): they grow beyond eta = 2."""
-    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1).at_accuracy(Accuracy(points=32))
     table = online_trajectory(model, 75.0, 3, Pace(2.05, 1), points=64)
     assert [str(status) for status in table.status] == ["converged", *["diverging"] * 3]
     assert 1e3 < table["power"][-1, 0, 0] < 1e6

@@ -211,7 +211,7 @@ def test_a_table_comes_back_from_disk_digit_by_digit(tmp_path, monkeypatch):
     monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
     monkeypatch.setattr(cache, "_SLOW", 0.0)
     table = cache.cached_table(lambda: limits(asked("bsr").model, [0.0, 0.3, 0.8]), "digit by digit")
-    steps = cache.cached_table(lambda: trajectory(asked("bsr").model, [0.3], 2), "steps")
+    steps = cache.cached_table(lambda: trajectory(asked("bsr").model, [0.3], steps=2), "steps")
     cache._in_memory.cache_clear()
     assert type(cache.cached_table(lambda: pytest.fail("computed again"), "steps")) is type(steps) is Steps
     again = cache.cached_table(lambda: pytest.fail("computed again"), "digit by digit")

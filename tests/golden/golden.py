@@ -32,7 +32,8 @@ def data_fits():
     """Estimators and functions for people's own data."""
     import numpy as np
 
-    import glassformer as gf
+    from glassformer.data_analysis import cross_validate, diagnose, estimate_model
+    from glassformer.designs import DenseDesign
     from glassformer.sklearn import BilinearClassifier, BilinearRegressor
 
     rng = np.random.default_rng(0)
@@ -45,12 +46,12 @@ def data_fits():
         out[f"regressor {solver}"] = fit.predict(X[:5]).tolist()
     fit = BilinearClassifier().fit(X, (y > 0).astype(int))
     out["classifier"] = fit.predict_proba(X[:5]).tolist()
-    design = gf.DenseDesign(X)
-    found = gf.cross_validate(design, y, strengths=5)
+    design = DenseDesign(X)
+    found = cross_validate(design, y, strengths=5)
     out["cross_validate"] = {name: np.asarray(getattr(found, name)).tolist() for name in ("strengths", "losses")}
-    found = gf.estimate_model(X, y)
+    found = estimate_model(X, y)
     out["estimate_model"] = {name: getattr(found, name) for name in ("rho", "noise") if hasattr(found, name)}
-    out["diagnose"] = str(gf.diagnose(X, y))
+    out["diagnose"] = str(diagnose(X, y))
     return out
 
 
@@ -60,13 +61,15 @@ def overlaps():
     from links import gated, rate
 
     import glassformer as gf
+    from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
+    from glassformer.laws import nuclear_norm_threshold
 
     poisson = gf.SequenceMultiIndex(rate, noise_law="poisson")
     two = gf.SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1, points=64)
     return {
-        "poisson": np.asarray(gf.conjugate_overlap(poisson, [0.4], accuracy=2e-3).value).tolist(),
-        "gated": np.asarray(gf.conjugate_overlap(two, np.diag([0.3, 0.2]), accuracy=1e-1).value).tolist(),
-        "nuclear_norm_threshold": float(np.asarray(gf.nuclear_norm_threshold(0.5, 1.0)).ravel()[0]),
+        "poisson": np.asarray(conjugate_overlap(poisson, [0.4], accuracy=2e-3).value).tolist(),
+        "gated": np.asarray(conjugate_overlap(two, np.diag([0.3, 0.2]), accuracy=1e-1).value).tolist(),
+        "nuclear_norm_threshold": float(np.asarray(nuclear_norm_threshold(0.5, 1.0)).ravel()[0]),
     }
 
 

@@ -113,8 +113,8 @@ def test_averaging_over_starts_halves_the_error_of_gradient_descent():
     ask = {"d": 30, "instances": 2, "storage": "float32"}
     settings = GradientDescent(max_steps=1500, floor=1e-6, starts=16)
     model = AttentionIndexed(0.5)
-    single = simulate(model, [0.1], learner=settings, **ask)
-    averaged = simulate(model, [0.1], learner=settings, **ask)
+    single = simulate(model, [0.1], settings, **ask)
+    averaged = simulate(model, [0.1], settings, **ask)
     optimal = averaged["theory_bayes_optimal"][0]
     assert optimal < averaged["relative_error"][0] < 1.6 * optimal
     assert 1.6 < single["error"][0] / averaged["error"][0] < 2.4
@@ -122,7 +122,7 @@ def test_averaging_over_starts_halves_the_error_of_gradient_descent():
 
 @pytest.mark.slow
 def test_in_a_simulation():
-    result = simulate(AttentionIndexed(0.3), [0.4], d=12, instances=2, learner="gd")
+    result = simulate(AttentionIndexed(0.3), [0.4], "gd", d=12, instances=2)
     assert np.all(result["relative_error"] < 1e-3)
     assert result.parameters["learner"] == "gd"
     assert result.parameters["max_steps"] == 50_000
@@ -131,7 +131,7 @@ def test_in_a_simulation():
 @pytest.mark.slow
 def test_defaults_end_where_few_samples_are_fitted_and_say_what_descent_reaches():
     learner = AveragedGradientDescent(starts=2)
-    result = simulate(AttentionIndexed(0.5), [0.1], d=12, instances=1, learner=learner)
+    result = simulate(AttentionIndexed(0.5), [0.1], learner, d=12, instances=1)
     (run,) = result.instances[0]
     assert run.status is Status.CONVERGED and run.iterations < 10_000
     assert any("6 to 37 % above it" in note for note in result.notes)
@@ -139,10 +139,10 @@ def test_defaults_end_where_few_samples_are_fitted_and_say_what_descent_reaches(
 
 def test_labels_without_gradient_raise():
     with pytest.raises(IncompatibleError, match="use gamp"):
-        simulate(AttentionIndexed(0.5, untied=True), [0.2], d=10, learner="gd")
+        simulate(AttentionIndexed(0.5, untied=True), [0.2], "gd", d=10)
     noisy = AttentionIndexed(0.5, 2, lambda h: h[..., 0, :1], noise=0.5)
     with pytest.raises(IncompatibleError, match="linear, softmax and hardmax"):
-        simulate(noisy, [0.2], d=10, learner="gd", instances=1)
+        simulate(noisy, [0.2], "gd", d=10, instances=1)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    Accuracy,
     BilinearSequenceRegression,
     BlindMessagePassing,
     GradientDescent,
@@ -15,12 +16,12 @@ from glassformer import (
     OnlineSGD,
     VectorMessagePassing,
     simulate,
-    vamp,
 )
 from glassformer.core.errors import DataWarning, ParameterError
 from glassformer.core.status import Status
 from glassformer.learners.gamp import gamp
 from glassformer.learners.ridge import ridge_error
+from glassformer.learners.vamp import vamp
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 ALPHA = np.array([0.0, 1e-3, 0.3, 0.9, 1.0, 1.1, 2.0, 50.0])
@@ -266,7 +267,7 @@ def test_settings_without_effect_are_refused(kind, settings, name):
 
 def test_more_samples_than_entries_need_a_strength():
     with pytest.raises(ParameterError, match=r"strength = 0.0 .*> 0 with 20 samples"):
-        simulate(BilinearSequenceRegression(rho=0.5), [1.25], d=4, instances=1, learner="nuclear-norm")
+        simulate(BilinearSequenceRegression(rho=0.5), [1.25], "nuclear-norm", d=4, instances=1)
 
 
 def test_every_instance_is_compared_with_its_claimed_error():
@@ -284,7 +285,10 @@ def test_inputs_of_every_instance_are_examined():
     model, inputs = BilinearSequenceRegression(rho=0.3, noise=0.1), rng.standard_normal((2, 100, 6, 6))
     inputs[1] += 1
     labels = np.einsum("inld,ld->in", inputs, model.prior.sample((6, 6), rng)) / 6
-    short = {"settings": MessagePassing(max_iterations=2)}, {"settings": VectorMessagePassing(max_iterations=2)}
+    short = (
+        {"learner": MessagePassing().at_accuracy(Accuracy(max_iterations=2))},
+        {"learner": VectorMessagePassing().at_accuracy(Accuracy(max_iterations=2))},
+    )
     for learner, options in zip((gamp, vamp), short, strict=True):
         with pytest.warns(DataWarning, match="mean"):
             found = learner(model, inputs, labels, **options)

@@ -8,6 +8,7 @@ from glassformer import (
     BlindMessagePassing,
     MessagePassing,
     VectorMessagePassing,
+    hysteresis,
     limits,
     simulate,
     thresholds,
@@ -24,7 +25,7 @@ ASK = {"d": 40, "instances": 4, "seed": 2, "storage": "float32"}
 
 @pytest.mark.slow
 def test_error_of_a_wrong_width_agrees_with_theory():
-    found = simulate(MODEL, [0.5], learner=BlindMessagePassing(assumed_rho=1.0), **ASK)
+    found = simulate(MODEL, [0.5], BlindMessagePassing(assumed_rho=1.0), **ASK)
     right = simulate(MODEL, [0.5], **ASK)
     assert found.converged
     excess = found["relative_error"] - right["relative_error"]
@@ -43,7 +44,7 @@ def test_error_of_a_wrong_width_agrees_with_theory():
 )
 def test_without_a_width_it_is_next_to_the_one_that_knows_it(beta, rho, noise, alpha):
     model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
-    blind, knowing = (simulate(model, [alpha], learner=name, **ASK) for name in ("blind-gamp", "gamp"))
+    blind, knowing = (simulate(model, [alpha], name, **ASK) for name in ("blind-gamp", "gamp"))
     assert blind.converged
     assert np.isclose(blind["theory"], knowing["theory"])
     assert blind["relative_error"] < 1.06 * knowing["relative_error"]
@@ -52,7 +53,7 @@ def test_without_a_width_it_is_next_to_the_one_that_knows_it(beta, rho, noise, a
 @pytest.mark.slow
 def test_without_noise_it_recovers_the_signal():
     model = BilinearSequenceRegression(beta=1, rho=0.3)
-    found = simulate(model, [0.7], learner="blind-gamp", d=40, instances=1)
+    found = simulate(model, [0.7], "blind-gamp", d=40, instances=1)
     assert found.converged
     assert found["error"][0] < 1e-6
 
@@ -88,9 +89,9 @@ def test_the_estimated_denoiser_tends_to_the_optimal_one():
 
 @pytest.mark.slow
 def test_limits_use_the_assumed_width():
-    table = BlindMessagePassing(assumed_rho=0.3).limits(MODEL, [0.5])
+    table = limits(MODEL, [0.5], BlindMessagePassing(assumed_rho=0.3))
     np.testing.assert_allclose(table["error"], limits(MODEL, [0.5])["error"], rtol=1e-8)
-    blind = BlindMessagePassing().limits(MODEL, [0.5])
+    blind = limits(MODEL, [0.5], BlindMessagePassing())
     assert blind["error"][0] == limits(MODEL, [0.5])["error"][0]
     assert any("not proven" in note for note in blind.notes)
 
@@ -99,24 +100,24 @@ def test_limits_use_the_assumed_width():
 @pytest.mark.parametrize("learner", [BlindMessagePassing(), VectorMessagePassing()], ids=lambda one: one.name)
 def test_thresholds_and_branches_are_those_of_the_optimum(learner):
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0)
-    assert learner.thresholds(model).entries == thresholds(model).entries
+    assert thresholds(model, learner).entries == thresholds(model).entries
     alpha = np.array([0.45, 0.55])
-    found, optimum = (one.branches(model, alpha) for one in (learner, MessagePassing()))
+    found, optimum = (hysteresis(model, alpha, one) for one in (learner, MessagePassing()))
     for name in ("error_up", "error_down"):
         np.testing.assert_array_equal(found[name], optimum[name])
     assert found.parameters["learner"] == learner.name
 
 
 def test_assumed_width_has_limits_but_no_thresholds():
-    for ask in (lambda one: one.thresholds(MODEL), lambda one: one.branches(MODEL, [0.3, 0.5])):
+    for ask in (lambda one: thresholds(MODEL, one), lambda one: hysteresis(MODEL, [0.3, 0.5], one)):
         with pytest.raises(IncompatibleError, match=r"assumed_rho = 0\.5 has limits, but no"):
             ask(BlindMessagePassing(0.5))
 
 
 def test_incompatible_models_raise():
     with pytest.raises(IncompatibleError, match="linear labels"):
-        simulate(BilinearSequenceRegression(beta=1, rho=0.3, channel="sign"), [1.0], d=10, learner="blind-gamp")
+        simulate(BilinearSequenceRegression(beta=1, rho=0.3, channel="sign"), [1.0], "blind-gamp", d=10)
     with pytest.raises(IncompatibleError, match="give finite rho"):
-        BlindMessagePassing(0.3).limits(BilinearSequenceRegression(beta=1, width=2), [1.0])
+        limits(BilinearSequenceRegression(beta=1, width=2), [1.0], BlindMessagePassing(0.3))
     with pytest.raises(ParameterError, match="assumed_rho"):
         BlindMessagePassing(assumed_rho=0.0)

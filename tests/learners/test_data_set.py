@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from glassformer import DataError, DeepAttention, DenseDesign, ParameterError
+from glassformer import Accuracy, DeepAttention
+from glassformer.designs import DenseDesign
+from glassformer.errors import DataError, ParameterError
 from glassformer.learners.data_set import DataSet
 
 DESIGN = DenseDesign(np.ones((1, 3, 2, 2)))
@@ -30,7 +32,7 @@ def test_seeds_are_whole(seed):
 
 @pytest.mark.slow
 def test_nothing_is_followed_without_a_teacher():
-    model, rng = DeepAttention(depth=1, points=64), np.random.default_rng(0)
+    model, rng = DeepAttention(depth=1).at_accuracy(Accuracy(points=64)), np.random.default_rng(0)
     size = model.at_size(10)
     design = size.design.sample(20, size.input_shape, rng)
     signal = model.prior.sample(model.signal_shape(design), rng)

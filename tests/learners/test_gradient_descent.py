@@ -11,19 +11,18 @@ from glassformer import (
     AttentionIndexed,
     AveragedGradientDescent,
     BilinearSequenceRegression,
-    DataError,
     DeepAttention,
     GradientDescent,
     IncompatibleError,
-    Iteration,
-    ParameterError,
     Ridge,
-    least_nuclear_norm,
     simulate,
 )
 from glassformer.cli import main
+from glassformer.core.settings import Iteration
 from glassformer.designs.dense import DenseDesign
+from glassformer.errors import DataError, ParameterError
 from glassformer.learners.gradient_descent import descend
+from glassformer.learners.nuclear_norm import least_nuclear_norm
 from glassformer.learners.ridge import ridge
 from glassformer.models.trainable.factors import _identity, factor_student
 from glassformer.models.trainable.factors import _loss as loss_of_link
@@ -134,7 +133,7 @@ def test_narrow_student_stops_at_a_flat_objective():
 @pytest.mark.statistics
 def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_error():
     averaged, single = (
-        simulate(MODEL, [0.2], d=36, instances=3, learner=kind(starts=16, learning_rate=0.5))
+        simulate(MODEL, [0.2], kind(starts=16, learning_rate=0.5), d=36, instances=3)
         for kind in (AveragedGradientDescent, GradientDescent)
     )
     gap = averaged["relative_error"][0] - averaged["theory_bayes_optimal"][0]
@@ -157,15 +156,11 @@ def test_no_floor_counts_while_weights_explore():
 @pytest.mark.slow
 def test_results_say_how_averages_were_trained():
     ask = {"d": 10, "instances": 1}
-    own = simulate(MODEL, [0.3], learner=AveragedGradientDescent(starts=2, max_steps=200), **ask).parameters
+    own = simulate(MODEL, [0.3], AveragedGradientDescent(starts=2, max_steps=200), **ask).parameters
     assert (own["optimizer"], own["learning_rate"], own["explore"]) == ("adam", 0.5, 100)
-    fewer = simulate(
-        MODEL, [0.3], learner=AveragedGradientDescent(starts=2, max_steps=200, explore=50), **ask
-    ).parameters
+    fewer = simulate(MODEL, [0.3], AveragedGradientDescent(starts=2, max_steps=200, explore=50), **ask).parameters
     assert (fewer["optimizer"], fewer["explore"]) == ("adam", 50)
-    plain = simulate(
-        MODEL, [0.3], learner=AveragedGradientDescent(starts=2, max_steps=200, explore=0), **ask
-    ).parameters
+    plain = simulate(MODEL, [0.3], AveragedGradientDescent(starts=2, max_steps=200, explore=0), **ask).parameters
     assert (plain["optimizer"], plain["learning_rate"], plain["explore"]) == ("sgd", 0.7, 0)
 
 
@@ -179,7 +174,7 @@ def test_exploration_is_shorter_than_the_run(explore):
 def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
     ask = {"d": 30, "instances": 4, "storage": "float32"}
     plain, exploring = (
-        simulate(MODEL, [0.3], learner=AveragedGradientDescent(starts=16, floor=1e-6, optimizer=name), **ask)
+        simulate(MODEL, [0.3], AveragedGradientDescent(starts=16, floor=1e-6, optimizer=name), **ask)
         for name in ("sgd", None)
     )
     errors = [np.array([run.error for run in found.instances[0]]) for found in (plain, exploring)]
@@ -193,7 +188,7 @@ def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
 def test_ridge_on_data_has_the_error_of_its_theory():
     model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3)
     for settings in (Ridge(), Ridge(strength=1.0)):
-        result = simulate(model, [0.4, 1.6], d=24, instances=6, learner=settings)
+        result = simulate(model, [0.4, 1.6], settings, d=24, instances=6)
         gap = np.abs(result["relative_error"] - result["theory"])
         assert np.all(gap < 4 * result["relative_standard_error"] + 0.01)
         assert result.converged
@@ -214,24 +209,24 @@ def test_ways_of_solving_ridge_agree():
 
 @pytest.mark.slow
 def test_nuclear_norm_in_a_simulation():
-    result = simulate(MODEL, [0.7], d=20, instances=2, learner="nuclear-norm")
+    result = simulate(MODEL, [0.7], "nuclear-norm", d=20, instances=2)
     assert result.converged
     assert result["error"][0] < 1e-4
     noisy = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.5)
-    assert simulate(noisy, [0.7], d=20, instances=2, learner="nuclear-norm").converged
+    assert simulate(noisy, [0.7], "nuclear-norm", d=20, instances=2).converged
 
 
 def test_combinations_that_do_not_exist_are_refused():
     with pytest.raises(IncompatibleError, match=r"use risk .* or gamp"):
-        simulate(AttentionIndexed(rho=0.5, tokens=2), [0.2], d=20, learner="ridge")
+        simulate(AttentionIndexed(rho=0.5, tokens=2), [0.2], "ridge", d=20)
     with pytest.raises(IncompatibleError, match="sgd or online-sgd or gamp"):
-        simulate(DeepAttention(), [0.2], d=20, learner="averaged-gd")
+        simulate(DeepAttention(), [0.2], "averaged-gd", d=20)
     with pytest.raises(IncompatibleError, match="differentiable link"):
-        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel="sign"), [0.2], d=20, learner="gd")
+        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel="sign"), [0.2], "gd", d=20)
     with pytest.raises(IncompatibleError, match="sgd"):
-        simulate(MODEL, [0.2], d=20, learner="sgd")
+        simulate(MODEL, [0.2], "sgd", d=20)
     with pytest.raises(ParameterError, match="learner"):
-        simulate(MODEL, [0.2], d=20, learner="other")
+        simulate(MODEL, [0.2], "other", d=20)
     for bad in ({"optimizer": "newton"}, {"init": "large"}, {"starts": 0}, {"momentum": 1.0}, {"learning_rate": 0.0}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             GradientDescent(**bad)
@@ -244,7 +239,7 @@ def test_links_with_slopes_are_fitted():
     """Enough noisy labels of a bent link: close to the optimum, from one start."""
     model = BilinearSequenceRegression(beta=1, rho=0.1, channel=jnp.tanh, noise=0.01)
     settings = GradientDescent(max_steps=800)
-    found = simulate(model, [1.2], d=20, instances=1, learner=settings)
+    found = simulate(model, [1.2], settings, d=20, instances=1)
     assert 0.2 * found["theory_bayes_optimal"][0] < found["error"][0] < 0.03
 
 
@@ -252,7 +247,7 @@ def test_links_with_slopes_are_fitted():
 @pytest.mark.parametrize("link", [np.tanh, lambda h: 1.0 if h > 0 else -1.0, jnp.sign])
 def test_links_without_gradient_raise(link):
     with pytest.raises(IncompatibleError, match="labels of a differentiable link"):
-        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel=link), [0.2], d=20, learner="gd")
+        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel=link), [0.2], "gd", d=20)
 
 
 def test_errors_of_even_labels_are_those_of_the_better_sign():

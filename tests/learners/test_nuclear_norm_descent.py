@@ -4,8 +4,11 @@ import cvxpy
 import numpy as np
 import pytest
 
-from glassformer import DataError, Iteration, ParameterError, Status, least_nuclear_norm
+from glassformer import Status
+from glassformer.core.settings import Iteration
 from glassformer.designs.dense import DenseDesign
+from glassformer.errors import DataError, ParameterError
+from glassformer.learners.nuclear_norm import least_nuclear_norm
 from glassformer.learners.ridge import ridge
 
 

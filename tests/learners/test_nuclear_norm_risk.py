@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 
-from glassformer import (
-    BilinearSequenceRegression,
-    NuclearNorm,
-    ParameterError,
-    best_nuclear_norm,
-    nuclear_norm_risk,
-    nuclear_norm_threshold,
-    ridge_error,
-    simulate,
-)
+from glassformer import BilinearSequenceRegression, NuclearNorm, simulate
+from glassformer.errors import ParameterError
+from glassformer.laws import nuclear_norm_threshold
+from glassformer.learners.ridge import ridge_error
 from glassformer.random_matrices.rectangular import RectangularLaw
+from glassformer.risk.nuclear_norm import best_nuclear_norm, nuclear_norm_risk
 
 # beta, rho, alpha, noise, strength; error, training error.
 ROWS = [
@@ -81,11 +76,11 @@ def test_nodes_of_the_law(beta, rho, noise):
 @pytest.mark.slow
 def test_in_a_simulation():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
-    result = simulate(model, [0.5], d=30, instances=4, learner="nuclear-norm")
+    result = simulate(model, [0.5], "nuclear-norm", d=30, instances=4)
     assert result["theory"][0] == pytest.approx(0.37289523, abs=1e-7)
     assert abs(result["relative_error"][0] - result["theory"][0]) < 4 * result["relative_standard_error"][0] + 0.01
-    stronger = simulate(model, [0.5], d=30, instances=1, learner=NuclearNorm(strength=0.447))
+    stronger = simulate(model, [0.5], NuclearNorm(strength=0.447), d=30, instances=1)
     assert stronger["theory"][0] == pytest.approx(0.481, abs=1e-3)
-    narrow = simulate(BilinearSequenceRegression(width=1), [2.0], d=10, instances=1, learner="nuclear-norm")
+    narrow = simulate(BilinearSequenceRegression(width=1), [2.0], "nuclear-norm", d=10, instances=1)
     assert np.isnan(narrow["theory"][0])
     assert "give rho" in narrow.notes[-1]

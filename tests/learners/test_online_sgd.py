@@ -6,24 +6,26 @@ import pytest
 
 from glassformer import (
     SGD,
+    Accuracy,
     DeepAttention,
     IncompatibleError,
     OnlineSGD,
-    ParameterError,
     SequenceMultiIndex,
     Status,
-    follow,
+    limits,
     simulate,
+    trajectory,
 )
 from glassformer.cli import main
 from glassformer.designs.generated import GeneratedDesign
 from glassformer.designs.projection import ProjectionDesign
+from glassformer.errors import ParameterError
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.online_sgd import one_pass_sgd
 from glassformer.learners.registry import require_compatible
 
-TANH = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.3, points=32)
-GATED = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1, points=32)
+TANH = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.3).at_accuracy(Accuracy(points=32))
+GATED = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1).at_accuracy(Accuracy(points=32))
 
 
 def square(z):
@@ -82,9 +84,9 @@ def test_slow_divergence_of_a_run_is_reported(rate, status):
 
 @pytest.mark.slow
 def test_diverged_runs_have_no_measured_quantities():
-    learner = OnlineSGD(learning_rate=50.0, batch=1, points=64)
-    linear = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
-    table = follow(linear, [2.0], 3, d=30, learner=learner, overlap=0.3)
+    learner = OnlineSGD(learning_rate=50.0, batch=1).at_accuracy(Accuracy(points=64))
+    linear = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1).at_accuracy(Accuracy(points=32))
+    table = trajectory(linear, [2.0], learner, steps=3, d=30, start="overlap:0.3")
     assert "4 of 4 runs diverge" in table.notes[-1]
     assert np.isfinite(table["measured_error"][0]) and np.all(np.isnan(table["measured_error"][1:]))
 
@@ -92,8 +94,8 @@ def test_diverged_runs_have_no_measured_quantities():
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [pytest.param(TANH, marks=pytest.mark.statistics), GATED])
 def test_runs_follow_the_equations_from_their_starts(model):
-    learner = OnlineSGD(learning_rate=0.3, batch=1, points=256)
-    table = follow(model, [3.0], steps=3, overlap=0.3, d=300, instances=6, learner=learner)
+    learner = OnlineSGD(learning_rate=0.3, batch=1).at_accuracy(Accuracy(points=256))
+    table = trajectory(model, [3.0], learner, steps=3, start="overlap:0.3", d=300, instances=6)
     for name in ("error", "cosine"):
         np.testing.assert_allclose(table[f"measured_{name}"][0], table[name][0], rtol=1e-6)
     for name in ("error", "plugin_error"):
@@ -107,8 +109,11 @@ def test_runs_follow_the_equations_from_their_starts(model):
 
 @pytest.mark.slow
 def test_theory_beside_simulations():
-    model, learner = SequenceMultiIndex(lambda z: z[0, 0]), OnlineSGD(learning_rate=0.3, batch=1, points=128)
-    result = simulate(model, [1.0, 4.0], d=100, instances=4, learner=learner)
+    model, learner = (
+        SequenceMultiIndex(lambda z: z[0, 0]),
+        OnlineSGD(learning_rate=0.3, batch=1).at_accuracy(Accuracy(points=128)),
+    )
+    result = simulate(model, [1.0, 4.0], learner, d=100, instances=4)
     assert np.all(np.abs(result["error"] - result["theory"]) < 4 * result["standard_error"] + 0.1)
     np.testing.assert_allclose(result["theory"], 2 * np.exp(-(0.6 - 0.09) * np.array([1.0, 4.0])), rtol=1e-3)
     np.testing.assert_allclose(learner.theory(model, np.array([4.0, 1.0]))["error"], result["theory"][::-1], rtol=1e-6)
@@ -119,15 +124,25 @@ def test_even_labels_have_no_theory_without_a_dimension_or_a_start():
     even = SequenceMultiIndex(square)
     assert "grows with d" in OnlineSGD().theory(even, np.array([1.0]))
     assert np.isfinite(
-        OnlineSGD(overlap=0.2, learning_rate=0.05, points=64).theory(even, np.array([1.0]))["error"]
+        OnlineSGD(overlap=0.2, learning_rate=0.05)
+        .at_accuracy(Accuracy(points=64))
+        .theory(even, np.array([1.0]))["error"]
     ).all()
-    table = OnlineSGD(learning_rate=0.05, points=64).trajectory(even, np.array([1.0]), 1)
+    table = trajectory(even, np.array([1.0]), OnlineSGD(learning_rate=0.05).at_accuracy(Accuracy(points=64)), steps=1)
     assert table["cosine"][0, 0] == pytest.approx(1e-3)
 
 
 @pytest.mark.slow
 def test_a_start_with_an_overlap_has_it():
-    table = follow(GATED, [0.02], steps=1, overlap=0.8, d=200, instances=2, learner=OnlineSGD(batch=1, points=32))
+    table = trajectory(
+        GATED,
+        [0.02],
+        OnlineSGD(batch=1).at_accuracy(Accuracy(points=32)),
+        steps=1,
+        start="overlap:0.8",
+        d=200,
+        instances=2,
+    )
     np.testing.assert_allclose(table["measured_cosine"][0], 0.8, atol=0.1)
     np.testing.assert_allclose(table["measured_cosine"][0], table["cosine"][0], rtol=1e-6)
 
@@ -135,9 +150,9 @@ def test_a_start_with_an_overlap_has_it():
 @pytest.mark.slow
 def test_refusals_name_the_remedy():
     with pytest.raises(ParameterError, match=r"batch = 64 is not allowed: expected at most the number of samples, 20"):
-        simulate(GATED, [1.0], d=20, instances=1, learner=OnlineSGD(batch=64))
+        simulate(GATED, [1.0], OnlineSGD(batch=64), d=20, instances=1)
     with pytest.raises(IncompatibleError, match="one head"):
-        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, learner="online-sgd")
+        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], "online-sgd", d=20)
     with pytest.raises(IncompatibleError, match="true signal"):
         OnlineSGD(overlap=0.5).learn(TANH, DataSet(ProjectionDesign(drawn()[0]), drawn()[1]))
 
@@ -185,13 +200,13 @@ def test_side_information_is_refused_by_learners_that_make_no_use_of_it():
     ],
 )
 def test_theory_and_runs_refuse_the_same_models(asked, words, d):
-    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), points=32, **asked)
+    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), **asked).at_accuracy(Accuracy(points=32))
     with pytest.raises(IncompatibleError, match=words):
-        follow(model, [2.0], 2, d=d, learner=OnlineSGD())
+        trajectory(model, [2.0], OnlineSGD(), steps=2, d=d)
 
 
 def test_a_start_is_given_once():
     with pytest.raises(IncompatibleError, match=r"overlap = 0.4 and start_overlap = 0.3 exclude each other"):
-        follow(TANH, [2.0], 2, overlap=0.4, learner=OnlineSGD(overlap=0.3))
+        trajectory(TANH, [2.0], OnlineSGD(overlap=0.3), steps=2, start="overlap:0.4")
     with pytest.raises(IncompatibleError, match="use trajectory, which has its equations in time, or simulate"):
-        OnlineSGD().limits(TANH, [2.0])
+        limits(TANH, [2.0], OnlineSGD())

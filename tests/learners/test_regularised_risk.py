@@ -13,6 +13,7 @@ from glassformer import (
     GradientDescent,
     IncompatibleError,
     RegularisedRisk,
+    limits,
     simulate,
 )
 from glassformer.cli import main
@@ -186,8 +187,8 @@ def test_hinge_has_a_certified_gap():
 )
 def test_runs_follow_the_theory(model, alpha, learner):
     """Within four standard errors and a correction of the order 1/d."""
-    result = simulate(model, [alpha], d=22, instances=6, learner=learner)
-    theory = learner.limits(model.at_size(22).model, result["alpha_realised"])
+    result = simulate(model, [alpha], learner, d=22, instances=6)
+    theory = limits(model.at_size(22).model, result["alpha_realised"], learner)
     for name, slack in (("error", 0.12 * result["theory"][0]), ("training_loss", 0.05), ("rank", 0.06)):
         spread = np.array([getattr(run, name) for run in result.instances[0]])
         bar = 4 * spread.std(ddof=1) / np.sqrt(len(spread)) + slack
@@ -207,7 +208,7 @@ def test_runs_follow_the_theory(model, alpha, learner):
 def test_the_residual_of_descent_is_its_gap_to_the_convex_optimum(model):
     learner = GradientDescent(optimizer="sgd", weight_decay=0.1, momentum=0.9, max_steps=3000)
     gaps = [
-        simulate(model, [0.4], d=8, instances=1, learner=replace(learner, student_width=width)).instances[0][0].residual
+        simulate(model, [0.4], replace(learner, student_width=width), d=8, instances=1).instances[0][0].residual
         for width in (8, 1)
     ]
     assert 0 <= gaps[0] < 1e-4 < 1e-2 < gaps[1]
@@ -216,9 +217,9 @@ def test_the_residual_of_descent_is_its_gap_to_the_convex_optimum(model):
 @pytest.mark.slow
 def test_descent_with_decay_ends_at_the_convex_optimum():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
-    convex = simulate(model, [0.8], d=8, instances=1, learner=RegularisedRisk(strength=0.15))
+    convex = simulate(model, [0.8], RegularisedRisk(strength=0.15), d=8, instances=1)
     learner = GradientDescent(weight_decay=0.075, student_width=8, momentum=0.9, max_steps=20_000)
-    descent = simulate(model, [0.8], d=8, instances=1, learner=learner)
+    descent = simulate(model, [0.8], learner, d=8, instances=1)
     for one, other in zip(convex.instances[0], descent.instances[0], strict=True):
         assert one.error == pytest.approx(other.error, rel=1e-3)
         assert one.training_error == pytest.approx(other.training_error, rel=1e-3)
@@ -228,7 +229,7 @@ def test_descent_with_decay_ends_at_the_convex_optimum():
 @pytest.mark.slow
 def test_inputs_that_are_not_kept():
     learner = RegularisedRisk("logistic", strength=0.3)
-    found = simulate(SIGNS, [1.0], d=12, instances=1, learner=learner, storage="generated")
+    found = simulate(SIGNS, [1.0], learner, d=12, instances=1, storage="generated")
     assert found.converged
 
 
@@ -256,7 +257,7 @@ def test_on_the_command_line(capsys, tmp_path):
 
 def test_interpolator_on_data_names_the_learner_to_use():
     with pytest.raises(IncompatibleError, match="nuclear-norm"):
-        simulate(BilinearSequenceRegression(rho=0.3), [0.5], d=10, learner=RegularisedRisk(strength=0.0))
+        simulate(BilinearSequenceRegression(rho=0.3), [0.5], RegularisedRisk(strength=0.0), d=10)
 
 
 @pytest.mark.parametrize(
@@ -266,14 +267,14 @@ def test_interpolator_on_data_names_the_learner_to_use():
 def test_every_interpolator_has_its_own_remedy(penalty, text):
     learner = RegularisedRisk("square", penalty, 0.0)
     with pytest.raises(IncompatibleError, match=f"penalty {penalty} on data: .*{text}"):
-        simulate(BilinearSequenceRegression(rho=0.3, noise=0.1), [0.5], d=10, learner=learner)
+        simulate(BilinearSequenceRegression(rho=0.3, noise=0.1), [0.5], learner, d=10)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [16, 30])
 def test_the_hinge_reaches_its_default_tolerance(d):
     """Envelopes that only grew narrower ended at 2.1e-5 and 3.9e-5 after all 5000 steps."""
-    found = simulate(SIGNS, [1.0], d=d, instances=1, learner=RegularisedRisk("hinge", strength=0.3))
+    found = simulate(SIGNS, [1.0], RegularisedRisk("hinge", strength=0.3), d=d, instances=1)
     run = found.instances[0][0]
     assert found.converged and run.residual <= 1e-6 and run.iterations < 1500
 

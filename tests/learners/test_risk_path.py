@@ -6,20 +6,13 @@ import pytest
 import scipy.optimize
 from sklearn.linear_model import LogisticRegression
 
-from glassformer import (
-    BilinearSequenceRegression,
-    DataError,
-    IncompatibleError,
-    ParameterError,
-    RegularisedRisk,
-    cross_validate,
-    leave_one_out,
-    risk_path,
-)
+from glassformer import BilinearSequenceRegression, IncompatibleError, RegularisedRisk, limits
 from glassformer.core.errors import DataWarning
 from glassformer.core.settings import Iteration
+from glassformer.data_analysis import cross_validate, leave_one_out, risk_path
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign
+from glassformer.errors import DataError, ParameterError
 from glassformer.learners.empirical_risk import EmpiricalRisk
 from glassformer.learners.leave_one_out import ridge_leave_one_out
 from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss, best_intercepts
@@ -104,7 +97,7 @@ def test_the_best_strength_is_about_that_of_the_theory():
     rng = np.random.default_rng(0)
     design = DenseDesign.sample(320, (20, 20), rng)
     labels = model.channel.sample(design.forward(model.prior.sample((20, 20), rng), 0), rng)
-    best = float(RegularisedRisk().limits(model, [0.8])["strength"][0])
+    best = float(limits(model, [0.8], RegularisedRisk())["strength"][0])
     found = cross_validate(design, labels, strengths=12)
     assert found.converged and not found.at_the_end and found.simplest >= found.best
     there = np.interp(-np.log(best), -np.log(found.strengths), found.mean)

@@ -7,21 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import IncompatibleError, RegularisedRisk, SequenceMultiIndex, simulate
+from glassformer import Accuracy, IncompatibleError, RegularisedRisk, SequenceMultiIndex, limits, simulate
 from glassformer.core.settings import Iteration
 from glassformer.core.status import Status
-from glassformer.experiments.trajectories import follow
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.row_fit import row_risk_on
 from glassformer.learners.row_message_passing import pass_row_messages
 from glassformer.learners.row_risk import minimise_rows
 from glassformer.risk.rows.limits import RowRisk
 from glassformer.risk.rows.trajectory import row_risk_trajectory
+from glassformer.verbs.trajectory import trajectory
 
-SIGN = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] + 0.4), points=256)
-SPARSE = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, prior="gauss-bernoulli:0.2", points=256)
-CLASSES = SequenceMultiIndex(lambda z: z[:, 0].argmax(), indices=3, points=256)
-ATTENTION = SequenceMultiIndex(lambda z: jax.nn.softmax(z.T @ z, axis=1), 1, 2, noise=0.05, points=256)
+SIGN = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] + 0.4)).at_accuracy(Accuracy(points=256))
+SPARSE = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, prior="gauss-bernoulli:0.2").at_accuracy(Accuracy(points=256))
+CLASSES = SequenceMultiIndex(lambda z: z[:, 0].argmax(), indices=3).at_accuracy(Accuracy(points=256))
+ATTENTION = SequenceMultiIndex(lambda z: jax.nn.softmax(z.T @ z, axis=1), 1, 2, noise=0.05).at_accuracy(
+    Accuracy(points=256)
+)
 
 
 def drawn(model, d, alpha):
@@ -60,25 +62,25 @@ def test_messages_end_at_the_minimiser(model, alpha, risk, strength):
 @pytest.mark.slow
 def test_steps_have_the_errors_of_theory():
     learner = RegularisedRisk("logistic", strength=0.3, intercept=True)
-    table = follow(SIGN, [2.0], steps=6, d=400, instances=4, learner=learner)
+    table = trajectory(SIGN, [2.0], learner, steps=6, d=400, instances=4)
     gap = np.abs(table["measured_error"] - table["error"])[1:]
     assert np.all(gap < 4 * table["measured_standard_error"][1:] + 0.01)
-    runs = simulate(SIGN, [2.0], d=400, instances=4, learner=learner)
+    runs = simulate(SIGN, [2.0], learner, d=400, instances=4)
     np.testing.assert_allclose(table["measured_error"][-1], runs["error"][0], atol=0.01)
 
 
 @pytest.mark.slow
 def test_steps_of_attention_have_the_errors_of_theory():
-    table = follow(ATTENTION, [3.0], steps=3, d=400, instances=2, learner=RegularisedRisk("square", strength=0.1))
+    table = trajectory(ATTENTION, [3.0], RegularisedRisk("square", strength=0.1), steps=3, d=400, instances=2)
     np.testing.assert_allclose(table["measured_error"][1:], table["error"][1:], atol=0.05)
 
 
 @pytest.mark.slow
 def test_theory_ends_at_the_limit():
     risk = RowRisk("logistic", strength=0.3)
-    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), points=256)
+    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])).at_accuracy(Accuracy(points=256))
     steps = row_risk_trajectory(model, np.array([2.0]), risk, np.array([0.3]), 15)
-    limit = RegularisedRisk("logistic", strength=0.3).limits(model, [2.0])
+    limit = limits(model, [2.0], RegularisedRisk("logistic", strength=0.3))
     assert abs(steps["error"][-1] - limit["error"][0]) < 2 * steps["error_estimate"][-1] + 1e-3
     assert steps["error"][0] == 1 and steps.status[0] is Status.CONVERGED
 
@@ -86,7 +88,7 @@ def test_theory_ends_at_the_limit():
 def test_steps_without_a_theory_are_refused():
     for given in ({"positions": [1.0, -1.0]}, {"start": "informed"}):
         with pytest.raises(IncompatibleError):
-            follow(ATTENTION, [2.0], steps=2, learner=RegularisedRisk("square", strength=0.1, **given))
+            trajectory(ATTENTION, [2.0], RegularisedRisk("square", strength=0.1, **given), steps=2)
     blind = drawn(ATTENTION, 30, 2.0)
     with pytest.raises(IncompatibleError, match="teacher"):
         pass_row_messages(RowRisk("square"), 0.1, ATTENTION, DataSet(blind.design, blind.labels), 5)

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from sklearn import linear_model, svm
 
-from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex
+from glassformer import IncompatibleError, SequenceMultiIndex
 from glassformer.core.settings import Iteration
 from glassformer.core.status import Status
 from glassformer.designs.generated import GeneratedDesign
 from glassformer.designs.projection import ProjectionDesign
+from glassformer.errors import ParameterError
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
 from glassformer.learners.row_fit import learn_rows, row_risk_on

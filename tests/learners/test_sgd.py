@@ -9,26 +9,28 @@ import pytest
 
 from glassformer import (
     SGD,
+    Accuracy,
     DeepAttention,
     IncompatibleError,
-    ParameterError,
     RegularisedRisk,
     SequenceMultiIndex,
     Status,
+    limits,
     simulate,
     trajectory,
 )
 from glassformer.cli import main
 from glassformer.designs.projection import ProjectionDesign
 from glassformer.dynamics.descent_settings import DescentSettings
+from glassformer.errors import ParameterError
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.row_descent import Batches, record_steps
 from glassformer.risk.rows.comparison import label_quality
 from glassformer.risk.rows.student import student_of
 
 SIGN = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
-TANH = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1, points=32)
-LOGISTIC = SGD(learning_rate=1.0, weight_decay=0.05, loss="logistic", trajectories=4096)
+TANH = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1).at_accuracy(Accuracy(points=32))
+LOGISTIC = SGD(learning_rate=1.0, weight_decay=0.05, loss="logistic").at_accuracy(Accuracy(trajectories=4096))
 
 
 def drawn(samples=12, d=5, seed=0):
@@ -106,7 +108,7 @@ def test_rows_of_several_heads_have_the_learning_rate_of_theory(monkeypatch):
     monkeypatch.setattr(
         "glassformer.dynamics.descent_path.descent_path", lambda model, alpha, settings, *rest: settings
     )
-    model = DeepAttention(depth=1, heads=2, tokens=2, noise=0.1, points=32)
+    model = DeepAttention(depth=1, heads=2, tokens=2, noise=0.1).at_accuracy(Accuracy(points=32))
     learner, rng = SGD(student=lambda z: z.T @ z, steps=2), np.random.default_rng(0)
     size = model.at_size(20)
     design = size.design.sample(40, size.input_shape, rng)
@@ -120,12 +122,12 @@ def test_theory_is_of_independent_batches():
     assert passes.draws_passes
     assert not replace(passes, batch=None).draws_passes
     with pytest.raises(IncompatibleError, match="looks = 2 is not allowed"):
-        trajectory(SIGN, [2.0], 3, learner=replace(LOGISTIC, looks=2), d=20)
+        trajectory(SIGN, [2.0], replace(LOGISTIC, looks=2), steps=3, d=20)
 
 
 @pytest.mark.slow
 def test_descent_that_diverges_at_every_ratio_has_the_same_columns():
-    table = replace(LOGISTIC, learning_rate=50.0, weight_decay=1.0, steps=6).limits(SIGN, [2.0], False)
+    table = limits(SIGN, [2.0], replace(LOGISTIC, learning_rate=50.0, weight_decay=1.0, steps=6), throw=False)
     assert table.status == [Status.DIVERGING]
     assert np.isnan(table["error"][0])
     path = replace(LOGISTIC, learning_rate=50.0, weight_decay=1.0, steps=6).path(SIGN, 2.0)
@@ -141,8 +143,11 @@ def test_decisions_are_between_signs():
 @pytest.mark.slow
 def test_runs_lie_on_the_theory():
     """Logistic regression on labels +1 and -1, whole samples and batches; fluctuations are of order d^(-1/2)."""
-    for learner in (LOGISTIC, SGD(learning_rate=0.8, batch=0.4, momentum=0.5, loss="logistic", trajectories=4096)):
-        table = trajectory(SIGN, [2.0], 8, learner=learner, d=500, instances=4)
+    for learner in (
+        LOGISTIC,
+        SGD(learning_rate=0.8, batch=0.4, momentum=0.5, loss="logistic").at_accuracy(Accuracy(trajectories=4096)),
+    ):
+        table = trajectory(SIGN, [2.0], learner, steps=8, d=500, instances=4)
         for name in ("cosine", "training_loss", "test_loss", "label_error"):
             gap = np.abs(table[f"measured_{name}"] - table[name])[1:]
             assert np.max(gap) < 0.03, name
@@ -151,13 +156,15 @@ def test_runs_lie_on_the_theory():
         (arrival,) = [note for note in table.notes if "minimum of the same risk" in note] or [None]
         assert (arrival is None) == (learner.weight_decay is None)
         if arrival is not None:
-            least = RegularisedRisk("logistic", strength=0.05).limits(SIGN, [2.0])["label_error"][0]
+            least = limits(SIGN, [2.0], RegularisedRisk("logistic", strength=0.05))["label_error"][0]
             assert f"label_error {least:.4g}" in arrival and "within the error bar: label_error not yet" in arrival
 
 
 def test_feature_spectra_descend_in_the_coordinates_of_the_features():
     """Two classes of eigenvalues: descent on white features with slopes times eigenvalues is that on the features."""
-    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, feature_spectrum=[0.5, 1.5], points=32)
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, feature_spectrum=[0.5, 1.5]).at_accuracy(
+        Accuracy(points=32)
+    )
     learner = SGD(learning_rate=0.1, steps=5)
     size = model.at_size(20)
     rng = np.random.default_rng(1)
@@ -174,13 +181,15 @@ def test_feature_spectra_descend_in_the_coordinates_of_the_features():
 
 @pytest.mark.slow
 def test_simulations_have_theory_at_their_number_of_steps():
-    learner = SGD(learning_rate=0.5, loss="logistic", weight_decay=0.1, steps=6, trajectories=4096)
-    result = simulate(SIGN, [2.0], d=300, instances=4, learner=learner)
+    learner = SGD(learning_rate=0.5, loss="logistic", weight_decay=0.1, steps=6).at_accuracy(
+        Accuracy(trajectories=4096)
+    )
+    result = simulate(SIGN, [2.0], learner, d=300, instances=4)
     assert abs(result["error"][0] - result["theory"][0]) < 4 * result["standard_error"][0]
     assert {"label_error", "test_loss", "training_loss", "early_stopped_error"} <= set(result.columns)
     assert abs(result["label_error"] - result["label_theory"])[0] < 4 * result["label_standard_error"][0]
     assert result["label_theory"][0] > result["label_bayes_optimal"][0] + 0.01
-    even = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=0.1, points=32)
+    even = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=0.1).at_accuracy(Accuracy(points=32))
     assert "trajectory" in learner.__class__(steps=3).theory(even, np.array([1.0]))
     assert "--d" in SGD().theory(TANH, np.array([1.0]))
 
@@ -198,7 +207,7 @@ def test_equal_sample_ratios_are_solved_once(monkeypatch):
         return path(learner, model, ratio, *more)
 
     monkeypatch.setattr(SGD, "path", counted)
-    table = trajectory(TANH, [2.0, 2.0], 2, learner=SGD(trajectories=1024))
+    table = trajectory(TANH, [2.0, 2.0], SGD().at_accuracy(Accuracy(trajectories=1024)), steps=2)
     assert solved == [2.0] and len(table["error"]) == 6
 
 
@@ -206,8 +215,8 @@ def test_equal_sample_ratios_are_solved_once(monkeypatch):
 def test_descent_needs_no_theory_of_its_minimum():
     """A linear row on labels that fall with their field: the risk is refused, the descent has its equations."""
     model = SequenceMultiIndex(lambda z: 1 - 2.0 * (z[0, 0] > 0))
-    learner = SGD(learning_rate=0.3, weight_decay=0.1, student="linear", trajectories=4096)
-    assert trajectory(model, [2.0], 3, learner=learner).converged
+    learner = SGD(learning_rate=0.3, weight_decay=0.1, student="linear").at_accuracy(Accuracy(trajectories=4096))
+    assert trajectory(model, [2.0], learner, steps=3).converged
 
 
 def test_settings_that_do_not_go_together():
@@ -227,25 +236,25 @@ def test_settings_that_do_not_go_together():
     with pytest.raises(IncompatibleError, match="give one of them"):
         SGD(start=([[0.1]], [[1.0]]), overlap=0.3)
     with pytest.raises(IncompatibleError, match="use convention = sum and a batch"):
-        trajectory(TANH, [2.0], 3, learner=SGD(convention="published"))
+        trajectory(TANH, [2.0], SGD(convention="published"), steps=3)
     assert SGD(learning_rate=np.full(4, 0.5)) == SGD(learning_rate=[0.5] * 4)
     with pytest.raises(ParameterError, match="learning_rate = '<4 numbers>' is not allowed: expected one number"):
-        trajectory(TANH, [2.0], 3, learner=SGD(learning_rate=[0.1] * 4))
+        trajectory(TANH, [2.0], SGD(learning_rate=[0.1] * 4), steps=3)
     with pytest.raises(ParameterError, match=r"learning_rate = 'short' .*at step 1 it raised IndexError: list index"):
-        trajectory(TANH, [2.0], 3, learner=SGD(learning_rate=short))
+        trajectory(TANH, [2.0], SGD(learning_rate=short), steps=3)
     with pytest.raises(ParameterError, match=r"batch = 1e-12 .*at least 0.00098, so that a batch has a trajectory"):
-        trajectory(TANH, [2.0], 3, learner=SGD(batch=1e-12))
+        trajectory(TANH, [2.0], SGD(batch=1e-12), steps=3)
     with pytest.raises(ParameterError, match=r"batch = 1e-12 is not allowed: expected one sample or more"):
         SGD(batch=1e-12, steps=3).learn(TANH, drawn())
     for d in (0, -5):
         with pytest.raises(ParameterError, match=f"d = {d} is not allowed"):
-            trajectory(TANH, [2.0], 3, learner="sgd", d=d)
+            trajectory(TANH, [2.0], "sgd", steps=3, d=d)
     with pytest.raises(ParameterError, match="alpha = 1e-300 is not allowed: expected a number from 1e-100 to"):
-        trajectory(TANH, [1e-300], 3, learner="sgd")
+        trajectory(TANH, [1e-300], "sgd", steps=3)
     with pytest.raises(
         IncompatibleError, match=r"labels of link .* are continuous: let the link return \+1 and -1, or use"
     ):
-        trajectory(TANH, [2.0], 3, learner=SGD(loss="logistic"))
+        trajectory(TANH, [2.0], SGD(loss="logistic"), steps=3)
 
 
 @pytest.mark.slow
@@ -265,9 +274,9 @@ def test_command_line(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
-    learner = SGD(steps=15, trajectories=1024)
-    model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=1.0, points=32)
-    table = learner.limits(model, [1.0, 3.0])
+    learner = SGD(steps=15).at_accuracy(Accuracy(trajectories=1024))
+    model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=1.0).at_accuracy(Accuracy(points=32))
+    table = limits(model, [1.0, 3.0], learner)
     path = learner.path(model, 3.0)
     assert table["error"][1] == path.error.value[-1]
     assert table["early_stopped_test_loss"][0] < table["test_loss"][0]
@@ -281,6 +290,8 @@ def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
     assert stopped.error != curves["sgd"][2][0]
     np.testing.assert_array_equal(curves["sgd_early_stopped"][0], table["early_stopped_test_loss"])
     assert equations.remark(1.0) == (f"after 15 steps, smallest test loss at step {table['early_stop'][0]:g}")
-    diverged = SGD(learning_rate=3.0, steps=15, trajectories=1024).limits(model, [2.0], throw=False)
+    diverged = limits(
+        model, [2.0], SGD(learning_rate=3.0, steps=15).at_accuracy(Accuracy(trajectories=1024)), throw=False
+    )
     assert diverged.status == [Status.DIVERGING]
     assert "diverges" in diverged.notes[0]

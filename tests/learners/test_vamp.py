@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 
-from glassformer import (
-    BilinearSequenceRegression,
-    DataError,
-    DataWarning,
-    DeepAttention,
-    IncompatibleError,
-    diagnose,
-    vamp,
-    vector_state_evolution,
-)
+from glassformer import Accuracy, BilinearSequenceRegression, DeepAttention, IncompatibleError
+from glassformer.bayes_optimal.vector_state_evolution import vector_state_evolution
+from glassformer.data_analysis import diagnose
+from glassformer.errors import DataError, DataWarning
 from glassformer.learners.gamp import gamp
+from glassformer.learners.vamp import vamp
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 
@@ -75,7 +70,7 @@ def test_incompatible_models():
     signs = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
     with pytest.raises(IncompatibleError, match="vamp learns from linear labels"):
         vamp(signs, x, y)
-    for other in (signs, DeepAttention(depth=1, points=64)):
+    for other in (signs, DeepAttention(depth=1).at_accuracy(Accuracy(points=64))):
         with pytest.raises(IncompatibleError, match="of one matrix"):
             vector_state_evolution(other, np.ones(5), 10)
     with pytest.raises(IncompatibleError, match="extensive width"):

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, DataError, DataWarning, estimate_model
+from glassformer import BilinearSequenceRegression
+from glassformer.data_analysis import estimate_model
 from glassformer.data_analysis.width import estimate_width, even_moments
+from glassformer.errors import DataError, DataWarning
 
 GRID = [((30, 30), 0.1, 0.1, 0.8), ((30, 30), 0.5, 0.3, 1.5), ((24, 48), 0.2, 0.2, 0.8), ((30, 30), 1.0, 0.1, 1.5)]
 
@@ -126,7 +128,7 @@ def test_few_samples_have_wide_intervals():
     assert np.ptp(found.rho_interval) > 0.3 and found.noise_error > 0.3
 
 
-@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+@pytest.mark.filterwarnings("ignore::glassformer.errors.DataWarning")
 def test_inputs_in_units_beyond_numbers_have_no_estimates():
     """Squares of what is seen overflow, or vanish."""
     inputs, labels, _ = drawn((6, 5), 0.4, 0.1, 1.5, seed=0)

@@ -11,14 +11,10 @@ from scipy.integrate import dblquad
 from scipy.stats import multivariate_normal, norm
 
 from glassformer import (
-    AbsoluteChannel,
+    Accuracy,
     AttentionIndexed,
-    DataError,
     IncompatibleError,
-    LinkChannel,
     MessagePassing,
-    ParameterError,
-    SignChannel,
     Status,
     landscape,
     limits,
@@ -26,6 +22,7 @@ from glassformer import (
     thresholds,
 )
 from glassformer.bayes_optimal.free_entropy import free_entropy
+from glassformer.channels import AbsoluteChannel, LinkChannel, SignChannel
 from glassformer.channels.attention.hardmax_pair import HardmaxPairChannel
 from glassformer.channels.attention.hardmax_sampled import HardmaxChannel
 from glassformer.channels.attention.hardmax_triple import HardmaxTripleChannel
@@ -38,6 +35,7 @@ from glassformer.channels.attention.softmax import (
 )
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.designs.token_pairs import to_components, to_matrices
+from glassformer.errors import DataError, ParameterError
 from glassformer.learners.gamp import gamp
 from glassformer.priors.wishart import WishartPrior
 
@@ -203,13 +201,13 @@ def test_everything_converges_over_the_allowed_widths(channel, noise, rho):
 
 def test_landscape_peaks_at_the_limit():
     model = AttentionIndexed(0.3, 2, "hardmax")
-    curve = landscape(model, 0.5, points=60)
+    curve = landscape(model, 0.5, overlaps=60)
     expected = limits(model, [0.5])["overlap"][0]
     assert not curve.hard_phase
     assert curve.maxima[0] == pytest.approx(expected, abs=1e-8)
     assert curve.overlap.min() >= 0.3
     assert curve.overlap.max() <= 1.3
-    recovered = landscape(AttentionIndexed(0.3, 2, "softmax"), 0.2, points=60)
+    recovered = landscape(AttentionIndexed(0.3, 2, "softmax"), 0.2, overlaps=60)
     assert recovered.peaks == "1.3 (perfect recovery)"
 
 
@@ -518,7 +516,11 @@ def test_message_passing_never_diverges(channel, tokens, rho):
     model = AttentionIndexed(rho, tokens, channel)
     largest = 1.0 if channel == "hardmax" else 3 * thresholds(model)["perfect_recovery"].alpha
     result = simulate(
-        model, np.geomspace(0.02, largest, 5), d=40, instances=2, learner=MessagePassing(max_iterations=150)
+        model,
+        np.geomspace(0.02, largest, 5),
+        MessagePassing().at_accuracy(Accuracy(max_iterations=150)),
+        d=40,
+        instances=2,
     )
     for point in result.instances:
         for run in point:
@@ -541,7 +543,7 @@ def test_memory_is_that_of_the_tokens():
     design = QuadraticDesign.sample(3000, (2, d), rng)
     labels = model.channel.sample(design.forward(model.prior.sample((d, d), rng), 0), rng)
     tracemalloc.start()
-    gamp(model, design, labels, MessagePassing(max_iterations=3))
+    gamp(model, design, labels, MessagePassing().at_accuracy(Accuracy(max_iterations=3)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * design.inputs.nbytes
@@ -604,7 +606,7 @@ def test_user_link_with_vector_labels():
     design = QuadraticDesign.sample(60, (2, 15), rng)
     labels = model.channel.sample(design.forward(model.prior.sample((15, 15), rng), 0), rng)
     assert labels.shape == (60, 2)
-    solution = gamp(size.model, design, labels, MessagePassing(max_iterations=6))
+    solution = gamp(size.model, design, labels, MessagePassing().at_accuracy(Accuracy(max_iterations=6)))
     assert np.isfinite(solution.value).all()
     assert 0 < model.channel.label_error(np.array([0.5]))["label_mse"][0] < 1
 

@@ -12,35 +12,34 @@ from glassformer import (
     GradientDescent,
     IncompatibleError,
     NuclearNorm,
-    ParameterError,
     RegularisedRisk,
     Ridge,
     Sweep,
     VectorMessagePassing,
-    collect,
-    conjugate_overlap,
-    follow_branches,
+    hysteresis,
     landscape,
     limits,
     phase_diagram,
     plan,
-    run_sweep,
     simulate,
-    subspace_threshold,
     thresholds,
     trajectory,
-    vector_state_evolution,
 )
+from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import state_evolution
+from glassformer.bayes_optimal.vector_state_evolution import vector_state_evolution
+from glassformer.bayes_optimal.weak_recovery import subspace_threshold
 from glassformer.cli import main
 from glassformer.core.hashing import identity
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.generated import GeneratedDesign
-from glassformer.experiments.instances import Simulation
-from glassformer.experiments.simulation import experiment_of
-from glassformer.experiments.trajectories import follow
+from glassformer.errors import ParameterError
 from glassformer.learners.registry import resolve_learner
+from glassformer.sweeps.collect import collect
+from glassformer.sweeps.run import run_sweep
+from glassformer.verbs.instances import Simulation
+from glassformer.verbs.simulate import experiment_of
 
 CORRELATED = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1, token_correlation=0.5)
 INDEPENDENT = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1)
@@ -104,7 +103,7 @@ def test_without_correlations_nothing_changes(nothing):
     assert model.parameters == INDEPENDENT.parameters
     assert model.at_size(8).design is DenseDesign
     assert np.array_equal(limits(model, [0.5])["error"], limits(INDEPENDENT, [0.5])["error"])
-    first, second = (simulate(one, [0.5], d=8, instances=1, learner="ridge") for one in (model, INDEPENDENT))
+    first, second = (simulate(one, [0.5], "ridge", d=8, instances=1) for one in (model, INDEPENDENT))
     assert first["error"] == second["error"]
     assert first["theory"] == second["theory"]
 
@@ -117,17 +116,17 @@ DOORS = {
     "thresholds": thresholds,
     "landscape": lambda model: landscape(model, 0.5),
     "free_entropy": lambda model: free_entropy(model, 0.5, np.array([1.0])),
-    "hysteresis": lambda model: follow_branches(model, ALPHA),
+    "hysteresis": lambda model: hysteresis(model, ALPHA),
     "trajectory": lambda model: trajectory(model, ALPHA),
-    "trajectory beside runs": lambda model: follow(model, ALPHA, d=8),
-    "trajectory of risk": lambda model: follow(model, ALPHA, learner=RegularisedRisk(strength=0.1)),
+    "trajectory beside runs": lambda model: trajectory(model, ALPHA, d=8),
+    "trajectory of risk": lambda model: trajectory(model, ALPHA, RegularisedRisk(strength=0.1)),
     "conjugate_overlap": lambda model: conjugate_overlap(model, 0.5),
     "subspace_threshold": lambda model: subspace_threshold(model, 0),
     "phase_diagram": lambda model: phase_diagram(model, "noise", [0.1, 0.2]),
     "plan": lambda model: plan(model, 0.5),
     "plan of ridge": lambda model: plan(model, 0.5, "ridge"),
     "vector_state_evolution": lambda model: vector_state_evolution(model, np.ones(10), 32),
-    "assumed width": lambda model: BlindMessagePassing(assumed_rho=0.4).limits(model, ALPHA),
+    "assumed width": lambda model: limits(model, ALPHA, BlindMessagePassing(assumed_rho=0.4)),
 }
 LEARNERS = [Ridge(), NuclearNorm(), RegularisedRisk(), RegularisedRisk(strength=0.1), BlindMessagePassing()]
 LEARNERS = [*LEARNERS, VectorMessagePassing(), resolve_learner("gamp")]
@@ -135,14 +134,18 @@ LEARNERS = [*LEARNERS, VectorMessagePassing(), resolve_learner("gamp")]
 
 @pytest.mark.parametrize("door", DOORS)
 def test_theory_is_refused_with_the_reason(door, monkeypatch):
-    monkeypatch.setattr("glassformer.experiments.instances.Experiment.runs", lambda _: pytest.fail("data were drawn"))
+    monkeypatch.setattr("glassformer.verbs.instances.Experiment.runs", lambda _: pytest.fail("data were drawn"))
     with pytest.raises(IncompatibleError, match=REASON):
         DOORS[door](CORRELATED)
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_theory_of_every_learner_is_refused(learner):
-    for ask in (learner.thresholds, lambda m: learner.limits(m, ALPHA), lambda m: learner.branches(m, ALPHA)):
+    for ask in (
+        lambda m: thresholds(m, learner),
+        lambda m: limits(m, ALPHA, learner),
+        lambda m: hysteresis(m, ALPHA, learner),
+    ):
         with pytest.raises(IncompatibleError, match=REASON):
             ask(CORRELATED)
 
@@ -159,7 +162,7 @@ FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS)]
     ids=lambda learner: learner.name,
 )
 def test_learners_learn_from_it_beside_no_theory(learner):
-    found = simulate(CORRELATED, [1.5], d=12, instances=2, learner=learner)
+    found = simulate(CORRELATED, [1.5], learner, d=12, instances=2)
     assert isinstance(found, Simulation)
     assert np.isfinite(found["error"]).all()
     for name in ("theory", "theory_bayes_optimal", "theory_error_estimate"):
@@ -171,13 +174,13 @@ def test_learners_learn_from_it_beside_no_theory(learner):
 def test_least_squares_recovers_the_signal_for_correlated_tokens():
     """Without noise and with more samples than entries; that of rotated inputs would be C^(1/2) S."""
     model = CORRELATED.varied(noise=0.0)
-    assert simulate(model, [1.5], d=12, instances=1, learner="ridge")["error"] < 1e-12
+    assert simulate(model, [1.5], "ridge", d=12, instances=1)["error"] < 1e-12
 
 
 def test_errors_on_labels_are_left_out():
     """They are those of fields of independent tokens."""
     model = BilinearSequenceRegression(beta=0.5, rho=0.3, channel="sign", token_correlation=0.5)
-    found = simulate(model, [2.0], d=12, instances=1, learner=RegularisedRisk("logistic", strength=0.1))
+    found = simulate(model, [2.0], RegularisedRisk("logistic", strength=0.1), d=12, instances=1)
     assert found["error"][0] > 0
     assert not {"label_error", "prediction_error"} & set(found.columns)
 
@@ -186,7 +189,7 @@ def test_risk_has_no_best_strength():
     with pytest.raises(
         IncompatibleError, match=r"best strength follows from theory.*token_correlation.*give a strength"
     ):
-        simulate(CORRELATED, [1.0], d=12, learner="risk")
+        simulate(CORRELATED, [1.0], "risk", d=12)
 
 
 def test_inputs_drawn_again_are_correlated():
@@ -246,5 +249,5 @@ def test_sweeps_vary_it(tmp_path):
 @pytest.mark.slow
 def test_drawing_leaves_out_the_theory(tmp_path):
     path = tmp_path / "runs.png"
-    simulate(CORRELATED, [0.5, 1.5], d=12, instances=2, learner="ridge").plot(path)
+    simulate(CORRELATED, [0.5, 1.5], "ridge", d=12, instances=2).plot(path)
     assert path.stat().st_size > 0

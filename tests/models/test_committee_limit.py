@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from glassformer import DeepAttention, simulate, thresholds
+from glassformer import Accuracy, DeepAttention, simulate, thresholds
 from glassformer.bayes_optimal.instability import instability
 from glassformer.bayes_optimal.subspaces import symmetric_basis
 from glassformer.channels.row_symmetries import RowSymmetries
@@ -78,7 +78,9 @@ def test_first_threshold_agrees_with_quadrature(limit):
     """Labels of both limits show the same vectors."""
     mass, growth = _last_layer_by_quadrature(1.0)
     assert mass == pytest.approx(1, abs=1e-6)
-    found = instability(DeepAttention(limit=limit, points=128), np.eye(2), np.eye(2), accuracy=0.02)
+    found = instability(
+        DeepAttention(limit=limit).at_accuracy(Accuracy(points=128)), np.eye(2), np.eye(2), accuracy=0.02
+    )
     assert np.diag(found.matrix) == pytest.approx([0, 1], abs=1e-6)
     # Five standard errors of sampled averages, and what sampled posteriors leave out.
     assert found.rate == pytest.approx(growth, abs=5 * found.error + 3 * abs(found.missing))
@@ -119,7 +121,7 @@ def test_growth_outside_a_part_of_a_committee_is_that_of_its_rows():
 @pytest.mark.statistics
 @pytest.mark.slow
 def test_layers_of_a_committee_have_one_threshold():
-    found = thresholds(DeepAttention(depth=3, limit="linear-committee", points=64))
+    found = thresholds(DeepAttention(depth=3, limit="linear-committee").at_accuracy(Accuracy(points=64)))
     assert found["weak_recovery"].layer == "layer 3"
     assert found["weak_recovery_2"].layer == "committee of layer 1, layer 2"
     assert found["weak_recovery"].alpha < found["weak_recovery_2"].alpha < found["perfect_recovery"].alpha
@@ -128,7 +130,7 @@ def test_layers_of_a_committee_have_one_threshold():
 @pytest.mark.statistics
 @pytest.mark.slow
 def test_labels_say_as_much_of_every_layer_of_a_committee():
-    channel = DeepAttention(depth=3, limit="linear-committee", points=64).channel
+    channel = DeepAttention(depth=3, limit="linear-committee").at_accuracy(Accuracy(points=64)).channel
     information = channel.information_matrix(np.diag([0.5, 0.5, 0.1])[None]).value[0]
     assert information[0, 0] == pytest.approx(information[1, 1], rel=1e-9)
     assert 0 < information[0, 0] < information[2, 2]
@@ -137,12 +139,12 @@ def test_labels_say_as_much_of_every_layer_of_a_committee():
 @pytest.mark.statistics
 @pytest.mark.slow
 def test_message_passing_finds_the_committee():
-    model = DeepAttention(depth=2, limit="linear-committee", points=128)
+    model = DeepAttention(depth=2, limit="linear-committee").at_accuracy(Accuracy(points=128))
     run = simulate(model, 1.2, d=200, instances=2)
     assert np.all(np.diagonal(run["overlap"], axis1=-2, axis2=-1) > 0.5)
 
 
 @pytest.mark.statistics
 def test_the_linear_committee_passes_the_checks_of_a_model():
-    report = check_model(DeepAttention(limit="linear-committee", points=256), d=20)
+    report = check_model(DeepAttention(limit="linear-committee").at_accuracy(Accuracy(points=256)), d=20)
     assert report.ok, str(report)

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import roots_hermitenorm, softmax
 
-from glassformer import (
-    AttentionIndexed,
-    DeepAttentionIndexed,
-    IncompatibleError,
-    ParameterError,
-    landscape,
-    limits,
-    simulate,
-)
+from glassformer import AttentionIndexed, DeepAttentionIndexed, IncompatibleError, landscape, limits, simulate
 from glassformer import thresholds as find_thresholds
 from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import state_evolution
@@ -24,6 +16,7 @@ from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.cli import main
 from glassformer.core.estimate import Estimate
 from glassformer.designs.token_pairs import to_components, to_matrices
+from glassformer.errors import ParameterError
 from glassformer.priors.layered import LayeredPrior
 from glassformer.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
 
@@ -284,7 +277,7 @@ def test_varied_models_have_the_channel_of_their_parameters(changed):
 def test_landscape_of_one_layer_peaks_at_its_fixed_point():
     model = DeepAttentionIndexed(rho=0.5)
     reached = limits(model, [0.2], throw=False)["overlap"][0]
-    curve = landscape(model, 0.2, points=12, row=0)
+    curve = landscape(model, 0.2, overlaps=12, row=0)
     assert curve.maxima == pytest.approx(reached[0, 0], abs=0.03)
     assert not curve.hard_phase
     assert curve.overlap[[0, -1]] == pytest.approx([0.5, 1.5], abs=0.02)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from glassformer import AttentionIndexed, IncompatibleError, ParameterError, limits, simulate, thresholds
+from glassformer import AttentionIndexed, IncompatibleError, limits, simulate, thresholds
+from glassformer.errors import ParameterError
 
 
 def test_message_passing_at_eight_columns():

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import DeepAttention, IncompatibleError
+from glassformer import Accuracy, DeepAttention, IncompatibleError
 from glassformer.bayes_optimal import weak_recovery
 from glassformer.bayes_optimal.instability import ACCURACY, LOW_ACCURACY, instability
 from glassformer.channels.multi_index.attention_network import Architecture
@@ -87,7 +87,7 @@ def test_posterior_is_that_of_a_plain_integral(options, given, charts):
 
 @pytest.mark.slow
 def test_one_layer_has_the_same_information_as_sequence_and_as_attention():
-    model = DeepAttention(depth=1, output="sequence", skip=0.7, points=32)
+    model = DeepAttention(depth=1, output="sequence", skip=0.7).at_accuracy(Accuracy(points=32))
     found = instability(model, np.eye(1), np.eye(1))
     assert 1 / found.rate == pytest.approx(1 / 6, rel=1e-9)
     fields = np.random.default_rng(0).standard_normal((5, 1, 2))
@@ -131,7 +131,7 @@ def test_every_possible_latent_gives_fields_with_the_label(options):
     [{"depth": 1, "heads": 3}, {"heads": 2}, {"depth": 3, "output": "sequence"}, {"output": "sequence", "skip": 0.5}],
 )
 def test_square_and_slope_of_the_score_are_equal_on_average(options):
-    model = DeepAttention(**options, points=128)
+    model = DeepAttention(**options).at_accuracy(Accuracy(points=128))
     channel, variance = replace(model.channel, points=128, effort=Effort(64, 32, 10)), 0.2 * np.eye(model.prior.rows)
     omega, deviation, labels = (part[0] for part in channel._data(variance[None]))
     found = channel.scores(labels, omega, variance)

@@ -12,19 +12,19 @@ from scipy.stats import norm
 
 from glassformer import (
     SGD,
+    Accuracy,
     AttentionIndexed,
     DeepAttention,
     IncompatibleError,
-    ParameterError,
     SequenceMultiIndex,
     Status,
-    conjugate_overlap,
     landscape,
     limits,
     simulate,
 )
 from glassformer import phase_diagram as diagram_of
 from glassformer import thresholds as thresholds_of
+from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 from glassformer.bayes_optimal.instability import instability
 from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.channels.multi_index.attention_network import flow
@@ -35,6 +35,7 @@ from glassformer.channels.multi_index.tied_attention import TiedAttentionChannel
 from glassformer.cli import main
 from glassformer.core.errors import LinkError
 from glassformer.designs.projection import projection_design
+from glassformer.errors import ParameterError
 from glassformer.models.comparison import compare
 
 
@@ -127,7 +128,7 @@ def test_sign_perceptron_against_one_dimensional_quadrature():
 @pytest.mark.slow
 @pytest.mark.parametrize("tokens", [3, *(pytest.param(t, marks=pytest.mark.statistics) for t in (2, 4))])
 def test_threshold_of_one_tied_layer_is_its_closed_form(tokens):
-    found = thresholds_of(DeepAttention(depth=1, tokens=tokens, points=64))
+    found = thresholds_of(DeepAttention(depth=1, tokens=tokens).at_accuracy(Accuracy(points=64)))
     assert found["weak_recovery"].alpha == pytest.approx(1 / (tokens * (tokens + 1)), rel=1e-6)
     assert found["weak_recovery"].layer == "layer 1"
     assert found["perfect_recovery"].alpha == pytest.approx(1 / tokens)
@@ -140,7 +141,7 @@ def test_phase_retrieval_begins_at_one_half():
 
 @pytest.mark.slow
 def test_strong_skip_hides_the_first_layer():
-    weak = instability(DeepAttention(skip=10.0, points=64), np.eye(2), np.eye(2))
+    weak = instability(DeepAttention(skip=10.0).at_accuracy(Accuracy(points=64)), np.eye(2), np.eye(2))
     assert 1 / weak.rate == pytest.approx(1 / 6, rel=5e-3)
     assert weak.matrix[1, 1] == pytest.approx(1, abs=1e-2)
 
@@ -159,7 +160,7 @@ def test_leading_threshold_of_two_layers_against_plain_sampling():
         posterior = np.einsum("n,ni,nj->ij", weight / weight.sum(), z, z)
         gaps.append(np.sum((np.outer(last, last) - posterior) ** 2))
     rate, error = 6 - np.mean(gaps), np.std(gaps) / np.sqrt(len(gaps))
-    found = instability(DeepAttention(points=256), np.eye(2), np.eye(2))
+    found = instability(DeepAttention().at_accuracy(Accuracy(points=256)), np.eye(2), np.eye(2))
     assert abs(found.rate - rate) < 4 * (error + found.error)
     assert found.matrix[1, 1] == pytest.approx(1, abs=0.02)
 
@@ -245,7 +246,7 @@ def test_polynomial_link_against_two_dimensional_integration():
 def test_threshold_of_an_untied_linear_layer_is_its_closed_form():
     """F on the identity: with s = |k||q| and m = E[|k|^2 | s] = s K_1(s)/K_0(s), the eigenvalue is 2 + E m^2."""
     square = quad(lambda s: s**3 * k1e(s) ** 2 / k0e(s) * np.exp(-s), 0, 60)[0]
-    model = DeepAttention(depth=1, activation="linear", tied=False, points=256)
+    model = DeepAttention(depth=1, activation="linear", tied=False).at_accuracy(Accuracy(points=256))
     found = instability(model, np.eye(2), np.eye(2), accuracy=4e-3)
     assert found.rate == pytest.approx(2 + square, rel=4 * found.error / found.rate)
     assert found.error < 4e-3 * found.rate
@@ -255,7 +256,9 @@ def test_threshold_of_an_untied_linear_layer_is_its_closed_form():
 @pytest.mark.statistics
 def test_threshold_of_an_untied_softmax_layer_is_its_closed_form():
     """Two tokens: m = s + 1, E[q~^2 | s] = s make F = [[3, 2], [2, 1]] on the diagonal."""
-    found = instability(DeepAttention(depth=1, tied=False, points=256), np.eye(2), np.eye(2), accuracy=8e-3)
+    found = instability(
+        DeepAttention(depth=1, tied=False).at_accuracy(Accuracy(points=256)), np.eye(2), np.eye(2), accuracy=8e-3
+    )
     assert found.rate == pytest.approx(2 + np.sqrt(5), abs=4 * found.error)
     assert found.error < 8e-3 * found.rate
     golden = (np.sqrt(5) - 1) / 2
@@ -275,7 +278,7 @@ def test_untied_labels_show_the_vectors_they_are_made_of(options):
 
 @pytest.mark.slow
 def test_two_layers_are_learned_one_after_the_other():
-    solution = state_evolution(DeepAttention(points=256), [0.15, 0.5])
+    solution = state_evolution(DeepAttention().at_accuracy(Accuracy(points=256)), [0.15, 0.5])
     assert solution.converged
     overlap = 1 - np.array([np.diag(v) for v in solution.value])
     assert np.all(np.abs(overlap[0]) < 5e-3)
@@ -285,14 +288,14 @@ def test_two_layers_are_learned_one_after_the_other():
 
 @pytest.mark.slow
 def test_perfect_recovery_of_two_layers_above_ratio_one():
-    solution = state_evolution(DeepAttention(points=128), [1.2])
+    solution = state_evolution(DeepAttention().at_accuracy(Accuracy(points=128)), [1.2])
     assert solution.converged
     assert np.all(np.diag(solution.value[0]) < 1e-4)
 
 
 @pytest.mark.statistics
 def test_staircase_of_two_layers():
-    found = thresholds_of(DeepAttention(points=512))
+    found = thresholds_of(DeepAttention().at_accuracy(Accuracy(points=512)))
     assert [entry.layer for entry in found.entries] == ["layer 2", "layer 1", None, None]
     assert found["weak_recovery"].alpha == pytest.approx(0.1856, rel=5e-3)
     assert found["weak_recovery_2"].alpha == pytest.approx(0.722, rel=0.02)
@@ -301,7 +304,7 @@ def test_staircase_of_two_layers():
 
 @pytest.mark.statistics
 def test_message_passing_finds_the_last_layer_first_and_both_perfectly():
-    result = simulate(DeepAttention(points=64), [1.2], d=500, instances=2, seed=3)
+    result = simulate(DeepAttention().at_accuracy(Accuracy(points=64)), [1.2], d=500, instances=2, seed=3)
     assert np.all(1 - result["row_error"] > 0.99)
     assert result.converged
     for run in result.instances[0]:
@@ -315,7 +318,7 @@ def test_message_passing_finds_the_last_layer_first_and_both_perfectly():
 @pytest.mark.statistics
 def test_noise_close_to_zero_overlap_does_not_end_a_run():
     """Slopes of the score are noise there, many times its square: their quotient must not become a gain."""
-    result = simulate(DeepAttention(points=64), [0.6], d=150, instances=8)
+    result = simulate(DeepAttention().at_accuracy(Accuracy(points=64)), [0.6], d=150, instances=8)
     assert all(run.status is not Status.NON_FINITE and len(run.history) > 20 for run in result.instances[0])
     assert np.all(np.isfinite(result["error"]))
 
@@ -323,7 +326,9 @@ def test_noise_close_to_zero_overlap_does_not_end_a_run():
 @pytest.mark.statistics
 def test_message_passing_of_two_heads_follows_theory():
     """Heads see disjoint coordinates: the sample ratio that counts is alpha times their number."""
-    model = DeepAttention(depth=1, heads=2, noise=0.1, activation="linear", head_weights=[[1.0, 0.6]], points=64)
+    model = DeepAttention(depth=1, heads=2, noise=0.1, activation="linear", head_weights=[[1.0, 0.6]]).at_accuracy(
+        Accuracy(points=64)
+    )
     result = simulate(model, [0.8], d=400, instances=4)
     assert result.converged
     assert np.all(np.abs(result["row_error"] - result["row_theory"]) < 3 * result["row_standard_error"] + 0.04)
@@ -342,7 +347,7 @@ def test_labels_of_weighted_heads_are_understood(tied):
 @pytest.mark.statistics
 def test_rows_seen_in_one_combination_only():
     """Their sum is known exactly, and of their difference nothing: sampling says so, or says that it cannot tell."""
-    found = state_evolution(SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, points=32), [3.0])
+    found = state_evolution(SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2).at_accuracy(Accuracy(points=32)), [3.0])
     assert np.sum(found.value[0]) == pytest.approx(0, abs=1e-6)
     gap = np.linalg.norm(found.value[0] - np.array([[0.5, -0.5], [-0.5, 0.5]]))
     assert gap < found.error_estimate[0]
@@ -351,7 +356,7 @@ def test_rows_seen_in_one_combination_only():
 
 @pytest.mark.slow
 def test_close_to_a_threshold_all_starts_lead_to_one_point():
-    model = DeepAttention(depth=1, points=1024)
+    model = DeepAttention(depth=1).at_accuracy(Accuracy(points=1024))
     ends = [state_evolution(model, [1.05 / 6], start) for start in ("uninformed", [[[0.85]]])]
     assert all(end.converged for end in ends)
     overlaps = [1 - end.value[0, 0, 0] for end in ends]
@@ -361,7 +366,9 @@ def test_close_to_a_threshold_all_starts_lead_to_one_point():
 
 @pytest.mark.statistics
 def test_stochastic_gradients_find_the_last_layer_first():
-    result = simulate(DeepAttention(points=64), [15.0], d=100, instances=2, learner=SGD(passes=25, looks=4))
+    result = simulate(
+        DeepAttention().at_accuracy(Accuracy(points=64)), [15.0], SGD(passes=25, looks=4), d=100, instances=2
+    )
     for run in result.instances[0]:
         cosine = np.abs(np.array([step["cosine"] for step in run.history]))
         found = np.argmax(cosine[:, 1] > 0.9)
@@ -370,16 +377,18 @@ def test_stochastic_gradients_find_the_last_layer_first():
         assert cosine[-1, 0] > cosine[found, 0]
         assert run.history[-1]["plugin_error"] < 0.2 * run.history[0]["plugin_error"]
         assert run.history[-1]["passes"] == 25
-    again = simulate(DeepAttention(points=64), [15.0], d=100, instances=1, learner=SGD(passes=25, looks=4))
+    again = simulate(
+        DeepAttention().at_accuracy(Accuracy(points=64)), [15.0], SGD(passes=25, looks=4), d=100, instances=1
+    )
     assert again.instances[0][0].error == result.instances[0][0].error
     short = SGD(passes=5, learning_rate=1e-6, weight_decay=0.0)
-    assert not simulate(DeepAttention(points=64), [4.0], d=40, instances=1, learner=short).converged
+    assert not simulate(DeepAttention().at_accuracy(Accuracy(points=64)), [4.0], short, d=40, instances=1).converged
     with pytest.raises(IncompatibleError, match="one head"):
-        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, learner="sgd")
+        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], "sgd", d=20)
     with pytest.raises(IncompatibleError, match="smoothly"):
-        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2), [2.0], d=20, learner="sgd")
+        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2), [2.0], "sgd", d=20)
     with pytest.raises(IncompatibleError, match="single"):
-        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), [2.0], d=20, learner="sgd")
+        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), [2.0], "sgd", d=20)
     for bad in ({"batch": 0}, {"init": "large"}, {"learning_rate": -1.0}, {"weight_decay": np.nan}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             SGD(**bad)
@@ -387,7 +396,7 @@ def test_stochastic_gradients_find_the_last_layer_first():
 
 @pytest.mark.slow
 def test_message_passing_agrees_with_theory_for_sign_labels():
-    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), points=32)
+    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])).at_accuracy(Accuracy(points=32))
     result = simulate(model, [1.5], d=400, instances=4)
     assert abs(result["error"][0] - result["theory"][0]) < 3 * result["standard_error"][0] + 0.02
     assert result.converged
@@ -405,10 +414,10 @@ def test_side_information_raises_the_overlap():
 
 @pytest.mark.statistics
 def test_conjugate_overlap_reaches_the_requested_accuracy():
-    found = conjugate_overlap(DeepAttention(points=64), [0.5, 0.9], accuracy=0.024)
+    found = conjugate_overlap(DeepAttention().at_accuracy(Accuracy(points=64)), [0.5, 0.9], accuracy=0.024)
     assert found.reached
     assert found.accuracy <= 0.024
-    rough = conjugate_overlap(DeepAttention(points=64), [0.5, 0.9], accuracy=1e-9, most=128)
+    rough = conjugate_overlap(DeepAttention().at_accuracy(Accuracy(points=64)), [0.5, 0.9], accuracy=1e-9, most=128)
     assert not rough.reached
     assert rough.points == 128
     assert rough.value[1, 1] == pytest.approx(found.value[1, 1], rel=2 * rough.accuracy)
@@ -444,7 +453,7 @@ def test_arguments_out_of_range_are_refused():
     with pytest.raises(ParameterError, match="tokens"):
         DeepAttention(tokens=1)
     with pytest.raises(ParameterError, match="points"):
-        DeepAttention(points=100)
+        DeepAttention().at_accuracy(Accuracy(points=100))
     with pytest.raises(ParameterError, match="indices"):
         SequenceMultiIndex(lambda z: z[0, 0], indices=0)
     with pytest.raises(ParameterError, match="alpha"):
@@ -479,7 +488,7 @@ def test_deep_attention_from_the_command_line(capsys, tmp_path):
 
 @pytest.mark.statistics
 def test_without_skip_mixing_may_be_singular_and_thresholds_are_finite():
-    found = instability(DeepAttention(skip=0.0, points=256), np.eye(2), np.eye(2))
+    found = instability(DeepAttention(skip=0.0).at_accuracy(Accuracy(points=256)), np.eye(2), np.eye(2))
     assert np.isfinite(found.rate)
     assert found.rate < 6
 
@@ -487,7 +496,7 @@ def test_without_skip_mixing_may_be_singular_and_thresholds_are_finite():
 @pytest.mark.slow
 def test_limits_of_large_depth():
     """Constant mixing leaves one tied layer; a committee at large skip approaches it, and the exact network both."""
-    found = thresholds_of(DeepAttention(depth=10, skip=10.0, limit="large-depth", points=64))
+    found = thresholds_of(DeepAttention(depth=10, skip=10.0, limit="large-depth").at_accuracy(Accuracy(points=64)))
     assert found["weak_recovery"].alpha == pytest.approx(1 / 6)
     assert "the last layer alone" in found["perfect_recovery"].note
     np.testing.assert_allclose(flow(2, 1.0, "softmax"), [[1.332 + 0.693, 0.693], [0.693, 1.332 + 0.693]], atol=2e-3)
@@ -503,8 +512,8 @@ def test_limits_of_large_depth():
 
 @pytest.mark.slow
 def test_landscape_of_one_row_peaks_at_its_fixed_point():
-    model = DeepAttention(depth=1, points=256)
-    curve = landscape(model, 0.3, points=30)
+    model = DeepAttention(depth=1).at_accuracy(Accuracy(points=256))
+    curve = landscape(model, 0.3, overlaps=30)
     assert curve.maxima == pytest.approx(limits(model, [0.3])["overlap"][0, 0, 0], abs=0.05)
     assert not curve.hard_phase
     with pytest.raises(ParameterError, match="row"):
@@ -513,14 +522,14 @@ def test_landscape_of_one_row_peaks_at_its_fixed_point():
 
 @pytest.mark.statistics
 def test_landscape_without_data_has_its_maximum_at_the_side_information():
-    curve = landscape(DeepAttention(side_information=0.3, points=64), 0.0, points=30)
+    curve = landscape(DeepAttention(side_information=0.3).at_accuracy(Accuracy(points=64)), 0.0, overlaps=30)
     assert curve.maxima == pytest.approx(0.3, abs=2e-3)
     assert curve.converged
 
 
 @pytest.mark.slow
 def test_phase_diagram_is_a_table_of_thresholds():
-    found = diagram_of(DeepAttention(depth=1, points=64), "skip", [0.5, 1.0])
+    found = diagram_of(DeepAttention(depth=1).at_accuracy(Accuracy(points=64)), "skip", [0.5, 1.0])
     np.testing.assert_allclose(found.curve("weak_recovery"), 1 / 6)
     assert len(found.to_pandas()) == 6
 

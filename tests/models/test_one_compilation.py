@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import DeepAttention, SequenceMultiIndex
+from glassformer import Accuracy, DeepAttention, SequenceMultiIndex
 from glassformer.numerics import cached_jit as compiled
 
 
@@ -18,8 +18,8 @@ def product(z):
 @pytest.mark.parametrize(
     "made",
     [
-        lambda number: DeepAttention(skip=number, points=64),
-        lambda number: SequenceMultiIndex(product, indices=2, tokens=1, noise=number, points=32),
+        lambda number: DeepAttention(skip=number).at_accuracy(Accuracy(points=64)),
+        lambda number: SequenceMultiIndex(product, indices=2, tokens=1, noise=number).at_accuracy(Accuracy(points=32)),
     ],
 )
 def test_new_numbers_do_not_recompile(made, monkeypatch):

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from glassformer import DeepAttention, IncompatibleError, ParameterError, limits, simulate
+from glassformer import Accuracy, DeepAttention, IncompatibleError, limits, simulate
 from glassformer.bayes_optimal.instability import instability
 from glassformer.bayes_optimal.subspaces import group_named
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.tied_attention import label_dimension, rotations
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.cli import main
+from glassformer.errors import ParameterError
 from glassformer.testing import check_model
 
 
@@ -81,7 +82,7 @@ def test_posterior_agrees_with_a_grid_over_rotations(activation):
 )
 @pytest.mark.statistics
 def test_labels_fix_as_many_fields_as_they_have_dimensions(tokens, activation):
-    model = DeepAttention(depth=1, tokens=tokens, rank=2, activation=activation, points=64)
+    model = DeepAttention(depth=1, tokens=tokens, rank=2, activation=activation).at_accuracy(Accuracy(points=64))
     variance = 1e-4 * np.eye(2)
     found = model.channel.information_matrix(variance[None])
     seen = label_dimension(2, tokens, activation == "softmax")
@@ -121,7 +122,7 @@ def test_estimates_are_turned_before_they_are_compared():
 @pytest.mark.statistics
 def test_threshold_of_a_linear_layer_agrees_with_its_gram_matrix():
     """D = (S/r - 1) I, so alpha_c = r/(L(L + 1)); the bound of labels in cells is not passed."""
-    model = DeepAttention(depth=1, rank=2, activation="linear", points=64)
+    model = DeepAttention(depth=1, rank=2, activation="linear").at_accuracy(Accuracy(points=64))
     found = instability(model, np.eye(2), np.eye(2), np.inf)
     np.testing.assert_allclose(found.matrix, 0.5 * np.eye(2), atol=1e-12)
     assert not found.degenerate
@@ -159,13 +160,13 @@ def test_a_rank_that_is_none_is_named(capsys):
 )
 def test_parts_agree(options, points, d):
     """Posteriors of untied layers have eight latents: few data points take minutes."""
-    report = check_model(DeepAttention(depth=1, rank=2, points=points, **options), alpha=1.2, d=d)
+    report = check_model(DeepAttention(depth=1, rank=2, **options).at_accuracy(Accuracy(points=points)), alpha=1.2, d=d)
     assert report.ok, str(report)
 
 
 @pytest.mark.statistics
 def test_message_passing_agrees_with_theory():
-    model = DeepAttention(depth=1, rank=2, activation="linear", points=256)
+    model = DeepAttention(depth=1, rank=2, activation="linear").at_accuracy(Accuracy(points=256))
     found = simulate(model, [0.6], d=1000, instances=1, seed=1)
     assert np.all(np.abs(found["row_error"] - found["row_theory"]) < 0.06)
 
@@ -182,5 +183,5 @@ def test_effort_suffices():
 
 @pytest.mark.statistics
 def test_two_layers_of_two_directions():
-    found = limits(DeepAttention(depth=2, rank=(1, 2), points=128), [0.3], throw=False)
+    found = limits(DeepAttention(depth=2, rank=(1, 2)).at_accuracy(Accuracy(points=128)), [0.3], throw=False)
     assert np.all(np.abs(found["overlap"]) < 0.1)

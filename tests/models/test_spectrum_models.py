@@ -22,7 +22,7 @@ def test_released_power_law_theory(samples):
     scale = np.std(values * np.sqrt(d / np.sum(values**2)))
     model = AttentionIndexed(spectrum=values, tokens=1, channel="linear", noise=0.05 / scale**2)
     strength = 0.1 * np.sqrt(samples) / d / 4 / scale
-    table = RegularisedRisk(penalty="trace", strength=strength).limits(model, [samples / d**2])
+    table = limits(model, [samples / d**2], RegularisedRisk(penalty="trace", strength=strength))
     assert np.isclose(table["error"][0] * scale**2, PUBLISHED[samples], rtol=5e-3)
     # Below the optimum nothing is.
     assert limits(model, [samples / d**2])["error"][0] < table["error"][0]
@@ -72,7 +72,7 @@ def test_risk_never_beats_the_optimum_and_has_its_threshold():
     model = BilinearSequenceRegression(beta=1.0, spectrum=[0.0, 0.0, 1.0, 2.0])
     at = model.baseline_thresholds["nuclear_norm_perfect_recovery"]
     learner = RegularisedRisk(strength=0.0)
-    error = learner.limits(model, [0.95 * at, 1.02 * at])["error"]
+    error = limits(model, [0.95 * at, 1.02 * at], learner)["error"]
     assert error[0] > 1e-4 and error[1] == 0
     assert error[0] > limits(model, [0.95 * at])["error"][0]
 
@@ -81,7 +81,7 @@ def test_risk_never_beats_the_optimum_and_has_its_threshold():
 def test_runs_agree_with_theory():
     model = BilinearSequenceRegression(beta=1.5, spectrum="power-law:1.0:10", noise=0.2)
     for algorithm in ("gamp", RegularisedRisk(strength=0.2)):
-        runs = simulate(model, [0.5], d=60, instances=3, learner=algorithm)
+        runs = simulate(model, [0.5], algorithm, d=60, instances=3)
         assert np.isclose(runs["error"][0], runs["theory"][0], rtol=0.1)
     assert runs.parameters["spectrum"] == "power-law:1:10"
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    Accuracy,
     AttentionIndexed,
     DeepAttention,
     IncompatibleError,
-    ParameterError,
     SequenceMultiIndex,
     limits,
     simulate,
@@ -17,6 +17,7 @@ from glassformer import (
 from glassformer.bayes_optimal.bounds import growth_bound
 from glassformer.cli import main
 from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.errors import ParameterError
 from glassformer.models.token_correlation import correlation_root
 from glassformer.testing import check_model
 
@@ -30,7 +31,7 @@ def both(z):
 @pytest.mark.slow
 def test_a_sum_of_two_tokens_is_one_field_of_more_power():
     """y = z1 + z2 with noise: variance 2 (1 + c) of the field instead of 2."""
-    model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5, points=128)
+    model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5).at_accuracy(Accuracy(points=128))
     one = SequenceMultiIndex(lambda z: z[0, 0], 1, 1, noise=0.4 / 3)
     found, exact = limits(model, [0.7, 1.5], throw=False), limits(one, [0.7, 1.5])
     assert np.all(np.abs(found["error"] - exact["error"]) < 4 * found["error_estimate"] + 2e-3)
@@ -38,7 +39,9 @@ def test_a_sum_of_two_tokens_is_one_field_of_more_power():
 
 @pytest.mark.slow
 def test_a_number_and_its_matrix_are_one():
-    by_number, by_matrix = (DeepAttention(depth=1, points=64, token_correlation=c) for c in (0.5, MATRIX))
+    by_number, by_matrix = (
+        DeepAttention(depth=1, token_correlation=c).at_accuracy(Accuracy(points=64)) for c in (0.5, MATRIX)
+    )
     v = 0.5 * np.eye(1)[None]
     assert by_number.channel.information_matrix(v).value == pytest.approx(
         by_matrix.channel.information_matrix(v).value, rel=1e-12
@@ -48,24 +51,26 @@ def test_a_number_and_its_matrix_are_one():
 @pytest.mark.slow
 def test_one_layer_is_inverted_for_correlated_tokens():
     """The label shows the fields up to a sign: the threshold is that of independent tokens."""
-    found = thresholds(DeepAttention(depth=1, points=64, token_correlation=0.5))["weak_recovery"]
+    found = thresholds(DeepAttention(depth=1, token_correlation=0.5).at_accuracy(Accuracy(points=64)))["weak_recovery"]
     assert found.alpha == pytest.approx(1 / 6, rel=1e-6)
 
 
 @pytest.mark.statistics
 def test_two_layers_respect_the_bound_of_their_own_labels():
-    model = DeepAttention(depth=2, points=256, token_correlation=0.6)
+    model = DeepAttention(depth=2, token_correlation=0.6).at_accuracy(Accuracy(points=256))
     rate, error = growth_bound(model)
     first = model.channel
     assert first.network.root
-    found = thresholds(DeepAttention(depth=1, token_correlation=0.6, output="sequence", points=64))["weak_recovery"]
+    found = thresholds(
+        DeepAttention(depth=1, token_correlation=0.6, output="sequence").at_accuracy(Accuracy(points=64))
+    )["weak_recovery"]
     assert found.alpha == pytest.approx(1 / 6, rel=1e-6)
     assert rate - 5 * error > 4
 
 
 @pytest.mark.statistics
 def test_message_passing_agrees():
-    model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5, points=256)
+    model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5).at_accuracy(Accuracy(points=256))
     result = simulate(model, [1.0], d=150, instances=3)
     assert abs(result["error"][0] - result["theory"][0]) < 5 * result["standard_error"][0] + 0.02
 
@@ -152,4 +157,4 @@ def test_correlated_attention_indices_that_cannot_be():
     with pytest.raises(ParameterError, match="token_correlation"):
         AttentionIndexed(0.5, tokens=1, channel="linear", token_correlation=0.5)
     with pytest.raises(IncompatibleError, match="independent tokens"):
-        simulate(AttentionIndexed(0.5, token_correlation=0.5), [0.3], d=20, learner="gd")
+        simulate(AttentionIndexed(0.5, token_correlation=0.5), [0.3], "gd", d=20)

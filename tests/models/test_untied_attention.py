@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 
-from glassformer import (
-    AttentionIndexed,
-    BilinearSequenceRegression,
-    DataError,
-    IncompatibleError,
-    limits,
-    simulate,
-    thresholds,
-)
+from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, limits, simulate, thresholds
 from glassformer.bayes_optimal.vector_state_evolution import vector_trajectory
 from glassformer.cli import main
 from glassformer.designs.pairs import PairDesign
+from glassformer.errors import DataError
 from glassformer.testing import check_model
 
 MODELS = {

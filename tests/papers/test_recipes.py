@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from glassformer import (
     SGD,
+    Accuracy,
     AttentionIndexed,
     BilinearSequenceRegression,
     GradientDescent,
@@ -14,7 +15,6 @@ from glassformer import (
     RegularisedRisk,
     SequenceMultiIndex,
 )
-from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.papers import descent, layer_order, panels, positional, published_attention, universality
@@ -28,10 +28,11 @@ from glassformer.papers.text import figure as text_figure
 from glassformer.papers.text.attention_classifier import ClassifierRun
 from glassformer.papers.text.questions import QuestionData, Questions
 from glassformer.plotting.style import signal_power
+from glassformer.verbs.thresholds import thresholds
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.5)
 SIGNS = SequenceMultiIndex(descent._sign)
-DESCENT = SGD(0.5, 0.5, loss="logistic", trajectories=4096)
+DESCENT = SGD(0.5, 0.5, loss="logistic").at_accuracy(Accuracy(trajectories=4096))
 
 
 def panel(runs=(), **settings):
@@ -149,8 +150,8 @@ def test_the_layer_with_the_lower_bound_is_named():
 
 def test_early_stopping_is_compared_with_the_best_decay(monkeypatch):
     value, error = descent._columns("error")
-    steps = {value: np.array([1.0, 0.4, 0.5]), error: np.array([0.0, 0.01, 0.02])}
-    monkeypatch.setattr(descent, "trajectory", lambda model, alpha, count, learner: steps)
+    found = {value: np.array([1.0, 0.4, 0.5]), error: np.array([0.0, 0.01, 0.02])}
+    monkeypatch.setattr(descent, "trajectory", lambda model, alpha, learner, steps: found)
     case = descent._Stopped("square loss: error", SequenceMultiIndex(descent._value, noise=0.5), "square", "error")
     part = descent._cost_of_stopping(None, [case], np.array([1.0, 2.0]), 2, SGD)
     (frame,) = part.frames

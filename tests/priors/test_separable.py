@@ -15,7 +15,6 @@ from glassformer import (
     BilinearSequenceRegression,
     DeepAttention,
     IncompatibleError,
-    ParameterError,
     SequenceMultiIndex,
     limits,
     simulate,
@@ -23,6 +22,7 @@ from glassformer import (
 )
 from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.core.estimate import Estimate
+from glassformer.errors import ParameterError
 from glassformer.models.registry import build
 from glassformer.numerics.decompositions import square_root
 from glassformer.priors import laws

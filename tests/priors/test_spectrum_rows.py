@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex, limits, simulate, thresholds
+from glassformer import IncompatibleError, SequenceMultiIndex, limits, simulate, thresholds
 from glassformer.cli import main
+from glassformer.errors import ParameterError
 from glassformer.priors.rows import SpectrumRowsPrior
 from glassformer.testing import check_model
 

@@ -53,7 +53,7 @@ def test_a_width_above_one_with_little_noise():
     # By roots of the quartic and adaptive quadrature.
     assert np.isclose(found["error"][0], 0.016413, atol=1e-6)
     assert found["error_estimate"][0] < 1e-9
-    trained = RegularisedRisk("square", "nuclear").limits(BilinearSequenceRegression(rho=1.5, noise=0.02), [10.0])
+    trained = limits(BilinearSequenceRegression(rho=1.5, noise=0.02), [10.0], RegularisedRisk("square", "nuclear"))
     assert trained["rank"][0] <= 1
     assert trained["error_estimate"][0] < 1e-6
 

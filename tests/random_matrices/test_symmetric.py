@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp
 
-from glassformer import ParameterError, SymmetricLaw
+from glassformer.errors import ParameterError
+from glassformer.laws import SymmetricLaw
 
 POINTS = [(0.5, 0.1), (0.5, 1e-3), (2.0, 0.1), (0.01, 1e-3), (0.3, 1e-2), (0.95, 1e-4), (1.0, 1e-3), (0.1, 1.0)]
 

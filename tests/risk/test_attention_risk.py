@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, ParameterError, limits
+from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, limits
 from glassformer.channels.attention.prediction import row_disagreement
+from glassformer.errors import ParameterError
 from glassformer.risk.attention_averages import HardmaxAverages, ProductAverages, SampledAverages
 from glassformer.risk.cross_entropy import CrossEntropy, minimise, minimise_two_tokens
 from glassformer.risk.limits import risk_limits

@@ -10,7 +10,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 from sklearn.linear_model import Ridge as RidgeRegression
 from sklearn.svm import SVC, LinearSVC
 
-from glassformer import RegularisedRisk, SequenceMultiIndex, limits
+from glassformer import Accuracy, RegularisedRisk, SequenceMultiIndex, limits, thresholds, trajectory
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.priors.law import Law
 from glassformer.priors.laws import Discrete, GaussBernoulli
@@ -56,7 +56,7 @@ def columns(model, alpha, loss, penalty="ridge", strength=None, intercept=False)
     [(1, 0.1, 2.3173829, 1.0564126, 0.2558643), (3, 1, 0.5913993, 0.6655164, 0.1670625)],
 )
 def test_logistic_ridge_on_signs_has_the_known_order_parameters(alpha, strength, power, overlap, error):
-    found = RegularisedRisk("logistic", "ridge", strength=strength).limits(SIGNS, [alpha])
+    found = limits(SIGNS, [alpha], RegularisedRisk("logistic", "ridge", strength=strength))
     values = [np.ravel(found[name])[0] for name in ("power", "overlap", "label_error")]
     np.testing.assert_allclose(values, [power, overlap, error], atol=1e-7)
 
@@ -80,7 +80,7 @@ def test_least_squares_of_least_norm_descends_twice(alpha):
 
 
 def test_least_squares_of_as_many_noisy_labels_as_weights_has_an_infinite_error():
-    found = RegularisedRisk("square", "ridge", strength=0.0).limits(NUMBERS, [1.0, 2.0])
+    found = limits(NUMBERS, [1.0, 2.0], RegularisedRisk("square", "ridge", strength=0.0))
     assert np.isinf(found["error"][0]) and found["error"][1] == pytest.approx(0.1)
 
 
@@ -176,19 +176,19 @@ def test_separability_ends_at_the_line_of_candes_and_sur():
         return quad(integrand, -12, 12, epsabs=1e-12, limit=200)[0]
 
     best = minimize_scalar(mean_square, bounds=(-5, 0), method="bounded", options={"xatol": 1e-9})
-    found = RegularisedRisk("logistic", "ridge", strength=0.0).thresholds(LOGISTIC)
+    found = thresholds(LOGISTIC, RegularisedRisk("logistic", "ridge", strength=0.0))
     assert found["interpolation"].alpha == pytest.approx(1 / best.fun, rel=1e-8)
 
 
 def test_sparse_weights_are_recovered_from_the_threshold_of_donoho_and_tanner():
     """The weak threshold of the cross-polytope at a share of 0.1 of non-zero weights is 0.3288."""
     model = SequenceMultiIndex(field, prior="gauss-bernoulli:0.1")
-    found = RegularisedRisk("square", "lasso", strength=0.0).thresholds(model)
+    found = thresholds(model, RegularisedRisk("square", "lasso", strength=0.0))
     threshold = found["perfect_recovery"].alpha
     assert threshold == pytest.approx(0.3288, abs=5e-5)
     row = columns(model, [threshold - 1e-3, threshold + 1e-3], Square(), "lasso", 0.0)
     assert 0 < row["error"][0] < 0.02 and row["error"][1] == 0
-    assert RegularisedRisk("square", "ridge", strength=0.0).thresholds(model)["perfect_recovery"].alpha == 1
+    assert thresholds(model, RegularisedRisk("square", "ridge", strength=0.0))["perfect_recovery"].alpha == 1
 
 
 SOLVERS = [
@@ -288,9 +288,9 @@ def test_closed_moments_of_mixtures_are_those_of_a_quadrature(law):
 )
 def test_the_best_strength_is_an_optimum_above_bayes(model, loss, penalty):
     name = "label_error" if model is not SPARSE else "error"
-    best = RegularisedRisk(loss, penalty, strength=None).limits(model, [1.5])
+    best = limits(model, [1.5], RegularisedRisk(loss, penalty, strength=None))
     for factor in (0.8, 1.25):
-        other = RegularisedRisk(loss, penalty, strength=factor * best["strength"][0]).limits(model, [1.5])
+        other = limits(model, [1.5], RegularisedRisk(loss, penalty, strength=factor * best["strength"][0]))
         assert other[name][0] > best[name][0]
     optimum = np.sqrt(np.ravel(limits(model, [1.5])["overlap"])[0])
     assert np.ravel(best["cosine"])[0] <= optimum + 1e-9
@@ -308,8 +308,8 @@ def test_lasso_beats_ridge_on_sparse_weights_and_loses_on_dense_ones():
 
 def test_steps_of_message_passing_lead_to_the_limit_at_the_rate_of_stability():
     learner = RegularisedRisk("logistic", "ridge", strength=0.5)
-    steps = learner.trajectory(SIGNS, np.array([2.0]), 25)
-    limit = learner.limits(SIGNS, [2.0])
+    steps = trajectory(SIGNS, np.array([2.0]), learner, steps=25)
+    limit = limits(SIGNS, [2.0], learner)
     assert steps["error"][-1] == pytest.approx(limit["error"][0], abs=1e-8)
     assert 0 < limit["stability"][0] < 1
 
@@ -349,7 +349,7 @@ def test_what_has_no_theory_is_refused(model, loss, penalty, strength, message):
 @pytest.mark.parametrize("loss", ["square", "logistic"])
 def test_label_errors_of_small_weights_follow_their_cosine(loss):
     model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]))
-    table = RegularisedRisk(loss, strength=1e12).limits(model, [2.0])
+    table = limits(model, [2.0], RegularisedRisk(loss, strength=1e12))
     assert table["power"][0] < 1e-20
     assert table["label_error"][0] == pytest.approx(np.arccos(table["cosine"][0, 0]) / np.pi, rel=1e-9)
 
@@ -361,24 +361,26 @@ def half_square(y, h):
 @pytest.mark.slow
 def test_a_loss_of_ones_own_sees_one_linear_row_whatever_the_link():
     model = SequenceMultiIndex(lambda z: 0.5 * z[0, 0], noise=0.1)
-    own = RegularisedRisk(half_square, strength=0.5).limits(model, [2.0])
-    known = RegularisedRisk("square", strength=0.5, student="linear").limits(model, [2.0])
+    own = limits(model, [2.0], RegularisedRisk(half_square, strength=0.5))
+    known = limits(model, [2.0], RegularisedRisk("square", strength=0.5, student="linear"))
     np.testing.assert_allclose(own["error"], known["error"], rtol=1e-6)
 
 
 @pytest.mark.statistics
 def test_poisson_regression():
     """The rate is exp(z/2); 8 fits with SciPy at d = 2000 give 0.7450 +- 0.0061."""
-    model = SequenceMultiIndex(lambda z: 0.5 * z[0, 0], noise_law="poisson", points=64)
+    model = SequenceMultiIndex(lambda z: 0.5 * z[0, 0], noise_law="poisson").at_accuracy(Accuracy(points=64))
     learner = RegularisedRisk(lambda y, h: jnp.exp(h) - y * h, strength=0.5)
-    assert abs(learner.limits(model, [2.0])["error"][0] - 0.7450) < 3 * 0.0061
+    assert abs(limits(model, [2.0], learner)["error"][0] - 0.7450) < 3 * 0.0061
 
 
 @pytest.mark.slow
 def test_a_default_student_is_not_blamed_for_a_loss():
-    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]) + z[1, 0], indices=2, noise=0.1, points=32)
+    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]) + z[1, 0], indices=2, noise=0.1).at_accuracy(
+        Accuracy(points=32)
+    )
     with pytest.raises(ParameterError, match="loss = 'constant' is not allowed: expected a function whose"):
-        RegularisedRisk(constant, strength=0.5).limits(model, [2.0])
+        limits(model, [2.0], RegularisedRisk(constant, strength=0.5))
 
 
 def constant(y, h):

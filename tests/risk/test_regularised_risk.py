@@ -13,17 +13,19 @@ from glassformer import (
     DeepAttention,
     DeepAttentionIndexed,
     IncompatibleError,
-    ParameterError,
     RegularisedRisk,
     Status,
     limits,
-    nuclear_norm_threshold,
-    ridge_error,
     simulate,
+    thresholds,
 )
 from glassformer.channels.confusion import Confusion
 from glassformer.channels.scalar.sign import NoisySignChannel
 from glassformer.core.settings import Iteration
+from glassformer.errors import ParameterError
+from glassformer.laws import nuclear_norm_threshold
+from glassformer.learners.registry import runs_on
+from glassformer.learners.ridge import ridge_error
 from glassformer.random_matrices.nuclear_norm import trace_dimension
 from glassformer.risk.fixed_points import fixed_points
 from glassformer.risk.limits import risk_limits
@@ -88,7 +90,7 @@ def shifted(h):
 def test_wrong_labels_are_counted_without_their_own_noise(labels, threshold):
     """Of the fitted field and the true one, as the optimum and runs count them."""
     model, learner = bsr(**labels), RegularisedRisk("logistic", "ridge", 1.0)
-    row = learner.limits(model, [2.0])
+    row = limits(model, [2.0], learner)
     cosine, own = row["cosine"][0], threshold / np.sqrt(row["power"][0])
 
     def missed(h):
@@ -98,7 +100,7 @@ def test_wrong_labels_are_counted_without_their_own_noise(labels, threshold):
     wrong = quad(missed, -9, threshold, epsabs=1e-11)[0] + quad(missed, threshold, 9, epsabs=1e-11)[0]
     assert row["label_error"][0] == pytest.approx(wrong, abs=1e-9)
     assert row["label_error"][0] > limits(model, [2.0])["label_error"][0]
-    runs = simulate(model, [2.0], d=20, instances=4, seed=0, learner=learner)
+    runs = simulate(model, [2.0], learner, d=20, instances=4, seed=0)
     # Four standard errors, and a term of order 1/d.
     far = 4 * runs["label_standard_error"][0] + 0.2 / 20
     assert runs["label_error"][0] == pytest.approx(row["label_error"][0], abs=far)
@@ -127,15 +129,15 @@ def test_losses_of_linear_attention_act_on_each_component():
     """One token has one component and two have three, of which a wide Huber loss is half the square."""
     one, two = (AttentionIndexed(rho=0.5, tokens=t, channel="linear", noise=0.5) for t in (1, 2))
     learner = RegularisedRisk("huber", "trace", 0.1)
-    assert learner.incompatibility(one) is None and learner.incompatibility(two) is None
-    alone, both = learner.limits(one, [0.3]), learner.limits(two, [0.1])
+    assert runs_on(learner, one) and runs_on(learner, two)
+    alone, both = limits(one, [0.3], learner), limits(two, [0.1], learner)
     assert both["error"][0] == pytest.approx(alone["error"][0], rel=1e-8)
     assert both["training_loss"][0] == pytest.approx(3 * alone["training_loss"][0], rel=1e-7)
-    square, wide = (RegularisedRisk(loss, "trace", 0.1).limits(two, [0.1]) for loss in ("square", Huber(1e3)))
+    square, wide = (limits(two, [0.1], RegularisedRisk(loss, "trace", 0.1)) for loss in ("square", Huber(1e3)))
     for name in ("error", "training_loss", "test_loss", "degrees"):
         assert wide[name][0] == pytest.approx(square[name][0], rel=1e-7)
     ran = [
-        simulate(two, [0.1], d=30, instances=4, seed=0, learner=RegularisedRisk(loss, "trace", 0.1))["error"][0]
+        simulate(two, [0.1], RegularisedRisk(loss, "trace", 0.1), d=30, instances=4, seed=0)["error"][0]
         for loss in ("huber", "square")
     ]
     # Of the same data: what sizes and draws change is mostly common to both.
@@ -167,7 +169,7 @@ def test_a_pinned_trace_without_noise(monkeypatch):
     # Below it there is no fixed point to converge to, however many steps are allowed.
     monkeypatch.setattr("glassformer.risk.fixed_points._SETTINGS", Iteration(tolerance=1e-13, max_iterations=60))
     model, threshold = AttentionIndexed(rho=0.5, tokens=1, channel="linear"), trace_dimension(0.5) / 2
-    found = RegularisedRisk("square", "pinned").limits(model, [0.9 * threshold, 1.001 * threshold], throw=False)
+    found = limits(model, [0.9 * threshold, 1.001 * threshold], RegularisedRisk("square", "pinned"), throw=False)
     assert [status.ok for status in found.status] == [False, True]
     assert found["error"][1] == 0
     assert "alpha = 0.379957: several positive matrices" in found.notes[0]
@@ -375,7 +377,7 @@ def test_the_end_of_the_interpolator():
 @pytest.mark.slow
 def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
     """Where its error vanishes with the strength, and not where that of the nuclear norm does."""
-    found = RegularisedRisk("square", "elastic", 0.0).thresholds(bsr())["perfect_recovery"]
+    found = thresholds(bsr(), RegularisedRisk("square", "elastic", 0.0))["perfect_recovery"]
     assert nuclear_norm_threshold(1, 0.3) + 0.1 < found.alpha < 1
     assert 0 < found.error_estimate < 1e-5
     alpha = found.alpha * np.array([0.85, 0.95, 1.03])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, RegularisedRisk, Ridge, ridge_error
+from glassformer import AttentionIndexed, BilinearSequenceRegression, RegularisedRisk, Ridge, limits
+from glassformer.learners.ridge import ridge_error
 from glassformer.random_matrices.given import Spectrum
 from glassformer.risk.fixed_points import iterated_points
 from glassformer.risk.losses import Square
@@ -16,7 +17,7 @@ NEXT_TO = np.array([0.999, 1 - 1e-6, 1 + 1e-6, 1.001])
 
 
 def interpolator(model, alpha, penalty, throw=True):
-    return RegularisedRisk("square", penalty, 0.0).limits(model, alpha, throw=throw)
+    return limits(model, alpha, RegularisedRisk("square", penalty, 0.0), throw=throw)
 
 
 def exact(alpha):
@@ -25,7 +26,7 @@ def exact(alpha):
 
 def test_ridge_next_to_as_many_samples_as_unknowns():
     """A strength that stood for none gave a sixth of the error there."""
-    for table in (interpolator(NOISY, NEXT_TO, "ridge"), Ridge(strength=0.0).limits(NOISY, NEXT_TO)):
+    for table in (interpolator(NOISY, NEXT_TO, "ridge"), limits(NOISY, NEXT_TO, Ridge(strength=0.0))):
         np.testing.assert_allclose(table["error"], exact(NEXT_TO), rtol=1e-14)
         assert np.all(table["error_estimate"] < 1e-14 * table["error"])
 
@@ -76,13 +77,13 @@ def test_links_of_any_slope():
     np.testing.assert_allclose(found["power"], slope**2 * linear["power"], rtol=1e-12)
     np.testing.assert_allclose(found["test_loss"], slope**2 * linear["test_loss"], rtol=1e-12)
     np.testing.assert_allclose(found["training_loss"], slope**2 * linear["training_loss"], rtol=1e-12)
-    small = RegularisedRisk("square", "ridge", 1e-7).limits(model, alpha)
+    small = limits(model, alpha, RegularisedRisk("square", "ridge", 1e-7))
     for name in ("error", "training_loss", "test_loss", "effective_noise"):
         np.testing.assert_allclose(small[name], found[name], rtol=1e-2, atol=1e-9)
 
 
 def test_a_strength_below_any_that_stood_for_none_is_that_strength():
-    found = RegularisedRisk("square", "ridge", 1e-13).limits(NOISY, [1.0])
+    found = limits(NOISY, [1.0], RegularisedRisk("square", "ridge", 1e-13))
     assert found["error"][0] == pytest.approx(ridge_error(1.0, 0.1, 1e-13), rel=1e-6) and found["strength"][0] == 1e-13
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize_scalar
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, nuclear_norm_threshold
+from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, hysteresis, limits, thresholds
+from glassformer.laws import nuclear_norm_threshold
 from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.learners.nuclear_norm import NuclearNorm
 from glassformer.learners.regularised_risk import RegularisedRisk
@@ -16,7 +17,7 @@ def shifted(h):
 
 
 def alpha_of(model, name, **settings):
-    return RegularisedRisk(**settings).thresholds(model)[name].alpha
+    return thresholds(model, RegularisedRisk(**settings))[name].alpha
 
 
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
@@ -25,7 +26,7 @@ def test_perfect_recovery_without_noise(beta):
     assert alpha_of(model, "perfect_recovery") == pytest.approx(nuclear_norm_threshold(beta, 0.3))
     assert alpha_of(model, "perfect_recovery", strength=0.1) == np.inf
     assert alpha_of(model, "perfect_recovery", penalty="ridge") == 1.0
-    assert NuclearNorm().thresholds(model)["perfect_recovery"].alpha == alpha_of(model, "perfect_recovery")
+    assert thresholds(model, NuclearNorm())["perfect_recovery"].alpha == alpha_of(model, "perfect_recovery")
     attention = AttentionIndexed(rho=0.3, tokens=2, channel="linear")
     trace = alpha_of(attention, "perfect_recovery", penalty="trace")
     assert trace == pytest.approx(trace_dimension(0.3) / 6)
@@ -34,8 +35,8 @@ def test_perfect_recovery_without_noise(beta):
 def test_estimate_is_zero_below_the_weak_recovery_threshold():
     model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
     learner = RegularisedRisk("logistic", strength=1.0)
-    begin = learner.thresholds(model)["weak_recovery"].alpha
-    power = learner.limits(model, begin * np.array([0.95, 1.05]))["power"]
+    begin = thresholds(model, learner)["weak_recovery"].alpha
+    power = limits(model, begin * np.array([0.95, 1.05]), learner)["power"]
     assert power[0] == 0 < power[1]
 
 
@@ -43,7 +44,7 @@ def test_estimate_is_zero_below_the_weak_recovery_threshold():
 def test_positive_matrices_fit_labels_up_to_the_interpolation_threshold():
     model = AttentionIndexed(rho=0.5, tokens=2, channel="linear", noise=0.1)
     end = alpha_of(model, "interpolation", penalty="trace")
-    table = RegularisedRisk("square", "trace", 0.0).limits(model, end * np.array([0.95, 1.05]))
+    table = limits(model, end * np.array([0.95, 1.05]), RegularisedRisk("square", "trace", 0.0))
     assert table["training_loss"][0] < 1e-12 < 1e-5 < table["training_loss"][1]
     assert table["degrees"] / (6 * table["alpha"]) == pytest.approx([1.0, 0.99], abs=0.05)
 
@@ -74,12 +75,12 @@ def test_the_chance_to_tell_labels_apart_turns_at_the_threshold():
 
 
 def test_refusals():
-    with pytest.raises(IncompatibleError, match="no thresholds"):
-        GradientDescent().thresholds(BilinearSequenceRegression(beta=1, rho=0.3))
+    with pytest.raises(IncompatibleError, match="no closed equations"):
+        thresholds(BilinearSequenceRegression(beta=1, rho=0.3), GradientDescent())
 
 
 def test_a_convex_risk_has_one_branch():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
-    table = RegularisedRisk(strength=0.2).branches(model, [0.3, 0.6])
-    np.testing.assert_array_equal(table["error_up"], RegularisedRisk(strength=0.2).limits(model, [0.3, 0.6])["error"])
+    table = hysteresis(model, [0.3, 0.6], RegularisedRisk(strength=0.2))
+    np.testing.assert_array_equal(table["error_up"], limits(model, [0.3, 0.6], RegularisedRisk(strength=0.2))["error"])
     assert not table["two_branches"].any()

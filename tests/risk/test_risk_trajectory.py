@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    Accuracy,
     AttentionIndexed,
     BilinearSequenceRegression,
     IncompatibleError,
-    ParameterError,
     RegularisedRisk,
-    follow,
+    limits,
     simulate,
+    trajectory,
 )
 from glassformer.core.status import Status
+from glassformer.errors import ParameterError
 from glassformer.learners.regularised_risk import ProximalMessagePassing
 from glassformer.risk.limits import risk_limits
 from glassformer.risk.losses import Square
@@ -41,7 +43,7 @@ HARDMAX = AttentionIndexed(rho=0.5, tokens=2, channel="hardmax")
     ],
 )
 def test_it_ends_at_the_fixed_point(model, learner, alpha):
-    table, end = learner.trajectory(model, np.array(alpha), 100), learner.limits(model, alpha)
+    table, end = trajectory(model, np.array(alpha), learner, steps=100), limits(model, alpha, learner)
     assert table.converged and not table.notes
     for name in ("error", "overlap", "power", "rank", "effective_noise", "strength"):
         np.testing.assert_allclose(table[name][100::101], end[name], rtol=1e-7)
@@ -58,7 +60,7 @@ def test_ridge_regression_in_closed_form():
         kept, seen = stiffness / (stiffness + strength), (error + noise) / alpha
         error, variance = (1 - kept) ** 2 + kept**2 * seen, 1 / (stiffness + strength)
         known.append(error)
-    found = RegularisedRisk("square", "ridge", strength).trajectory(LINEAR, np.array([alpha]), 6)
+    found = trajectory(LINEAR, np.array([alpha]), RegularisedRisk("square", "ridge", strength), steps=6)
     np.testing.assert_allclose(found["error"], known, rtol=1e-12)
 
 
@@ -66,13 +68,13 @@ def test_ridge_regression_in_closed_form():
 def test_message_passing_follows_the_trajectory_with_and_without_convergence():
     """With few samples the steps of the nuclear norm end in a cycle, in theory and on data."""
     learner = RegularisedRisk("square", "nuclear", 0.1)
-    table = follow(LINEAR, [0.2, 0.5], steps=12, d=80, instances=2, learner=learner)
+    table = trajectory(LINEAR, [0.2, 0.5], learner, steps=12, d=80, instances=2)
     assert [one is Status.OSCILLATING for one in table.status] == [True] * 13 + [False] * 13
     assert "the minimiser is unstable" in table.notes[0]
     # One run fluctuates by 0.07 where the cycle is steepest.
     assert np.nanmax(np.abs(table["measured_error"] - table["error"])) < 0.1
     late = table["error"][7:13]
-    assert np.ptp(late) > 0.3 and np.min(late) > learner.limits(LINEAR, [0.2])["error"][0]
+    assert np.ptp(late) > 0.3 and np.min(late) > limits(LINEAR, [0.2], learner)["error"][0]
 
 
 @pytest.mark.slow
@@ -86,21 +88,25 @@ def test_message_passing_follows_the_trajectory_with_and_without_convergence():
     ],
 )
 def test_message_passing_converges_to_the_minimiser(model, learner, alpha):
-    steps = simulate(model, [alpha], d=20, instances=1, learner=ProximalMessagePassing(*learner, max_iterations=400))
-    certified = simulate(model, [alpha], d=20, instances=1, learner=RegularisedRisk(*learner, tolerance=1e-10))
+    steps = simulate(
+        model, [alpha], ProximalMessagePassing(*learner).at_accuracy(Accuracy(max_iterations=400)), d=20, instances=1
+    )
+    certified = simulate(
+        model, [alpha], RegularisedRisk(*learner).at_accuracy(Accuracy(tolerance=1e-10)), d=20, instances=1
+    )
     assert steps.converged and certified.converged
     assert steps["error"][0] == pytest.approx(certified["error"][0], rel=1e-4)
 
 
 def test_runs_that_do_not_converge_are_reported():
     """Sums of few outer products of tokens are no Gaussian matrix, and undamped steps oscillate."""
-    table = follow(
+    table = trajectory(
         AttentionIndexed(rho=0.5, tokens=2, channel="linear", noise=0.1),
         [0.1],
+        RegularisedRisk("square", "trace", 0.1),
         steps=40,
         d=30,
         instances=1,
-        learner=RegularisedRisk("square", "trace", 0.1),
     )
     assert table.converged
     assert any("1 of 1 runs do not converge" in note for note in table.notes)
@@ -112,7 +118,7 @@ def test_runs_that_deviate_from_theory_are_reported():
     model = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1)
     learner = RegularisedRisk("square", "trace", 0.1)
     near, far = (
-        follow(one, [1.0], steps=4, d=50, instances=8, learner=own).notes
+        trajectory(one, [1.0], own, steps=4, d=50, instances=8).notes
         for one, own in (
             (BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), RegularisedRisk(strength=0.1)),
             (model, learner),
@@ -126,13 +132,13 @@ def test_runs_that_deviate_from_theory_are_reported():
 def test_learners_without_equations_of_steps_raise():
     for strength, model in ((0.0, LINEAR), (None, BilinearSequenceRegression(beta=1, rho=0.3))):
         with pytest.raises(IncompatibleError, match="is a limit in which the number of steps diverges"):
-            follow(model, [0.9], 3, learner=RegularisedRisk("square", "nuclear", strength))
+            trajectory(model, [0.9], RegularisedRisk("square", "nuclear", strength), steps=3)
     with pytest.raises(IncompatibleError, match="start at an estimate of zero"):
-        follow(LINEAR, [0.9], 3, overlap=0.1, learner=RegularisedRisk(strength=0.1))
+        trajectory(LINEAR, [0.9], RegularisedRisk(strength=0.1), steps=3, start="overlap:0.1")
     with pytest.raises(IncompatibleError, match="linear around"):
-        follow(SIGNS, [0.9], 3, d=20, instances=1, learner=RegularisedRisk(far_hinge, strength=0.1))
+        trajectory(SIGNS, [0.9], RegularisedRisk(far_hinge, strength=0.1), steps=3, d=20, instances=1)
     with pytest.raises(ParameterError, match="steps"):
-        follow(LINEAR, [0.9], 0, learner=RegularisedRisk(strength=0.1))
+        trajectory(LINEAR, [0.9], RegularisedRisk(strength=0.1), steps=0)
 
 
 def far_hinge(y, h):

@@ -70,7 +70,7 @@ def test_no_risk_is_below_the_bayes_optimal_error(seed):
             student="linear",
             intercept=bool(rng.integers(2)),
         )
-        found = learner.limits(model, ratios, throw=False)
+        found = limits(model, ratios, learner, throw=False)
         told = f"{model.parameters}, {learner}"
         assert np.all(np.ravel(found["cosine"]) <= np.sqrt(power) + ACCURACY), told
         asked = {"error", "label_error" if signs else "prediction_error"}
@@ -88,7 +88,7 @@ def test_ridge_of_a_matrix_is_ridge_of_its_entries_in_a_row(loss, beta, rho):
     else:
         matrix = BilinearSequenceRegression(beta, rho, channel="sign")
         row = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]))
-    one, other = (RegularisedRisk(loss, "ridge", 0.3).limits(model, [0.7, 2.0]) for model in (matrix, row))
+    one, other = (limits(model, [0.7, 2.0], RegularisedRisk(loss, "ridge", 0.3)) for model in (matrix, row))
     for name in {"error", "cosine", "training_loss", "label_error"} & set(one.columns) & set(other.columns):
         np.testing.assert_allclose(np.ravel(one[name]), np.ravel(other[name]), rtol=1e-7, err_msg=name)
 
@@ -105,7 +105,7 @@ def test_labels_that_are_random_at_any_field_have_a_label_error():
     """Bayes, theory of a risk and runs count new labels with their noise, and the Bayes-optimal share is the least."""
     model = SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law="logistic")
     learner = RegularisedRisk("logistic", strength=0.5)
-    optimum, theory = limits(model, [2.0])["label_error"][0], learner.limits(model, [2.0])["label_error"][0]
+    optimum, theory = limits(model, [2.0])["label_error"][0], limits(model, [2.0], learner)["label_error"][0]
     assert 0.3 < optimum < theory < 0.34
-    runs = simulate(model, [2.0], d=200, instances=8, learner=learner)
+    runs = simulate(model, [2.0], learner, d=200, instances=8)
     assert abs(runs["label_error"][0] - theory) < 4 * runs["label_standard_error"][0] + 0.01

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glassformer import DataWarning
+from glassformer.errors import DataWarning
 from glassformer.sklearn import AttentionClassifier, AttentionRegressor, BilinearClassifier, BilinearRegressor
 
 
@@ -230,7 +230,7 @@ def test_inputs_of_a_common_mode_are_learned_one_way_or_another():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+@pytest.mark.filterwarnings("ignore::glassformer.errors.DataWarning")
 @pytest.mark.parametrize(
     ("kind", "arguments", "samples"),
     [

@@ -7,7 +7,8 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import NearestCentroid
 
-from glassformer import DataError, DataWarning, IncompatibleError, ParameterError
+from glassformer import IncompatibleError
+from glassformer.errors import DataError, DataWarning, ParameterError
 from glassformer.sklearn import (
     AttentionClassifier,
     AttentionRegressor,
@@ -104,7 +105,7 @@ def quadratic(seed, n, size=10):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+@pytest.mark.filterwarnings("ignore::glassformer.errors.DataWarning")
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
@@ -182,7 +183,7 @@ def test_what_has_no_theory_is_continued_as_it_was_measured(tmp_path):
 
 
 @pytest.mark.statistics
-@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+@pytest.mark.filterwarnings("ignore::glassformer.errors.DataWarning")
 @pytest.mark.parametrize("arguments", [{"solver": "bayes"}, {"strengths": 10}], ids=["bayes", "risk"])
 def test_bands_hold_what_they_say(arguments):
     """Of forecasts whose message passing settled, which of so few samples is not always so."""
@@ -210,7 +211,7 @@ def test_bands_of_shares_of_wrong_classes_hold_the_truth():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+@pytest.mark.filterwarnings("ignore::glassformer.errors.DataWarning")
 def test_the_variance_of_so_many_labels_is_in_the_band():
     """Of labels that are noise the error at any size is their variance, known to a tenth from 200 of them."""
     rng = np.random.default_rng(7)

@@ -141,7 +141,7 @@ class Landscape(Table):
         return {**super().to_dict(), "alpha": self.alpha, **summary}
 
 
-def landscape(model: Model, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
+def free_entropy_curve(model: Model, alpha: float, overlaps: int = 400, row: int | None = None) -> Landscape:
     """Return the free entropy on a grid of overlaps, dense near zero overlap and near perfect overlap.
 
     Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
@@ -149,32 +149,32 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
     Args:
         model: prior and channel.
         alpha: sample ratio, finite and >= 0.
-        points: number of overlaps, at least 10.
+        overlaps: number of overlaps, at least 10.
         row: the row whose overlap varies, counted from 0, the last by default; the other rows are at the fixed point of
             state evolution. Models with sampled averages have at most 40 overlaps.
 
     Raises:
-        ParameterError: ``alpha``, ``points`` or ``row`` is out of range.
+        ParameterError: ``alpha``, ``overlaps`` or ``row`` is out of range.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
-        >>> landscape(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5).hard_phase
+        >>> free_entropy_curve(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5).hard_phase
         False
     """
-    require_arguments(landscape, locals())
+    require_arguments(free_entropy_curve, locals())
     if not (is_number(alpha) and np.isfinite(alpha) and alpha >= 0):
         raise ParameterError("alpha", alpha, "finite and >= 0")
-    require_integer("points", points, 10)
-    require_resources("points", points, _BYTES * points, "draw fewer overlaps")
+    require_integer("overlaps", overlaps, 10)
+    require_resources("overlaps", overlaps, _BYTES * overlaps, "draw fewer overlaps")
     prior, exact = model.prior, model.has_curve
     row = prior.rows - 1 if row is None else row
     if not (is_whole(row, 0) and row < prior.rows):
         raise ParameterError("row", row, f"an integer from 0 to {prior.rows - 1}")
     if exact:
-        q_hat = overlap_grid(model, points)
+        q_hat = overlap_grid(model, overlaps)
         variance = mmse(model, q_hat).value
     else:
-        q_hat, variance = prior.profile(min(points, MOST_PROFILE_POINTS))
+        q_hat, variance = prior.profile(min(overlaps, MOST_PROFILE_POINTS))
     rates, largest = np.full(q_hat.shape, float(alpha)), float(prior.self_overlap[row, row])
     with progress(f"landscape {model.name}", expected_work(model, "landscape", len(rates))):
         solution = solve_state_evolution(model, rates, clamped=(row, variance))

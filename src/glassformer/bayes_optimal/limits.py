@@ -71,7 +71,9 @@ class _Ends(NamedTuple):
     unconfirmed: Flags
 
 
-def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True) -> Table:
+def bayes_optimal_limits(
+    model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True
+) -> Table:
     r"""Return the Bayes-optimal error and overlap at each sample ratio.
 
     State evolution is solved from the uninformed and from the informed start. If both lead to the same fixed point, it
@@ -101,11 +103,11 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
-        >>> table = limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0), [0.0, 0.3, 0.8])
+        >>> table = bayes_optimal_limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0), [0.0, 0.3, 0.8])
         >>> table["error"].round(4) + 0.0
         array([1.    , 0.6406, 0.    ])
     """
-    require_arguments(limits, locals())
+    require_arguments(bayes_optimal_limits, locals())
     alpha = validated_alpha(alpha)
     require_theory(model)
     with progress(f"limits {model.name}", expected_work(model, "limits", len(alpha))):

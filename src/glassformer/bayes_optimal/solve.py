@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -96,6 +97,11 @@ def state_evolution(
     return replace(solution, value=solution.value.reshape(shape), extra=extra)
 
 
+def usual_iteration(channel: Any) -> Iteration:
+    """Return the settings of the search for fixed points: sampled averages cannot be more accurate than their noise."""
+    return _SAMPLED_SETTINGS if channel.sampled else Iteration()
+
+
 def solve_state_evolution(
     model: Model,
     alpha: Array,
@@ -117,7 +123,7 @@ def solve_state_evolution(
     reused. Iterations from the uninformed start begin at fixed points of smaller ratios, given as ``earlier``.
     """
     channel = model.channel
-    settings = settings or (_SAMPLED_SETTINGS if channel.sampled else Iteration())
+    settings = settings or usual_iteration(channel)
     first = _starting_covariance(model, len(alpha), start, subspace) if isinstance(start, str) else start
     first = first if earlier is None else warm_start(first, earlier, 1.0)
     first = first if clamped is None else pin_row(first, *clamped)

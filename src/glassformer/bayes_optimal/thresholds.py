@@ -43,7 +43,7 @@ _NEVER_PERFECT = "Noisy or discrete labels: perfect recovery is impossible at fi
 _NO_COUNTING = "Not determined: the prior is discrete, or its number of degrees of freedom is unknown"
 
 
-def thresholds(model: Model) -> Thresholds:
+def bayes_optimal_thresholds(model: Model) -> Thresholds:
     """Return the thresholds of weak and perfect recovery, the ends of a hard phase, and the transition inside it.
 
     Equations :eq:`weak-recovery` and :eq:`bayes-optimal-transition` of the documentation.
@@ -69,11 +69,11 @@ def thresholds(model: Model) -> Thresholds:
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
-        >>> found = thresholds(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))
+        >>> found = bayes_optimal_thresholds(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))
         >>> found["perfect_recovery"].alpha, found["perfect_recovery"].note
         (0.75, 'Bayes-optimal; counting of degrees of freedom')
     """
-    require_arguments(thresholds, locals())
+    require_arguments(bayes_optimal_thresholds, locals())
     require_theory(model)
     hard_phase: bool | None
     with progress(f"thresholds {model.name}", expected_work(model, "thresholds", model.prior.rows)):

@@ -7,3 +7,21 @@
 - ``label_laws``, ``confusion``: label noise other than Gaussian
 - ``row_symmetries``, ``control_variates``, ``sampled``, ``sampling_limits``: averages over sampled data points
 """
+
+from __future__ import annotations
+
+from glassformer.core.public import public_names
+
+_HOMES = {
+    "AbsoluteChannel": "channels.scalar.absolute",
+    "Channel": "channels.base",
+    "Confusion": "channels.confusion",
+    "GaussianChannel": "channels.scalar.gaussian",
+    "LabelLaw": "channels.label_laws",
+    "LinkChannel": "channels.link.channel",
+    "ScalarChannel": "channels.scalar.base",
+    "SignChannel": "channels.scalar.sign",
+}
+
+__all__ = sorted(_HOMES)
+__getattr__, __dir__ = public_names(__name__, _HOMES)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import mode
 
 from glassformer.channels.base import Channel
 from glassformer.channels.confusion import label_tolerance
@@ -19,6 +20,7 @@ from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points
 
 _SAMPLES = 512  # number of new samples on which the error of one estimate is measured; chosen by trial
+_POSTERIOR_POINTS = 64  # antithetic pairs of a predicted mean; the posterior of a fit claims no more digits
 _DECISIONS = 512  # points per replica on which wrong labels are counted, each of which needs a posterior; by trial
 
 
@@ -132,6 +134,26 @@ def new_samples(channel: Channel, own: Array, cross: Array, true: Array, points:
     both, deviations = np.split(normal, 2, axis=1)
     estimated, fields = np.split(square_root(joint)[..., None, :, :] @ both, 2, axis=-2)
     return NewSamples(estimated, fields, deviations.reshape(points, 2, rows, columns))
+
+
+def predicted_labels(channel: Channel, fields: Array, variance: Array) -> Array:
+    """Return predictions of labels: the most probable ones of discrete labels, else the means over the posterior.
+
+    Args:
+        channel: channel of the labels.
+        fields: fields of equally good estimates, shape (estimates, samples, P, K).
+        variance: posterior covariance that they claim, shape (P, P).
+
+    Returns:
+        Shape (samples, ...): for discrete labels the most frequent prediction of the estimates, else their mean.
+    """
+    if channel.discrete:
+        labels = np.array([channel.likeliest_labels(one, variance) for one in fields])
+        return np.asarray(mode(labels, axis=0).mode)
+    points = normal_points(fields.shape[-2] * fields.shape[-1], _POSTERIOR_POINTS, 1)[0]
+    deviations = square_root(variance) @ points.reshape(-1, *fields.shape[-2:])
+    both = np.concatenate([deviations, -deviations]) if np.any(variance) else np.zeros((1, *fields.shape[-2:]))
+    return np.asarray(np.mean([channel.clean_labels(one + spread) for one in fields for spread in both], axis=0))
 
 
 def wrong_labels_on(channel: Channel, samples: NewSamples, variance: Array) -> float:

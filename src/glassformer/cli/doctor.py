@@ -13,6 +13,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from glassformer.cli.output import FAILED, print_json
+from glassformer.core.accuracy import Accuracy
 
 # Extras that only developers install.
 _DEVELOPERS = ("test", "docs", "bench", "release")
@@ -149,7 +150,9 @@ def _several_indices() -> tuple[bool, str]:
 
     from glassformer import SequenceMultiIndex, limits
 
-    link = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0]) / np.sqrt(2), indices=2, noise=0.5, points=512)
+    link = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0]) / np.sqrt(2), indices=2, noise=0.5).at_accuracy(
+        Accuracy(points=512)
+    )
     found = limits(link, 1.0)
     error, estimate = (found[name][0] for name in ("error", "error_estimate"))
     exact = (1 + (np.sqrt(0.25 + 2) - 0.5) / 2) / 2

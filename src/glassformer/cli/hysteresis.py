@@ -8,6 +8,7 @@ from typing import Any
 
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, report, write
+from glassformer.verbs.hysteresis import hysteresis
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +19,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print both branches."""
-    table = learner_of(options.learner, options).branches(model(), options.alpha)
+    table = hysteresis(model(), options.alpha, learner_of(options.learner, options))
     write(options, table)
     return report(options, table, ["alpha", "error_up", "error_down", "two_branches", "status", "error_estimate"])

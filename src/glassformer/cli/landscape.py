@@ -28,7 +28,8 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     import pandas
 
     from glassformer.bayes_optimal.expected_time import expected_seconds
-    from glassformer.bayes_optimal.free_entropy import MOST_PROFILE_POINTS, landscape
+    from glassformer.bayes_optimal.free_entropy import MOST_PROFILE_POINTS
+    from glassformer.verbs.landscape import landscape
 
     found = model()
     rows = found.prior.rows
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     require_short_time(options, found, expected_seconds(found, "landscape", overlaps), values=len(alphas))
     # Landscapes with sampled averages show their own progress.
     ratios = alphas if found.channel.sampled else track(alphas, f"{len(alphas)} landscapes")
-    curves = [landscape(found, one, options.points, row) for one in ratios]
+    curves = [landscape(found, one, overlaps=options.points, row=row) for one in ratios]
     if options.csv:
         write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))
     if options.plot:

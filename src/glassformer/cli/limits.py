@@ -9,6 +9,7 @@ from typing import Any
 from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, report, write
+from glassformer.verbs.limits import limits
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,11 +26,11 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if learner.info.name == "gamp":
         ratios = len(options.alpha)
         require_short_time(options, asked, expected_seconds(asked, "limits", ratios), values=ratios)
-    table = learner.limits(asked, options.alpha, throw=False)
+    table = limits(asked, options.alpha, learner, throw=False)
     write(options, table)
     bistable = any(str(status) == "bistable" for status in table.status)
     others = [
         *(["algorithmic_error"] if bistable and "algorithmic_error" in table.columns else []),
-        *learner.equations(asked).display_columns(table),
+        *learner.theory(asked).display_columns(table),
     ]
     return report(options, table, ["alpha", "error", *others[:1], "status", "error_estimate", *others[1:]])

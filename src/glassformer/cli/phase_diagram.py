@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the thresholds at each value."""
     from glassformer.bayes_optimal.expected_time import expected_seconds
-    from glassformer.bayes_optimal.phase_diagram import phase_diagram
+    from glassformer.verbs.phase_diagram import phase_diagram
 
     name, values = _varied(options)
     models = [model(**{name: value}) for value in values]

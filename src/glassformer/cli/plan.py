@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the sample ratios, the numbers of samples, and the thresholds of the model."""
     from glassformer.core.errors import IncompatibleError, ParameterError
-    from glassformer.learners.plan import plan
+    from glassformer.verbs.plan import plan
 
     option, target, quantity = "--target-error", options.target_error, options.quantity or "error"
     if options.target_label_error is not None:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
             text = f"--target-label-error and --quantity {options.quantity} exclude each other"
             raise IncompatibleError(f"{text}: use --target-error")
     try:
-        found = plan(model(), target, learner_of(options.learner, options), quantity, options.d)
+        found = plan(model(), target, learner_of(options.learner, options), quantity=quantity, d=options.d)
     except ParameterError as error:
         raise (error.named(option) if error.name == "target" else error) from error.__cause__
     write(options, found)

@@ -11,6 +11,7 @@ from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, report, write
 from glassformer.core.files import user_path
 from glassformer.core.parsing import parse_grid
+from glassformer.verbs.limits import limits
 
 # Steps of message passing that a run usually takes (measured for attention networks).
 _USUAL_STEPS = 40
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     import numpy as np
 
     from glassformer.core.errors import IncompatibleError
-    from glassformer.experiments.simulation import simulate
+    from glassformer.verbs.simulate import simulate
 
     learner, asked = learner_of(options.learner, options), model()
     _require_short_time(options, learner, asked)
@@ -43,14 +44,14 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.theory_alpha is not None:
         if options.plot is None:
             raise IncompatibleError("--theory-alpha needs a plot: give its file with --plot")
-        theory = learner.limits(asked, parse_grid("theory_alpha", options.theory_alpha), throw=False)
+        theory = limits(asked, parse_grid("theory_alpha", options.theory_alpha), learner, throw=False)
     result = simulate(
         asked,
         options.alpha,
+        learner,
         d=options.d,
         instances=options.instances,
         seed=options.seed,
-        learner=learner,
         storage=options.storage,
         checkpoint=options.checkpoint,
     )
@@ -75,5 +76,5 @@ def _require_short_time(options: argparse.Namespace, learner: Any, model: Any) -
     posteriors, ratios = 0.0, len(options.alpha) * (model.theory_unavailable_reason is None)
     if learner.info.name == "gamp":
         samples = sum(options.alpha) * options.d
-        posteriors = samples * options.instances * min(learner.max_iterations, _USUAL_STEPS)
+        posteriors = samples * options.instances * min(learner.accurate("max_iterations"), _USUAL_STEPS)
     require_short_time(options, model, expected_seconds(model, "limits", ratios, posteriors))

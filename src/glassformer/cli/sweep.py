@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from glassformer.experiments.sweeps.run import run_sweep
-    from glassformer.experiments.sweeps.sweep import Sweep
+    from glassformer.sweeps.run import run_sweep
+    from glassformer.sweeps.sweep import Sweep
 
     sweep = Sweep.from_toml(options.file, options.link)
     found = run_sweep(sweep, options.store, options.workers, options.scheduler, options.retry)
@@ -61,8 +61,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from glassformer.experiments.sweeps.run import progress
-    from glassformer.experiments.sweeps.store import Store
+    from glassformer.sweeps.run import progress
+    from glassformer.sweeps.store import Store
 
     found = progress(Store.existing(options.store))
     if set(found.versions) - {__version__}:
@@ -85,9 +85,9 @@ def _note(text: str) -> None:
 
 def _collect(options: argparse.Namespace) -> int:
     from glassformer.core.files import replace_file
-    from glassformer.experiments.sweeps.collect import collect, to_frame
-    from glassformer.experiments.sweeps.run import progress
-    from glassformer.experiments.sweeps.store import Store
+    from glassformer.sweeps.collect import collect, to_frame
+    from glassformer.sweeps.run import progress
+    from glassformer.sweeps.store import Store
 
     found = collect(options.store)
     if options.netcdf:
@@ -107,8 +107,8 @@ def _collect(options: argparse.Namespace) -> int:
 
 
 def _plot(options: argparse.Namespace) -> int:
-    from glassformer.experiments.sweeps.collect import collect
     from glassformer.plotting.sweep import plot
+    from glassformer.sweeps.collect import collect
 
     found, options.plot = collect(options.store), options.plot or options.store / "sweep.png"
     plot(found, picture(options), options.quantity)

@@ -10,6 +10,7 @@ from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
+from glassformer.verbs.thresholds import thresholds
 
 # Largest degree of the polynomials of a row that are tried, and number of samples for the test of each.
 _LARGEST, _SAMPLES = 4, 2**18
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if learner.info.name == "gamp":
         require_short_time(options, chosen, expected_seconds(chosen, "thresholds", chosen.prior.rows))
     if options.subspace is None and options.known is None:
-        found, exponents = learner.thresholds(chosen), _row_exponents(chosen)
+        found, exponents = thresholds(chosen, learner), _row_exponents(chosen)
     else:
         found, exponents = _of_subspace(options, chosen, learner.info.name), {}
     write(options, found)

@@ -39,18 +39,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print errors step by step."""
-    from glassformer.experiments.trajectories import trajectory
+    from glassformer.verbs.trajectory import trajectory
 
     table = trajectory(
         model(),
         options.alpha,
+        learner_of(options.learner, options),
         steps=options.steps,
-        overlap=options.overlap,
+        start=f"overlap:{options.overlap}",
         d=options.d,
         instances=options.instances,
         seed=options.seed,
         checkpoint=options.checkpoint,
-        learner=learner_of(options.learner, options),
     )
     write(options, table)
     names = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from numbers import Real
 from typing import Any
@@ -169,6 +169,8 @@ def kinds_of(function: Callable[..., Any], name: str) -> list[_Kind]:
 def _class(function: Callable[..., Any], name: str) -> _Kind:
     if name.startswith("Callable"):
         return "a function", callable
+    if name.startswith("Sequence"):
+        return "a list", lambda value: isinstance(value, Sequence) and not isinstance(value, str)
     if name.startswith("tuple"):
         return "a tuple", lambda value: isinstance(value, tuple)
     # A class that a module imports only for annotations is found among the public names of the package.

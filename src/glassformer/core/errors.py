@@ -55,6 +55,10 @@ class IncompatibleError(GlassformerError, ValueError):
     """Two choices exclude each other, or a part does not support the requested computation."""
 
 
+class RenamedError(GlassformerError, TypeError):
+    """A word has a new name, which the message says."""
+
+
 class BackendError(GlassformerError, RuntimeError):
     """JAX cannot start with the present environment. The message names the variable."""
 
@@ -91,12 +95,12 @@ class Remedied(Protocol):
 class ConvergenceError(GlassformerError, RuntimeError):
     """A solver stopped without convergence.
 
-    The attribute ``solution`` holds the unconverged result. With ``throw=False`` it is returned instead.
+    The attribute ``result`` holds the unconverged result, such as a table. With ``throw=False`` it is returned instead.
     """
 
-    def __init__(self, status: Remedied, solution: object) -> None:
-        self.status, self.solution = status, solution
-        remedy = status.remedy_for(getattr(solution, "parameters", {}))
+    def __init__(self, status: Remedied, result: object) -> None:
+        self.status, self.result = status, result
+        remedy = status.remedy_for(getattr(result, "parameters", {}))
         super().__init__(f"{status}: {remedy} (pass throw=False to receive the unconverged result)")
 
 

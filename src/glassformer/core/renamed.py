@@ -5,13 +5,59 @@ An old word is an error that says the new one; none of them works any more.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+from glassformer.core.errors import RenamedError
+
 RENAMED = {
     # Public functions and classes.
     "follow": "trajectory",
     "follow_branches": "hysteresis",
+    "Iteration": "Accuracy",
+    "run_sweep": "Sweep.run",
+    "collect": "Sweep.collect",
+    "AbsoluteChannel": "glassformer.channels.AbsoluteChannel",
+    "GaussianChannel": "glassformer.channels.GaussianChannel",
+    "LinkChannel": "glassformer.channels.LinkChannel",
+    "ScalarChannel": "glassformer.channels.ScalarChannel",
+    "SignChannel": "glassformer.channels.SignChannel",
+    "DataError": "glassformer.errors.DataError",
+    "DataWarning": "glassformer.errors.DataWarning",
+    "ParameterError": "glassformer.errors.ParameterError",
+    "DenseDesign": "glassformer.designs.DenseDesign",
+    "EstimatedModel": "glassformer.data_analysis.EstimatedModel",
+    "cross_validate": "glassformer.data_analysis.cross_validate",
+    "diagnose": "glassformer.data_analysis.diagnose",
+    "estimate_model": "glassformer.data_analysis.estimate_model",
+    "leave_one_out": "glassformer.data_analysis.leave_one_out",
+    "risk_path": "glassformer.data_analysis.risk_path",
+    "RectangularLaw": "glassformer.laws.RectangularLaw",
+    "SymmetricLaw": "glassformer.laws.SymmetricLaw",
+    "nuclear_norm_threshold": "glassformer.laws.nuclear_norm_threshold",
+    "Solution": "glassformer.results.Solution",
+    "Table": "glassformer.results.Table",
+    "gamp": "glassformer.learners.gamp.gamp",
+    "vamp": "glassformer.learners.vamp.vamp",
+    "least_nuclear_norm": "glassformer.learners.nuclear_norm.least_nuclear_norm",
+    "ridge_error": "glassformer.learners.ridge.ridge_error",
+    "best_nuclear_norm": "glassformer.risk.nuclear_norm.best_nuclear_norm",
+    "nuclear_norm_risk": "glassformer.risk.nuclear_norm.nuclear_norm_risk",
+    "conjugate_overlap": "glassformer.bayes_optimal.conjugate_overlap.conjugate_overlap",
+    "state_evolution": "glassformer.bayes_optimal.solve.state_evolution",
+    "subspace_threshold": "glassformer.bayes_optimal.weak_recovery.subspace_threshold",
+    "vector_state_evolution": "glassformer.bayes_optimal.vector_state_evolution.vector_state_evolution",
+    "online_sgd": "glassformer.dynamics.online_sgd.online_sgd",
     # Arguments of functions and classes.
     "algorithm=": "learner=",
     "settings=": "learner=, an object with its settings",
+    "points=": "accuracy=Accuracy(points=...), an argument of every verb",
+    "tolerance=": "accuracy=Accuracy(tolerance=...), an argument of every verb",
+    "max_iterations=": "accuracy=Accuracy(max_iterations=...), an argument of every verb",
+    "trajectories=": "accuracy=Accuracy(trajectories=...), an argument of every verb",
+    "landscape points=": "overlaps=",
+    "overlap=": "start=, for instance start='overlap:0.3'",
     # Options of the command line.
     "--algorithm": "--learner",
 }
@@ -47,3 +93,41 @@ def renamed(word: str, *places: str) -> str | None:
     """
     new = new_word(word, *places)
     return None if new is None else f"{word.rstrip('=')} is now {new.rstrip('=')}"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def refuse_old_arguments(given: Iterable[str], *places: str) -> None:
+    """Raise if an argument has a name that is old.
+
+    Args:
+        given: names of the arguments.
+        places: the function or class, and those it derives from.
+
+    Raises:
+        ParameterError: it says the new name.
+
+    Example:
+        >>> refuse_old_arguments(["algorithm"], "simulate")
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.RenamedError: algorithm is now learner
+    """
+    for name in given:
+        sentence = renamed(f"{name}=", *places)
+        if sentence is not None:
+            raise RenamedError(sentence)
+
+
+def verb(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a public function that says the new name of an argument whose name is old."""
+
+    @functools.wraps(function)
+    def called(*arguments: P.args, **named: P.kwargs) -> R:
+        if not named.keys() <= function.__annotations__.keys():
+            refuse_old_arguments(named, function.__name__)
+        return function(*arguments, **named)
+
+    return called

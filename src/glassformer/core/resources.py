@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
         >>> farthest_from_default(OnlineSGD(looks=4000), "looks", "batch")
         ('looks', 4000)
     """
-    name = max(names, key=lambda name: getattr(part, name) / type(part).__dataclass_fields__[name].default)
+    defaults = {one.name: one.default for one in fields(part)} | dict(getattr(part, "accuracy_defaults", {}))
+    name = max(names, key=lambda name: getattr(part, name) / defaults[name])
     return name, getattr(part, name)
 
 

@@ -101,7 +101,7 @@ def non_default_fields(settings: Any) -> dict[str, Any]:
         {'batch': 2}
     """
     values = {one.name: (getattr(settings, one.name), one.default) for one in fields(settings)}
-    return {name: value for name, (value, default) in values.items() if value != default}
+    return {name: value for name, (value, default) in values.items() if value != default and not name.startswith("_")}
 
 
 def max_iterations_setting(default: int, option: str = "") -> Any:
@@ -112,11 +112,6 @@ def max_iterations_setting(default: int, option: str = "") -> Any:
 def damping_setting() -> Any:
     """Return the setting ``damping`` of an iteration whose damping is adaptive by default."""
     return setting(None, "weight of the old state in [0, 1) (by default it is adapted)", unit_interval)
-
-
-def tolerance_setting() -> Any:
-    """Return the setting ``tolerance`` of a solver that certifies its duality gap."""
-    return setting(1e-6, "largest accepted relative duality gap", open_unit_interval)
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class EstimatedModel(DisplayMixin):
 
 
 def estimate_model(
-    inputs: ArrayLike, labels: ArrayLike, *, settings: MessagePassing | None = None, seed: int = 0
+    inputs: ArrayLike, labels: ArrayLike, *, learner: MessagePassing | None = None, seed: int = 0
 ) -> EstimatedModel:
     """Estimate the width and the noise of bilinear sequence regression with linear labels, by message passing.
 
@@ -102,7 +102,7 @@ def estimate_model(
         inputs: shape (n, L, d), close to independent standard normal (see
             :func:`~glassformer.data_analysis.diagnosis.diagnose`).
         labels: numbers, shape (n,), of any mean and variance.
-        settings: of message passing.
+        learner: message passing.
         seed: of the random matrices that singular values are compared with.
 
     Warns:
@@ -132,7 +132,7 @@ def estimate_model(
     if np.ptp(x) == 0:
         raise DataError("X", f"<all entries {x.flat[0]:g}>", "inputs that vary")
     warn_of_violations(violations(x))
-    estimate = estimate_signal(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), settings, seed)
+    estimate = estimate_signal(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), learner, seed)
     if not estimate.noise * FAINTEST >= 1:
         return estimate
     text = f"labels show no signal: the width is not determined, and the noise exceeds {1 / FAINTEST:g}"
@@ -143,7 +143,7 @@ def estimate_model(
 def estimate_signal(
     signal: UnknownSignal,
     targets: Targets,
-    settings: MessagePassing | None = None,
+    learner: MessagePassing | None = None,
     seed: int = 0,
     step: type[GampStep] = GampStep,
 ) -> EstimatedModel:
@@ -152,11 +152,11 @@ def estimate_signal(
     Args:
         signal: family of the signal.
         targets: labels.
-        settings: of message passing.
+        learner: message passing.
         seed: of the random matrices that singular values are compared with.
         step: of message passing.
     """
-    rng, settings = np.random.default_rng(int(seed)), settings or MessagePassing()
+    rng, settings = np.random.default_rng(int(seed)), learner or MessagePassing()
     samples, columns, rho, failures = len(targets.scaled), signal.columns, 1.0, 0
     for _ in range(_ROUNDS):
         model = signal.model(rho, targets.channel)
@@ -215,7 +215,7 @@ def _observe(
 ) -> Observation:
     """Run message passing."""
     step = kind(model, design, labels, 0, settings, seed)
-    run = message_passing(step, settings.max_iterations, settings.damping)
+    run = message_passing(step, settings.accurate("max_iterations"), settings.damping)
     return Observation(step.pseudo_data(run.state), float(run.state.claimed_error), gamp_solution(model, [run]))
 
 

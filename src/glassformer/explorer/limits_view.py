@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pandas
 
-from glassformer.bayes_optimal.limits import limits, mean_error
+from glassformer.bayes_optimal.limits import mean_error
 from glassformer.bayes_optimal.solve import first_look
-from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
-from glassformer.core.errors import GlassformerError
+from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.estimate import Estimate
 from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import note
@@ -24,7 +23,9 @@ from glassformer.core.results import Table
 from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series, error_text, hints
 from glassformer.explorer.question import Question, alpha_code, learner_code
 from glassformer.learners.base import Learner
-from glassformer.learners.registry import compatible_learner, learners_with_limits, names, refusal
+from glassformer.learners.registry import compatible_learner, learners_with_limits, names, require_compatible
+from glassformer.verbs.limits import limits
+from glassformer.verbs.thresholds import thresholds
 
 # Bayes-optimal and algorithmic errors differ if by this share and by more than rounding.
 _RELATIVE, _ROUNDING = 1e-6, 1e-9
@@ -68,8 +69,13 @@ def refusals(model: Any) -> dict[str, str]:
     """Return why learners cannot learn from a model, by their names."""
 
     def compute() -> dict[str, str]:
-        found = {name: refusal(compatible_learner(name, model), model) for name in names()}
-        return {name: why for name, why in found.items() if why is not None}
+        found = dict[str, str]()
+        for name in names():
+            try:
+                require_compatible(compatible_learner(name, model), model)
+            except IncompatibleError as error:
+                found[name] = str(error)
+        return found
 
     found: dict[str, str] = memoize(compute, "refusals", model)
     return found
@@ -119,7 +125,7 @@ def _curves(question: Question, show: Show, chosen: Sequence[str]) -> Answer:
         show(_answer(question, best, series, curves, missing, found))
         try:
             one, above = question.learner(name), parse_grid("alpha", question.positive_alpha)
-            learned = partial(one.limits, model, above, throw=False)
+            learned = partial(limits, model, above, one, throw=False)
             curves.append((one, cached_table(learned, "limits", one, model, above)))
         except GlassformerError as error:
             missing[name] = str(error)
@@ -171,7 +177,7 @@ def _answer(
         j = int(np.argmin(np.abs(table["alpha"] - question.at)))
         parts.append(f"{title} reaches {error_text(table['error'][j], table['error_estimate'][j])}")
         commands.append(question.command("limits", one, alpha=above))
-        call += f"\n{one.name.replace('-', '_')} = {learner_code(one)}.limits(model, {alpha_code(above)}, throw=False)"
+        call += f"\n{one.name.replace('-', '_')} = limits(model, {alpha_code(above)}, {learner_code(one)}, throw=False)"
         frames.append(table.to_pandas())
     known = {} if found is None else {one.name: one.alpha for one in found.entries if 0 < one.alpha < np.inf}
     if known.get("algorithmic_perfect_recovery") == known.get("perfect_recovery"):

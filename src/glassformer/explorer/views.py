@@ -10,24 +10,25 @@ from typing import Any
 import numpy as np
 import pandas
 
-from glassformer.bayes_optimal.free_entropy import landscape
-from glassformer.bayes_optimal.phase_diagram import phase_diagram
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
 from glassformer.core.errors import ParameterError
 from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import note
 from glassformer.core.results import Table, error_column
-from glassformer.experiments.instances import Simulation
-from glassformer.experiments.simulation import simulate
-from glassformer.experiments.trajectories import trajectory
 from glassformer.explorer.limits_view import Show, best_error, learner_errors, optimum_series
 from glassformer.explorer.own_link import LINK
 from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series, error_text, hints
 from glassformer.explorer.question import Question, learner_code
 from glassformer.learners.base import Learner
-from glassformer.learners.plan import plan
 from glassformer.learners.registry import learner_type
+from glassformer.verbs.instances import Simulation
+from glassformer.verbs.landscape import landscape
+from glassformer.verbs.phase_diagram import phase_diagram
+from glassformer.verbs.plan import plan
+from glassformer.verbs.simulate import simulate
+from glassformer.verbs.trajectory import trajectory
 
 # Overlaps of a free entropy, sample ratios with runs on data at most, and values of the parameter of a diagram.
 _OVERLAPS, _PLACES, _VALUES = 200, 6, 12
@@ -49,7 +50,7 @@ def free_entropy(question: Question, show: Show) -> Answer:
 
     del show
     model, alpha = question.model, question.at
-    found = memoize(lambda: landscape(model, alpha, _OVERLAPS), "landscape", model, alpha)
+    found = memoize(lambda: landscape(model, alpha, overlaps=_OVERLAPS), "landscape", model, alpha)
     height, ends = height_of(found), height_limits([found])
     tops = np.interp(found.maxima, found.overlap, height) if len(found.maxima) else []
     curve = Series("free entropy", found.overlap, height, hints=hints(found.status, found.error_estimate))
@@ -59,8 +60,8 @@ def free_entropy(question: Question, show: Show) -> Answer:
     tops_of = "its maximum" if len(found.maxima) == 1 else "its maxima"
     sentence = f"{question.samples} the free entropy has {tops_of} at overlap {found.peaks}: "
     sentence += "there is a hard phase." if found.hard_phase else "there is no hard phase."
-    code = question.code(f"landscape(model, {alpha!r}, {_OVERLAPS})")
-    command = question.command("landscape", alpha=alpha, points=_OVERLAPS)
+    code = question.code(f"landscape(model, {alpha!r}, overlaps={_OVERLAPS})")
+    command = question.command("landscape", alpha=alpha, overlaps=_OVERLAPS)
     return Answer(picture, found.to_pandas(), sentence, code, command)
 
 
@@ -71,22 +72,22 @@ def steps(question: Question, show: Show) -> Answer:
     sizes = _sizes(question) if settings.runs else {}
 
     def table(one: Learner, count: int, **sizes: Any) -> Table:
-        compute = partial(trajectory, model, [alpha], count, learner=one, **sizes)
+        compute = partial(trajectory, model, [alpha], one, steps=count, throw=False, **sizes)
         return cached_table(compute, "trajectory", model, alpha, count, one, sizes)
 
     if previewed(question):
         note(f"compiling the equations of {count} steps, once, for some seconds")
-        few = table(replace(one, trajectories=_FEW), count)  # type: ignore[type-var]
+        few = table(one.at_accuracy(Accuracy(trajectories=_FEW)), count)
         show(replace(_steps_answer(question, few, one, "preview"), preview=True))
     answer = _steps_answer(question, table(one, count, **sizes), one, "line")
     arguments = "".join(f", {name}={value}" for name, value in {"steps": count, **sizes}.items())
-    code = question.code(f"trajectory(model, [{alpha!r}]{arguments}, learner={learner_code(one, True)})")
+    code = question.code(f"trajectory(model, [{alpha!r}], {learner_code(one, True)}{arguments})")
     return replace(answer, code=code, command=question.command("trajectory", one, alpha=alpha, steps=count, **sizes))
 
 
 def previewed(question: Question) -> bool:
     """Whether steps have a preview: from few trajectories, where the equations are averages over trajectories."""
-    return "trajectories" in (learner_type(question.settings.learner).info.trajectory_settings or ())
+    return "trajectories" in learner_type(question.settings.learner).info.trajectory_accuracy
 
 
 def _steps_answer(question: Question, table: Table, one: Learner, kind: str) -> Answer:
@@ -123,7 +124,7 @@ def runs(question: Question, show: Show) -> Answer:
     inner = np.linspace(0, len(positive) - 1, _PLACES + 2)[1:-1] if len(positive) > _PLACES else range(len(positive))
     for k in np.round(inner).astype(int):
         alpha = float(f"{positive[k]:.6g}")
-        parts.append(simulate(model, [alpha], **_sizes(question), learner=one))
+        parts.append(simulate(model, [alpha], one, **_sizes(question)))
         show(_runs_answer(question, parts, one))
     return _runs_answer(question, parts, one)
 
@@ -146,7 +147,7 @@ def _runs_answer(question: Question, parts: list[Simulation], one: Learner) -> A
     sentence += f"; their means are at most {gap:.2g} away from theory." if known.any() else "."
     alpha = [float(value) for part in parts for value in part["alpha"]]
     sizes = _sizes(question)
-    arguments = ", ".join([*(f"{k}={v}" for k, v in sizes.items()), f"learner={learner_code(one, True)}"])
+    arguments = ", ".join([learner_code(one, True), *(f"{k}={v}" for k, v in sizes.items())])
     return Answer(
         Picture(question.axis, "estimation error", tuple(drawn)),
         pandas.concat([part.to_pandas() for part in parts]),
@@ -162,7 +163,7 @@ def samples(question: Question, show: Show) -> Answer:
     del show
     target, d, model = question.settings.target, question.settings.d, question.model
     one = question.learner(question.settings.learner)
-    found = memoize(lambda: plan(model, target, one, "error", d), "plan", model, target, one, d)
+    found = memoize(lambda: plan(model, target, one, quantity="error", d=d), "plan", model, target, one, d)
     alpha, curves = found.curves["alpha"], [(name, y) for name, y in found.curves.items() if name != "alpha"]
     reached = [entry for entry in found.entries if np.isfinite(entry.alpha)]
     x, told = [entry.alpha for entry in reached], [f"{entry.samples} samples" for entry in reached]
@@ -179,7 +180,7 @@ def samples(question: Question, show: Show) -> Answer:
     sentence = f"For an error of at most {target:g} with d = {d}, {'; '.join(needs)}."
     picture = Picture(question.axis, "estimation error", tuple(series), right=right)
     code = question.code(f"plan(model, {target!r}, {learner_code(one, True)}, d={d})")
-    command = question.command("plan", one, target_error=target, d=d)
+    command = question.command("plan", one, target=target, d=d)
     return Answer(picture, found.to_pandas(), sentence, code, command, found.notes)
 
 

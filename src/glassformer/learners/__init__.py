@@ -11,3 +11,20 @@ Message passing: the learners are ``gamp``, ``vamp`` and ``blind_message_passing
 For the user's own data: ``data_validation``, ``data_assumptions``, ``risk_path``, ``validation`` and
 ``leave_one_out``. ``plan`` computes the number of samples for a target error.
 """
+
+from __future__ import annotations
+
+from glassformer.core.public import public_names
+
+_HOMES = {
+    "DataSet": "learners.data_set",
+    "FitResult": "learners.base",
+    "Learner": "learners.base",
+    "LearnerInfo": "learners.base",
+    "OwnLearner": "learners.own",
+    "Theory": "learners.base",
+    "learner": "learners.registry",
+}
+
+__all__ = sorted(_HOMES)
+__getattr__, __dir__ = public_names(__name__, _HOMES)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from glassformer.core.accuracy import USUAL, Accuracy, WithAccuracy
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.results import error_column
 from glassformer.core.settings import check_settings
@@ -38,6 +39,8 @@ class LearnerInfo:
         resumable: whether an interrupted run can continue from a saved state.
         limit_settings: settings that change the limits; None if no limits are known.
         trajectory_settings: settings that change the trajectory.
+        limit_accuracy: values of an accuracy that change the limits.
+        trajectory_accuracy: those that change the trajectory.
     """
 
     name: str
@@ -48,23 +51,44 @@ class LearnerInfo:
     resumable: bool = False
     limit_settings: tuple[str, ...] | None = None
     trajectory_settings: tuple[str, ...] = ()
+    limit_accuracy: tuple[str, ...] = ()
+    trajectory_accuracy: tuple[str, ...] = ()
 
 
-class Learner(ABC):
+@dataclass(frozen=True)
+class StepContext:
+    """What a trajectory is asked for, beside model and sample ratios.
+
+    Attributes:
+        steps: number of steps.
+        overlap: overlap with the truth before the first step; None for that of the learner's start.
+        d: token dimension of the runs beside theory; None for theory alone.
+        measured: where runs began, as they measured it.
+    """
+
+    steps: int
+    overlap: float | None = None
+    d: int | None = None
+    measured: Any = None
+
+
+@dataclass(frozen=True)
+class Learner(WithAccuracy, ABC):
     """An algorithm that learns from data. Subclasses are frozen data classes whose fields are their settings.
 
-    A learner defines ``info``, ``incompatibility``, ``theory`` and ``learn``, and optionally ``completed``,
-    ``alternatives`` and ``equations``. It uses the declared properties of a model, for instance whether the channel is
-    linear, and never its type.
+    A learner defines ``info``, ``check`` and ``learn``, and optionally ``theory``, ``completed`` and ``alternatives``.
+    It uses the declared properties of a model, for instance whether the channel is linear, and never its type.
     """
 
     info: ClassVar[LearnerInfo]
+    _accuracy: Accuracy = field(default=USUAL, kw_only=True, repr=False)
 
     @abstractmethod
-    def incompatibility(self, model: Any) -> str | None:
-        """Return the reason why the learner is incompatible with a model, or None.
+    def check(self, model: Any) -> None:
+        """Raise unless the learner can run on data of a model.
 
-        The reason completes the sentence "learner NAME ...".
+        Raises:
+            IncompatibleError: it cannot. The message completes the sentence "learner NAME ...".
         """
 
     def completed(self, model: Any) -> Self:
@@ -76,35 +100,14 @@ class Learner(ABC):
         """Return the learner with other settings, for models that are incompatible with the present ones."""
         return ()
 
-    @abstractmethod
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        """Return what runs reach in the limit of large sizes, or the reason why it is not known.
+    def theory(self, model: Any) -> Theory:
+        """Return what is known of the learner on a model in the limit of large sizes.
 
-        Columns by name: ``error``, and those of ``error_estimate``, ``row_error``, ``label_error``,
-        ``prediction_error`` and ``plugin_error`` that are known, ``status`` and ``notes``, arrays of objects.
-
-        Args:
-            model: the model at the ratios of the data.
-            alpha: sample ratios, shape (points,).
-            optimum: result of :func:`~glassformer.bayes_optimal.limits.limits` at these ratios, if it is known.
+        Raises:
+            IncompatibleError: nothing is known; the message has the remedy. The learner may run all the same.
         """
-
-    def columns_of_limits(self, model: Any, alpha: Array) -> Mapping[str, Array]:
-        """Return the columns of the limits as theory of runs, with the status of each row, and the notes."""
-        import numpy as np
-
-        table = self.limits(model, alpha, throw=False)
-        more = {"status": table.status, "notes": table.notes}
-        return {**table.columns, **{name: np.array(values, dtype=object) for name, values in more.items()}}
-
-    def other_minima(self, model: Any) -> str | None:
-        """Return why runs of any size may end elsewhere than theory says; None where they do not."""
         del model
-        return None
-
-    def equations(self, model: Any) -> Equations:
-        """Return the equations of limits, thresholds and trajectory for a model."""
-        return Equations(self, model)
+        raise IncompatibleError(f"no theory of {self.info.title} is known: use simulate")
 
     @abstractmethod
     def learn(self, model: Any, data: DataSet) -> FitResult:
@@ -115,8 +118,6 @@ class Learner(ABC):
             data: inputs, labels and optional side information, teacher and checkpoint.
         """
 
-    # The methods below are common to all learners.
-
     def __post_init__(self) -> None:
         check_settings(self)
 
@@ -125,50 +126,16 @@ class Learner(ABC):
         """Name on the command line."""
         return self.info.name
 
-    def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
-        """Return the error at each sample ratio in the limit of large sizes, with error estimates.
-
-        Args:
-            model: a model for which the theory of the learner is known.
-            alpha: sample ratios, a number or shape (points,).
-            throw: raise an error if a row did not converge.
-
-        Raises:
-            IncompatibleError: the theory is not known.
-            ConvergenceError: with ``throw``, a row did not converge.
-        """
-        return self.equations(model).limits(alpha, throw)
-
-    def thresholds(self, model: Any) -> Thresholds:
-        """Return the thresholds of the learner: sample ratios of weak recovery, perfect recovery and so on.
-
-        Raises:
-            IncompatibleError: no thresholds are known.
-        """
-        return self.equations(model).thresholds()
-
-    def branches(self, model: Any, alpha: Any) -> Table:
-        """Return the fixed points of the theory, followed up and down in the sample ratio.
-
-        Args:
-            model: a model for which the theory of the learner is known.
-            alpha: sample ratios, at least two, in increasing order.
-
-        Raises:
-            IncompatibleError: the theory is not known.
-        """
-        return self.equations(model).branches(alpha)
-
-    def trajectory(self, model: Any, alpha: Any, steps: int, overlap: Any = None) -> Table | str:
-        """Return the error after every step, or the reason why it is not known; see :meth:`Equations.trajectory`."""
-        from glassformer.bayes_optimal.solve import validated_alpha
-
-        return self.equations(model).trajectory(validated_alpha(alpha), steps, overlap)
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name, those of the accuracy included."""
+        own = {one.name: getattr(self, one.name) for one in fields(self) if not one.name.startswith("_")}
+        return {**own, **{name: self.accurate(name) for name in self.accuracy_defaults}}
 
 
 @dataclass(frozen=True)
-class Equations:
-    """Equations of a learner on a model, in the limit of large sizes. Subclasses override those that are known.
+class Theory:
+    """What is known of a learner on a model in the limit of large sizes. Subclasses override what is known.
 
     Attributes:
         learner: the learner.
@@ -183,20 +150,65 @@ class Equations:
     history_includes_start: ClassVar[bool] = False
     """Whether the history of a run begins with its start, before the first step."""
 
-    def limits(self, alpha: Any, throw: bool = True) -> Table:
-        """Return the error at each sample ratio; see :meth:`Learner.limits`."""
+    def limits(self, alpha: Any, throw: bool = False) -> Table:
+        """Return the error at each sample ratio, with error estimates.
+
+        Args:
+            alpha: sample ratios, a number or shape (points,).
+            throw: raise an error if a row did not converge.
+
+        Raises:
+            IncompatibleError: the limits are not known.
+            ConvergenceError: with ``throw``, a row did not converge.
+        """
         del alpha, throw
         title = self.learner.info.title
         raise IncompatibleError(f"no theory is known for the limits of {title}: use {self.instead}")
 
     def thresholds(self) -> Thresholds:
-        """Return the thresholds; see :meth:`Learner.thresholds`."""
+        """Return the sample ratios of weak recovery, perfect recovery and so on.
+
+        Raises:
+            IncompatibleError: no thresholds are known.
+        """
         raise IncompatibleError(f"no thresholds of {self.learner.info.title} are known: use learner gamp, or risk")
 
-    def branches(self, alpha: Any) -> Table:
-        """Return the branches of fixed points; see :meth:`Learner.branches`."""
+    def hysteresis(self, alpha: Any) -> Table:
+        """Return the fixed points, followed up and down in the sample ratio.
+
+        Args:
+            alpha: sample ratios, at least two, in increasing order.
+
+        Raises:
+            IncompatibleError: the fixed points are not known.
+        """
         del alpha
         raise IncompatibleError(f"no fixed points of {self.learner.info.title} are known: use learner gamp, or risk")
+
+    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
+        """Return what runs reach in the limit of large sizes; by default the limits.
+
+        Columns by name: ``error``, and those of ``error_estimate``, ``row_error``, ``label_error``,
+        ``prediction_error`` and ``plugin_error`` that are known, ``status`` and ``notes``, arrays of objects.
+
+        Args:
+            alpha: sample ratios, shape (points,).
+            optimum: Bayes-optimal limits at these ratios, if they are known.
+
+        Raises:
+            IncompatibleError: it is not known.
+        """
+        import numpy as np
+
+        del optimum
+        table = self.limits(alpha)
+        more = {"status": table.status, "notes": table.notes}
+        return {**table.columns, **{name: np.array(values, dtype=object) for name, values in more.items()}}
+
+    @property
+    def other_minima(self) -> str:
+        """Why runs of any size may end elsewhere than theory says; empty where they do not."""
+        return ""
 
     def display_columns(self, table: Table) -> list[str]:
         """Return the columns of the limits that the command line prints in addition to the error."""
@@ -222,35 +234,35 @@ class Equations:
         del alpha
         return ""
 
-    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
-        """Return the error after every step, or the reason why it is not known.
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
+        """Return the error after every step.
 
         Args:
             alpha: sample ratios, shape (points,).
-            steps: number of steps.
-            overlap: overlap with the truth before the first step, or the result of :meth:`initial_overlap`; by default
-                that of the learner's start.
+            context: number of steps, and where they begin.
+
+        Raises:
+            IncompatibleError: no equations of the steps are known.
         """
-        del alpha, steps, overlap
+        del alpha, context
         title = self.learner.info.title
         others = "gamp, vamp or risk, for rows of weights sgd or online-sgd"
-        return f"no equations are known for the steps of {title}: use {others}"
+        raise IncompatibleError(f"no equations are known for the steps of {title}: use {others}")
 
-    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
-        """Return the learner whose simulated steps the trajectory describes, of runs at dimension ``d`` if given."""
-        del steps, overlap, d
+    def simulated(self, context: StepContext) -> Learner:
+        """Return the learner whose simulated steps the trajectory describes."""
+        del context
         return self.learner
 
-    def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
-        """Return the initial overlap of a trajectory that is compared with simulated runs.
+    def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
+        """Return the context of the theory beside runs, which begins where the runs began.
 
         Args:
-            d: token dimension of the runs.
-            overlap: overlap given by the user, if any.
+            context: that of the runs, with their dimension.
             histories: histories of the runs.
         """
-        del d, histories
-        return overlap
+        del histories
+        return context
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,6 +324,25 @@ class FitResult(FitStatus):
         each = [model.measured(estimate, signal, self.variance, new=new) for estimate in self.estimates]
         means = {name: np.mean([one[name] for one in each], axis=0) for name in each[0]}
         return {name: float(mean) if np.ndim(mean) == 0 else mean for name, mean in means.items()}
+
+    def predicted(self, model: Any, design: Any) -> Array:
+        """Return predictions of the labels of new inputs, shape (samples, ...): most probable ones, or their means.
+
+        Args:
+            model: of the labels.
+            design: inputs of one instance.
+
+        Raises:
+            IncompatibleError: the law of labels given their fields is not known as a function.
+        """
+        import numpy as np
+
+        from glassformer.channels.label_errors import predicted_labels
+
+        channel, shape = model.channel, (model.channel.rows, model.channel.columns)
+        claimed = np.zeros((shape[0], shape[0])) if self.variance is None else np.reshape(self.variance, 2 * shape[:1])
+        fields = [np.asarray(design.forward(one, 0)).reshape(-1, *shape) for one in self.estimates]
+        return np.asarray(predicted_labels(channel, np.array(fields), claimed))
 
     @classmethod
     def from_solution(cls, solution: Solution, **more: Any) -> FitResult:

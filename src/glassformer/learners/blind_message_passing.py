@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.settings import damping_setting, max_iterations_setting, positive, setting
-from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, LearnerInfo
-from glassformer.learners.gamp import MatrixMessagePassing, MatrixStateEvolution, fit_gamp, step_tolerance
+from glassformer.core.settings import damping_setting, positive, setting
+from glassformer.learners.base import IN_ANY_FORM, FitResult, LearnerInfo, Theory
+from glassformer.learners.gamp import MatrixMessagePassing, MatrixStateEvolution, fit_gamp
 from glassformer.learners.registry import require_compatible
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class BlindStateEvolution(MatrixStateEvolution):
     def _assumed_rho(self) -> float | None:
         return cast(BlindMessagePassing, self.learner).assumed_rho
 
-    def limits(self, alpha: Any, throw: bool = True) -> Table:
+    def limits(self, alpha: Any, throw: bool = False) -> Table:
         from glassformer.bayes_optimal.assumed_width import assumed_prior_limits
 
         if self._assumed_rho is None:
@@ -48,13 +48,18 @@ class BlindStateEvolution(MatrixStateEvolution):
             table.raise_unless_converged()
         return cast("Table", self._labelled(table))
 
+    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
+        if self._assumed_rho is not None:
+            return Theory.of_runs(self, alpha, optimum)
+        return super().of_runs(alpha, optimum)
+
     def thresholds(self) -> Thresholds:
         self._require_optimal("thresholds")
         return super().thresholds()
 
-    def branches(self, alpha: Any) -> Table:
+    def hysteresis(self, alpha: Any) -> Table:
         self._require_optimal("branches of fixed points")
-        return _consistent(super().branches(alpha))
+        return _consistent(super().hysteresis(alpha))
 
     def _require_optimal(self, what: str) -> None:
         """Raise for an assumed width, for which only the uninformed start is solved."""
@@ -94,7 +99,7 @@ class BlindMessagePassing(MatrixMessagePassing):
     Args:
         assumed_rho: assumed width ratio :math:`r/d > 0` of the signal; None to estimate the law.
         smoothing: without ``assumed_rho``, smoothing of the estimated law, in standard deviations of an entry's noise.
-        tolerance, max_iterations, damping: see :class:`~glassformer.MessagePassing`.
+        damping: see :class:`~glassformer.MessagePassing`.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -102,9 +107,9 @@ class BlindMessagePassing(MatrixMessagePassing):
     Source: derived here.
 
     Example:
-        >>> from glassformer import BilinearSequenceRegression, simulate
+        >>> from glassformer import BilinearSequenceRegression, limits, simulate
         >>> model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
-        >>> BlindMessagePassing(assumed_rho=0.5).limits(model, [0.5])["error"].round(4)
+        >>> limits(model, [0.5], BlindMessagePassing(assumed_rho=0.5))["error"].round(4)
         array([0.373])
         >>> ask = {"alpha": [1.0], "d": 40, "instances": 1}
         >>> blind, informed = (simulate(model, learner=name, **ask) for name in ("blind-gamp", "gamp"))
@@ -119,6 +124,7 @@ class BlindMessagePassing(MatrixMessagePassing):
         storages=IN_ANY_FORM,
         limit_settings=("assumed_rho",),
         trajectory_settings=("assumed_rho",),
+        limit_accuracy=("tolerance", "max_iterations"),
     )
 
     assumed_rho: float | None = setting(
@@ -127,8 +133,6 @@ class BlindMessagePassing(MatrixMessagePassing):
     smoothing: float = setting(
         _SMOOTHING, "smoothing of the estimated law, in standard deviations of an entry's noise", positive
     )
-    tolerance: float = step_tolerance()
-    max_iterations: int = max_iterations_setting(300)
     damping: float | None = damping_setting()
 
     def __post_init__(self) -> None:
@@ -138,22 +142,14 @@ class BlindMessagePassing(MatrixMessagePassing):
                 "smoothing", self.smoothing, "no value with assumed_rho, for which no law is estimated"
             )
 
-    def incompatibility(self, model: Any) -> str | None:
-        reason = super().incompatibility(model)
-        if reason is not None:
-            return reason
+    def check(self, model: Any) -> None:
+        super().check(model)
         try:
             model.prior.of_width(1.0)
         except IncompatibleError as error:
-            return f"is incompatible with this model: {error}"
-        return None
+            raise IncompatibleError(f"is incompatible with this model: {error}") from None
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        if self.assumed_rho is not None:
-            return self.columns_of_limits(model, alpha)
-        return super().theory(model, alpha, optimum)
-
-    def equations(self, model: Any) -> Equations:
+    def theory(self, model: Any) -> Theory:
         return BlindStateEvolution(self, model)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:

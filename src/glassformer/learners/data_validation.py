@@ -45,9 +45,15 @@ def validate_data(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -
         glassformer.core.errors.ParameterError: beta = 0.5 is not allowed: expected the size of X, whose samples of \
 shape (4, 4) have 4 tokens, not 2; give beta=1
     """
+    design = design_of(model, inputs)
+    return design, as_label_array(model, design, labels)
+
+
+def design_of(model: Model, inputs: Design | ArrayLike) -> Design:
+    """Return the design of inputs as the model expects them; see :func:`validate_data`."""
     design = inputs if isinstance(inputs, Design) else _design_of(model, as_input_array(inputs))
     _require_model_of_design(model, design)
-    return design, as_label_array(model, design, labels)
+    return design
 
 
 def as_input_array(inputs: Any) -> Array:

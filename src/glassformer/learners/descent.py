@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import positive, setting
-from glassformer.learners.base import Equations, Learner
+from glassformer.learners.base import Learner
 
 # Default size of a small initialisation.
 _SMALL = 1e-3
@@ -33,12 +33,9 @@ class Descent(Learner):
         """Standard deviation of the initial parameters."""
         return 1.0 if self.init == "prior" else self.small
 
-    def incompatibility(self, model: Any) -> str | None:
-        try:
-            getattr(model, self.trained_property)
-        except IncompatibleError as error:
-            return str(error)
-        return None
+    def check(self, model: Any) -> None:
+        # Raises an error for models that cannot be trained.
+        getattr(model, self.trained_property)
 
 
 class RowDescent(Descent):
@@ -46,21 +43,25 @@ class RowDescent(Descent):
 
     trained_property: ClassVar[str] = "traceable_label"
 
-    def incompatibility(self, model: Any) -> str | None:
-        reason = super().incompatibility(model) or refused_side_information(model)
-        if reason is None and model.prior.whitens:
-            return "needs unwhitened features, and those of a model with feature_spectrum are drawn whitened"
-        return reason
+    def check(self, model: Any) -> None:
+        super().check(model)
+        refuse_side_information(model)
+        if model.prior.whitens:
+            raise IncompatibleError(
+                "needs unwhitened features, and those of a model with feature_spectrum are drawn whitened"
+            )
 
-    def equations(self, model: Any) -> Equations:
-        return Equations(self, model, instead="simulate")
 
+def refuse_side_information(model: Any) -> None:
+    """Raise for a model with side information: the learner learns from samples alone.
 
-def refused_side_information(model: Any) -> str | None:
-    """Return why a learner from samples alone is not for a model with side information; None for models without."""
+    Raises:
+        IncompatibleError: there is some; the message completes the sentence "learner NAME ...".
+    """
     if model.prior.side > 0:
-        return f"learns from samples only and cannot use side_information = {model.side_information:g}"
-    return None
+        raise IncompatibleError(
+            f"learns from samples only and cannot use side_information = {model.side_information:g}"
+        )
 
 
 def squared_errors(weights: Any, inputs: Any, labels: Any, link: Callable[[Any], Any]) -> Any:

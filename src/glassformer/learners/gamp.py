@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.core.settings import damping_setting, max_iterations_setting, non_negative, open_unit_interval, setting
+from glassformer.core.settings import damping_setting, non_negative, open_unit_interval, setting
 from glassformer.core.status import Status
 from glassformer.designs.base import Design
-from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
+from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo, StepContext, Theory
 from glassformer.learners.registry import require_compatible
 from glassformer.models.base import Model
 from glassformer.priors.base import Side
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.results import Table
+    from glassformer.core.settings import Iteration
     from glassformer.core.solution import Solution
     from glassformer.learners.data_assumptions import Finding
     from glassformer.learners.data_set import DataSet
@@ -37,23 +39,31 @@ _COMPARED = ("row_error", "label_error", "prediction_error", "plugin_error")
 
 
 @dataclass(frozen=True)
-class StateEvolution(Equations):
+class StateEvolution(Theory):
     """State evolution of the model: equations of the Bayes-optimal estimator and of message passing."""
 
-    def limits(self, alpha: Any, throw: bool = True) -> Table:
-        from glassformer.bayes_optimal.limits import limits
+    def limits(self, alpha: Any, throw: bool = False) -> Table:
+        from glassformer.bayes_optimal.limits import bayes_optimal_limits
 
-        return limits(self.model, alpha, throw=throw)
+        return bayes_optimal_limits(self.model, alpha, self.iteration, throw=throw)
+
+    @property
+    def iteration(self) -> Iteration | None:
+        """Tolerance and iteration limit of fixed points; None for the usual ones."""
+        from glassformer.bayes_optimal.solve import usual_iteration
+
+        given = self.learner.given_accuracy.only(("tolerance", "max_iterations")).given
+        return replace(usual_iteration(self.model.channel), **given) if given else None
 
     def thresholds(self) -> Thresholds:
-        from glassformer.bayes_optimal.thresholds import thresholds
+        from glassformer.bayes_optimal.thresholds import bayes_optimal_thresholds
 
-        return thresholds(self.model)
+        return bayes_optimal_thresholds(self.model)
 
-    def branches(self, alpha: Any) -> Table:
+    def hysteresis(self, alpha: Any) -> Table:
         from glassformer.bayes_optimal.hysteresis import follow_branches
 
-        return follow_branches(self.model, alpha)
+        return follow_branches(self.model, alpha, self.iteration)
 
     def display_columns(self, table: Table) -> list[str]:
         discrete = "label_error" in table.columns
@@ -72,69 +82,8 @@ class StateEvolution(Equations):
         errors = self.model.channel.label_errors(algorithmic[:, None, None], self.model.last_layer)
         return {**curves, "message_passing": (errors[quantity], algorithmic, estimate)}
 
-    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
-        from glassformer.bayes_optimal.trajectory import gamp_trajectory
-
-        return gamp_trajectory(self.model, alpha, steps, overlap)
-
-    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
-        """Return message passing without damping, from its usual start, which the equations describe."""
-        if d is not None and overlap is not None and not self.model.channel.even:
-            raise IncompatibleError(
-                f"overlap = {overlap:g} is the start of theory alone, and runs start without it: leave out overlap or d"
-            )
-        return replace(self.learner, damping=0.0, max_iterations=steps, random_start=None)  # type: ignore[type-var]
-
-    def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
-        """Return the given overlap, or for even labels the overlap of a random start at this size."""
-        from glassformer.bayes_optimal.trajectory import random_overlap
-
-        del histories
-        random = overlap is None and self.model.channel.even and not self.model.prior.side
-        return random_overlap(self.model, d) if random else overlap
-
-
-@dataclass(frozen=True)
-class MessagePassing(Learner):
-    """Message passing for any model: the best error known to be reachable in polynomial time.
-
-    Args:
-        tolerance: root-mean-square change of the signal per undamped step, relative to its posterior standard
-            deviation, below which the run has converged; None for 1e-3, or 5e-3 for sampled scores.
-        floor: posterior variance below which the signal counts as exactly known; None for 1e-9, or 1e-6 for sampled
-            scores.
-        max_iterations: largest number of steps.
-        damping: None for adaptive damping, or a fixed weight of the old state in [0, 1).
-        random_start: size of a random start; None for the prior mean, or for even labels the default size of the prior.
-
-    Raises:
-        ParameterError: an argument is out of range.
-
-    Example:
-        >>> MessagePassing(max_iterations=0)
-        Traceback (most recent call last):
-        ...
-        glassformer.core.errors.ParameterError: max_iterations = 0 is not allowed: expected an integer >= 1
-    """
-
-    info: ClassVar[LearnerInfo] = LearnerInfo(
-        name="gamp", title="message passing", family="Bayes-optimal", storages=IN_ANY_FORM, limit_settings=()
-    )
-
-    tolerance: float | None = setting(
-        None, "change per step below which a run has converged, in posterior standard deviations", open_unit_interval
-    )
-    floor: float | None = setting(None, "posterior variance below which the signal counts as known", open_unit_interval)
-    max_iterations: int = max_iterations_setting(300)
-    damping: float | None = damping_setting()
-    random_start: float | None = setting(None, "size of a random start, for even labels", non_negative)
-
-    def incompatibility(self, model: Any) -> str | None:
-        del model
-        return None
-
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        table = self.limits(model, alpha, throw=False) if optimum is None else optimum
+    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
+        table = self.limits(alpha) if optimum is None else optimum
         hard = np.array([status is Status.BISTABLE for status in table.status])
         # In a hard phase message passing reaches less than the optimum; the table has its error of the signal alone.
         known = {
@@ -145,7 +94,73 @@ class MessagePassing(Learner):
         own = {"error": table["algorithmic_error"], "error_estimate": table["error_estimate"]}
         return {**known, **own, "status": np.array(table.status, dtype=object)}
 
-    def equations(self, model: Any) -> Equations:
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
+        from glassformer.bayes_optimal.trajectory import gamp_trajectory
+
+        return gamp_trajectory(self.model, alpha, context.steps, context.overlap)
+
+    def simulated(self, context: StepContext) -> Learner:
+        """Return message passing without damping, from its usual start, which the equations describe."""
+        if context.overlap is not None and not self.model.channel.even:
+            raise IncompatibleError(
+                f"start = overlap:{context.overlap:g} is a start of theory alone, and runs start without it: leave out "
+                "start or d"
+            )
+        undamped = replace(self.learner, damping=0.0, random_start=None)  # type: ignore[type-var]
+        return undamped.at_accuracy(Accuracy(max_iterations=context.steps))
+
+    def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
+        """Return the context with the given overlap, or for even labels that of a random start at this size."""
+        from glassformer.bayes_optimal.trajectory import random_overlap
+
+        del histories
+        if context.overlap is not None or context.d is None or not self.model.channel.even or self.model.prior.side:
+            return context
+        return replace(context, overlap=random_overlap(self.model, context.d))
+
+
+@dataclass(frozen=True)
+class MessagePassing(Learner):
+    """Message passing for any model: the best error known to be reachable in polynomial time.
+
+    Args:
+        floor: posterior variance below which the signal counts as exactly known; None for 1e-9, or 1e-6 for sampled
+            scores.
+        damping: None for adaptive damping, or a fixed weight of the old state in [0, 1).
+        random_start: size of a random start; None for the prior mean, or for even labels the default size of the prior.
+
+    The ``tolerance`` of an :class:`~glassformer.Accuracy` is the root-mean-square change of the signal per undamped
+    step, relative to its posterior standard deviation, below which a run has converged: 1e-3, or 5e-3 for sampled
+    scores. At most ``max_iterations`` steps are taken, 300.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> MessagePassing(damping=1.0)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: damping = 1.0 is not allowed: expected None, or a number in [0, 1)
+    """
+
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="gamp",
+        title="message passing",
+        family="Bayes-optimal",
+        storages=IN_ANY_FORM,
+        limit_settings=(),
+        limit_accuracy=("tolerance", "max_iterations"),
+    )
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"tolerance": None, "max_iterations": 300}
+
+    floor: float | None = setting(None, "posterior variance below which the signal counts as known", open_unit_interval)
+    damping: float | None = damping_setting()
+    random_start: float | None = setting(None, "size of a random start, for even labels", non_negative)
+
+    def check(self, model: Any) -> None:
+        del model
+
+    def theory(self, model: Any) -> Theory:
         return StateEvolution(self, model)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
@@ -155,39 +170,38 @@ class MessagePassing(Learner):
 class MatrixMessagePassing(Learner):
     """Message passing on linear labels of one matrix without symmetry."""
 
-    tolerance: float
-    max_iterations: int
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"tolerance": 1e-3, "max_iterations": 300}
+    """Of the tolerance: change per step, in standard deviations of the error."""
     damping: float | None
 
     @property
     def gamp_settings(self) -> MessagePassing:
-        """Tolerance, iteration limit and damping, as settings of GAMP."""
-        return MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
+        """Damping, tolerance and iteration limit, as settings of GAMP."""
+        accuracy = Accuracy(**{name: self.accurate(name) for name in self.accuracy_defaults})
+        return MessagePassing(damping=self.damping).at_accuracy(accuracy)
 
-    def incompatibility(self, model: Any) -> str | None:
+    def check(self, model: Any) -> None:
         if model.overlap_shape or model.prior.symmetric or model.channel.field_components:
-            return f"needs a signal of one matrix without symmetry, not that of this model ({model.name})"
+            raise IncompatibleError(
+                f"needs a signal of one matrix without symmetry, not that of this model ({model.name})"
+            )
         if not model.channel.linear:
-            return f"learns from linear labels, not from those of channel {model.channel.label}"
-        return None
-
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        return self.gamp_settings.theory(model, alpha, optimum)
+            raise IncompatibleError(f"learns from linear labels, not from those of channel {model.channel.label}")
 
 
 @dataclass(frozen=True)
-class MatrixStateEvolution(Equations):
+class MatrixStateEvolution(Theory):
     """State evolution of message passing on one matrix: its limits are those of :class:`MessagePassing`."""
 
-    def limits(self, alpha: Any, throw: bool = True) -> Table:
+    def limits(self, alpha: Any, throw: bool = False) -> Table:
         return self._labelled(self._gamp.limits(alpha, throw))
 
     def thresholds(self) -> Thresholds:
         thresholds: Thresholds = self._labelled(self._gamp.thresholds())
         return thresholds
 
-    def branches(self, alpha: Any) -> Table:
-        return self._labelled(self._gamp.branches(alpha))
+    def hysteresis(self, alpha: Any) -> Table:
+        return self._labelled(self._gamp.hysteresis(alpha))
 
     @property
     def _gamp(self) -> StateEvolution:
@@ -198,41 +212,47 @@ class MatrixStateEvolution(Equations):
         """Return a result with the name of the learner among its parameters."""
         return replace(result, parameters={**result.parameters, "learner": self.learner.name})
 
-    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
+        return self._gamp.of_runs(alpha, optimum)
+
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
         require_compatible(self.learner, self.model)
-        if overlap is not None:
-            return (
-                f"overlap = {overlap:g} is available for gamp and online-sgd only: the steps of {self.learner.name} "
-                "start at zero overlap"
-            )
-        return self._labelled(self._trajectory(alpha, steps))
+        refuse_overlap(self.learner.name, context)
+        return self._labelled(self._trajectory(alpha, context.steps))
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
         raise NotImplementedError
 
-    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
+    def simulated(self, context: StepContext) -> Learner:
         """Return the learner without damping."""
-        del overlap, d
-        return replace(self.learner, damping=0.0, max_iterations=steps)  # type: ignore[type-var]
+        undamped = replace(self.learner, damping=0.0)  # type: ignore[type-var]
+        return undamped.at_accuracy(Accuracy(max_iterations=context.steps))
 
 
-def step_tolerance() -> Any:
-    """Return the setting ``tolerance`` of message passing on one matrix."""
-    return setting(
-        1e-3, "change per step below which a run has converged, in standard deviations of the error", open_unit_interval
-    )
+def refuse_overlap(name: str, context: StepContext) -> None:
+    """Raise for an overlap before the first step of a learner whose steps start without any.
+
+    Raises:
+        IncompatibleError: there is one.
+    """
+    if context.overlap is not None:
+        raise IncompatibleError(
+            f"start = overlap:{context.overlap:g} is for gamp and descent on rows: the steps of {name} start at zero "
+            "overlap, leave start out"
+        )
 
 
 def gamp(
     model: Model,
     design: Design | ArrayLike,
     labels: ArrayLike,
-    settings: MessagePassing | None = None,
+    learner: MessagePassing | None = None,
     seed: int = 0,
     *,
     side: Side | None = None,
     start: Array | None = None,
     watch: Callable[[GampState], None] | None = None,
+    accuracy: Accuracy | None = None,
 ) -> Solution:
     r"""Return the estimate of the signal by message passing, for every instance of the design.
 
@@ -248,11 +268,12 @@ def gamp(
             instance :class:`~glassformer.designs.dense.DenseDesign`. The type float32 is preserved.
         labels: labels as the channel draws them, shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one
             instance. Booleans become +1 and -1 for channels with these labels, and 1 and 0 otherwise.
-        settings: tolerance, iteration limit, damping.
+        learner: damping, and size of a random start.
         seed: seed of a random start.
         side: side information on the signal, for models of several rows.
         start: initial signal, shape (P, ...), instead of the prior mean or a random start.
         watch: called with the :class:`~glassformer.learners.gamp_state.GampState` after every step.
+        accuracy: tolerance, iteration limit, and points of sampled scores.
 
     Returns:
         :class:`Solution` whose ``value`` has shape ``(instances, L, d)``, for several rows (instances, P, ...).
@@ -285,10 +306,11 @@ def gamp(
     from glassformer.learners.data_assumptions import claimed_error, label_power, violations, warn_of_violations
     from glassformer.learners.data_validation import validate_data
 
+    model, settings = model.at_accuracy(accuracy), (learner or MessagePassing()).at_accuracy(accuracy)
     own, y = validate_data(model, design, labels)
     violated = [[*violations(next(own.parts(k))), *label_power(model, own, y[k])] for k in range(own.instances)]
     warn_of_violations(next(filter(None, violated), ()))
-    solution = run_gamp(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
+    solution = run_gamp(model, own, y, settings, seed, side=side, start=start, watch=watch)
     solution = blame_inputs(solution, violated)
     contradicted = [() if violated[k] else claimed_error(model, own, y[k], solution, k) for k in range(own.instances)]
     warn_of_violations(next(filter(None, contradicted), ()))
@@ -319,7 +341,7 @@ def run_gamp(
     runs = [
         message_passing(
             (step or GampStep)(model, design, labels[k], k, settings, seed, side, start, assumed_prior),
-            settings.max_iterations,
+            settings.accurate("max_iterations"),
             settings.damping,
             watch,
         )

@@ -185,7 +185,7 @@ class GampConvergence:
         sampled = self.channel.sampled
         if sampled and self.channel.even and self.side is None and len(history.step_sizes) < _STARTING_STEPS:
             return False
-        given = self.settings.tolerance
+        given = self.settings.accurate("tolerance")
         tolerance = _TOLERANCE[sampled] if given is None else given
         small = state.step_size <= tolerance * np.sqrt(self.prior.rows * state.claimed_error)
         known = state.claimed_error <= self._floor

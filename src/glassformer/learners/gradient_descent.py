@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from glassformer.core.checks import is_whole
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import (
     decay_rate,
     integer_up_to,
@@ -17,7 +17,7 @@ from glassformer.core.settings import (
     setting,
     unit_interval,
 )
-from glassformer.learners.base import FitResult, LearnerInfo
+from glassformer.learners.base import FitResult, LearnerInfo, Theory
 from glassformer.learners.descent import Descent, initialisation, small_size
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.estimate import Array
-    from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
     from glassformer.learners.training import TrainingResult
     from glassformer.models.trainable.base import Student
@@ -120,9 +119,11 @@ class GradientDescent(Descent):
         explore, starts = self.explore or 0, self.starts or 1
         return replace(self, optimizer=name, learning_rate=rate, explore=explore, starts=starts, floor=floor)
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
+    def theory(self, model: Any) -> Theory:
         reached = model.parametrisation.reached
-        return "training of the factors from a random start has no closed equations" + (reached and f"; {reached}")
+        raise IncompatibleError(
+            "training of the factors from a random start has no closed equations" + (reached and f"; {reached}")
+        )
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
         settings = self.completed(model)

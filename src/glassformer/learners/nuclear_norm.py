@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from glassformer.core.checks import require_arguments
-from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.settings import Iteration, max_iterations_setting, tolerance_setting
+from glassformer.core.settings import Iteration
 from glassformer.designs.dense import DenseDesign
-from glassformer.learners.base import LearnerInfo
-from glassformer.learners.regularised_risk import SquareLossLearner, strength_by_noise
+from glassformer.learners.base import LearnerInfo, Theory
+from glassformer.learners.regularised_risk import RiskTheory, SquareLossLearner, strength_by_noise
 from glassformer.numerics.decompositions import singular_values, svd
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
@@ -58,17 +59,15 @@ class NuclearNorm(SquareLossLearner):
     Args:
         strength: :math:`\lambda\ge 0`; 0 for the minimum nuclear norm interpolator; None for the best
             strength at the label noise, which is 0 without noise.
-        tolerance: relative duality gap at which a solution is accepted.
-        max_iterations: largest number of steps.
 
     Raises:
         ParameterError: an argument is out of range.
 
     Example:
-        >>> NuclearNorm(tolerance=2.0)
+        >>> NuclearNorm(strength=-1.0)
         Traceback (most recent call last):
         ...
-        glassformer.core.errors.ParameterError: tolerance = 2.0 is not allowed: expected a number in (0, 1)
+        glassformer.core.errors.ParameterError: strength = -1.0 is not allowed: expected None, or a finite number >= 0
     """
 
     info: ClassVar[LearnerInfo] = LearnerInfo(
@@ -79,20 +78,16 @@ class NuclearNorm(SquareLossLearner):
         limit_settings=("strength",),
     )
     penalty: ClassVar[str] = "nuclear"
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"tolerance": 1e-6, "max_iterations": 5000}
+    """Of the tolerance: relative duality gap at which a solution is accepted."""
 
     strength: float | None = strength_by_noise()
-    tolerance: float = tolerance_setting()
-    max_iterations: int = max_iterations_setting(5000)
 
     def strength_for(self, model: Any) -> float | None:
         return 0.0 if self.strength is None and model.channel.label_noise == 0 else self.strength
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        if not model.prior.extensive:
-            return "its theory needs a width in proportion to the dimension: give rho instead of width"
-        if (alpha <= 0).any():
-            return "its theory needs samples: give alpha > 0"
-        return self.columns_of_limits(model, alpha)
+    def theory(self, model: Any) -> Theory:
+        return NuclearNormTheory(self, model, risk=self.risk(model))
 
     def fit(self, model: Any, data: DataSet) -> Solution:
         from glassformer.risk.nuclear_norm import best_nuclear_norm
@@ -106,8 +101,20 @@ class NuclearNorm(SquareLossLearner):
         if strength == 0 and data.design.samples > rows * columns:
             allowed = f"> 0 with {data.design.samples} samples, more than the {rows * columns} entries of the signal"
             raise ParameterError("strength", strength, allowed, "give a strength > 0, or alpha <= 1")
-        limit = Iteration(tolerance=self.tolerance, floor=1e-14, max_iterations=self.max_iterations)
+        limit = Iteration(floor=1e-14, **{name: self.accurate(name) for name in self.accuracy_defaults})
         return least_nuclear_norm(data.design, data.labels, strength * float(rows * columns) ** 0.25, limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NuclearNormTheory(RiskTheory):
+    """Theory of the minimum nuclear norm."""
+
+    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
+        if not self.model.prior.extensive:
+            raise IncompatibleError("its theory needs a width in proportion to the dimension: give rho, not width")
+        if (alpha <= 0).any():
+            raise IncompatibleError("its theory needs samples: give alpha > 0")
+        return super().of_runs(alpha, optimum)
 
 
 def least_nuclear_norm(

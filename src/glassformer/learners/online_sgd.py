@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
-from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import decay_rate, positive, positive_integer, setting, unit_interval
-from glassformer.learners.base import Equations, FitResult, Learner, LearnerInfo
+from glassformer.learners.base import FitResult, Learner, LearnerInfo, StepContext, Theory
 from glassformer.learners.descent import RowDescent, initialisation, small_size, squared_errors
 from glassformer.learners.registry import require_compatible
 
@@ -93,18 +92,7 @@ class OnlineSGD(RowDescent):
 
         return Pace(self.learning_rate, self.batch, self.weight_decay)
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        from glassformer.dynamics.online_sgd import online_sgd
-
-        if self.overlap is None and model.channel.even:
-            return "for even labels the time to leave a random start grows with d: use trajectory --d"
-        order = np.argsort(alpha)
-        times = np.asarray(alpha, dtype=float)[order] / self.batch
-        error = online_sgd(model, times, self.pace, self.start(model, None), self.points).error
-        back = np.argsort(order)
-        return {"error": error.value[back], "error_estimate": error.error[back]}
-
-    def equations(self, model: Any) -> Equations:
+    def theory(self, model: Any) -> Theory:
         return OnlineEquations(self, model, instead="trajectory, which has its equations in time, or simulate")
 
     def cosine(self, given: float | None) -> float | None:
@@ -145,8 +133,8 @@ class OnlineSGD(RowDescent):
 
 
 @dataclass(frozen=True)
-class OnlineEquations(Equations):
-    """Equations of online SGD in time; the error at a sample ratio is a point of the trajectory."""
+class OnlineEquations(Theory):
+    """Theory of online SGD in time; the error at a sample ratio is a point of the trajectory."""
 
     history_includes_start: ClassVar[bool] = True
 
@@ -154,23 +142,36 @@ class OnlineEquations(Equations):
     def _sgd(self) -> OnlineSGD:
         return cast(OnlineSGD, self.learner)
 
-    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
+        from glassformer.dynamics.online_sgd import online_sgd
+
+        sgd = self._sgd
+        if sgd.overlap is None and self.model.channel.even:
+            raise IncompatibleError(
+                "for even labels the time to leave a random start grows with d: use trajectory with d"
+            )
+        order = np.argsort(alpha)
+        times = np.asarray(alpha, dtype=float)[order] / sgd.batch
+        error = online_sgd(self.model, times, sgd.pace, sgd.start(self.model, None), sgd.points).error
+        back = np.argsort(order)
+        return {"error": error.value[back], "error_estimate": error.error[back]}
+
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
         from glassformer.dynamics.online_sgd import online_trajectory
 
         require_compatible(self.learner, self.model)
-        start = self._sgd.start(self.model, overlap) if overlap is None or is_number(overlap) else overlap
-        return online_trajectory(self.model, alpha, steps, self._sgd.pace, start, self._sgd.points)
+        start = self._sgd.start(self.model, context.overlap) if context.measured is None else context.measured
+        return online_trajectory(self.model, alpha, context.steps, self._sgd.pace, start, self._sgd.points)
 
-    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
-        """Return online SGD with ``steps`` entries of the history, from this cosine with the truth."""
-        del d
-        return replace(self._sgd, looks=steps, overlap=self._sgd.cosine(overlap))
+    def simulated(self, context: StepContext) -> Learner:
+        """Return online SGD with an entry of the history for every step, from this cosine with the truth."""
+        return replace(self._sgd, looks=context.steps, overlap=self._sgd.cosine(context.overlap))
 
-    def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
-        """Return the starts of the runs."""
+    def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
+        """Return the context with the starts of the runs."""
         from glassformer.dynamics.online_sgd import Start
 
-        return Start.of_runs(histories)
+        return replace(context, measured=Start.of_runs(histories))
 
 
 def one_pass_sgd(

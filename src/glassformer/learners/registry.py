@@ -13,6 +13,8 @@ from glassformer.core.options import options_in
 from glassformer.core.registry import import_string
 from glassformer.core.settings import non_default_fields
 from glassformer.learners.base import Learner
+from glassformer.learners.own import OwnLearner, is_own
+from glassformer.models.registry import function_from
 
 # Name on the command line, and module and class, imported at first use. The first learner is the default.
 LEARNERS = {
@@ -61,8 +63,10 @@ def learner(name: str, **settings: Any) -> Learner:
         glassformer.core.errors.ParameterError: speed = 1 is not allowed: expected one of the settings of ridge: \
 strength
     """
+    if ".py:" in name:
+        return OwnLearner(function_from(name, blamed="learner"), **settings)
     kind = learner_type(name)
-    allowed = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    allowed = [one.name for one in fields(kind) if not one.name.startswith("_")]
     for key, value in settings.items():
         if key not in allowed:
             raise ParameterError(key, value, f"one of the settings of {name}: {', '.join(allowed)}")
@@ -89,20 +93,23 @@ def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None =
     return parsed
 
 
-def resolve_learner(given: str | Learner) -> Learner:
+def resolve_learner(given: Any) -> Learner:
     """Return the learner given as an object, or by its name with default settings.
 
     Raises:
         ParameterError: the name is unknown.
 
     Example:
-        >>> resolve_learner("gamp").max_iterations
-        300
+        >>> resolve_learner("ridge")
+        Ridge(strength=None)
     """
     if isinstance(given, Learner):
         return given
+    if is_own(given):
+        return OwnLearner(given)
     if not isinstance(given, str):
-        raise ParameterError("learner", given, f"a learner, or one of {', '.join(LEARNERS)}")
+        allowed = f"a learner, one of {', '.join(LEARNERS)}, a function fit(X, y, rng), or an estimator"
+        raise ParameterError("learner", given, allowed)
     return learner(given)
 
 
@@ -117,23 +124,16 @@ def compatible_learner(name: str, model: Any) -> Learner:
     """
     default = learner(name)
     candidates = (default, *default.alternatives())
-    return next((one for one in candidates if one.incompatibility(model) is None), default)
+    return next((one for one in candidates if runs_on(one, model)), default)
 
 
-def refusal(refused: Learner, model: Any) -> str | None:
-    """Return the reason why a learner is incompatible with a model, and the learners to use instead; else None.
-
-    The proposed learners are the compatible ones of the same family, then the first compatible one. The learner itself
-    is not proposed with other settings, because the reason already says what to change.
-    """
-    reason = refused.incompatibility(model)
-    if reason is None:
-        return None
-    others = [compatible_learner(name, model) for name in LEARNERS if name != refused.name]
-    compatible = [one for one in others if one.incompatibility(model) is None]
-    family = [one for one in compatible if one.info.family == refused.info.family]
-    proposed = dict.fromkeys(map(_named, [*family, *compatible[:1]]))
-    return f"learner {refused.name} {reason}: use {' or '.join(proposed)}"
+def runs_on(asked: Learner, model: Any) -> bool:
+    """Return whether a learner can run on data of a model."""
+    try:
+        asked.check(model)
+    except IncompatibleError:
+        return False
+    return True
 
 
 def _named(learner: Learner) -> str:
@@ -142,15 +142,23 @@ def _named(learner: Learner) -> str:
     return f"{learner.name} (with {settings})" if settings else learner.name
 
 
-def require_compatible(learner: Learner, model: Any) -> None:
-    """Raise unless a learner is compatible with a model.
+def require_compatible(asked: Learner, model: Any) -> None:
+    """Raise unless a learner can run on data of a model.
+
+    The proposed learners are the compatible ones of the same family, then the first compatible one. The learner itself
+    is not proposed with other settings, because the reason already says what to change.
 
     Raises:
-        IncompatibleError: the learner is incompatible; the message contains the reason and the remedy.
+        IncompatibleError: it cannot; the message contains the reason and the remedy.
     """
-    message = refusal(learner, model)
-    if message is not None:
-        raise IncompatibleError(message)
+    try:
+        asked.check(model)
+    except IncompatibleError as error:
+        others = [compatible_learner(name, model) for name in LEARNERS if name != asked.name]
+        compatible = [one for one in others if runs_on(one, model)]
+        family = [one for one in compatible if one.info.family == asked.info.family]
+        proposed = " or ".join(dict.fromkeys(map(_named, [*family, *compatible[:1]])))
+        raise IncompatibleError(f"learner {asked.name} {error}: use {proposed}") from error.__cause__
 
 
 def learners_with_storage(storage: str) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
 from glassformer.core.options import parameter
@@ -15,14 +16,13 @@ from glassformer.core.results import name_or_value
 from glassformer.core.settings import (
     Iteration,
     boolean,
-    max_iterations_setting,
     non_negative,
     positive_integer,
     setting,
-    tolerance_setting,
 )
-from glassformer.learners.base import IN_ANY_FORM, Equations, FitResult, Learner, LearnerInfo
-from glassformer.learners.descent import refused_side_information
+from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo, StepContext, Theory
+from glassformer.learners.descent import refuse_side_information
+from glassformer.learners.gamp import refuse_overlap
 from glassformer.models.base import require_theory
 
 if TYPE_CHECKING:
@@ -92,9 +92,6 @@ class RegularisedRisk(Learner):
         strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the best by
             theory: least error, for labels that are right or wrong largest cosine (for signs, least label error). No
             effect, and None, where the trace is pinned.
-        tolerance: duality gap at which a solution is accepted, relative to the risk of an estimate of zero, or to a
-            hundred times the penalty of the estimate if that is less.
-        max_iterations: steps allowed.
         student: smi and attention only, equation :eq:`row-risk`: a function of the student's fields ``Z``,
             shape (P, L), to its prediction, which JAX can differentiate; ``"linear"``; None for one linear row where
             labels are +1 and -1 of one index or a loss of one's own sees labels of one field, a linear row per class
@@ -108,13 +105,17 @@ class RegularisedRisk(Learner):
             counts, ``"informed"``, ``"uninformed"``, ``"positional"``, or a pair of matrices ``M`` and ``Q``; on data
             also ``"random"`` and ``"zero"``, or several names in a comma list.
 
+    The ``tolerance`` of an :class:`~glassformer.Accuracy` is the duality gap at which a fit is accepted, 1e-6, relative
+    to the risk of an estimate of zero, or to a hundred times the penalty of the estimate if that is less; at most
+    ``max_iterations`` steps are taken, 5000.
+
     Raises:
         ParameterError: an argument is out of range.
 
     Example:
-        >>> from glassformer import BilinearSequenceRegression
+        >>> from glassformer import BilinearSequenceRegression, limits
         >>> model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
-        >>> RegularisedRisk("logistic", strength=0.3).limits(model, [2.0])["label_error"].round(8)
+        >>> limits(model, [2.0], RegularisedRisk("logistic", strength=0.3))["label_error"].round(8)
         array([0.1251383])
     """
 
@@ -138,6 +139,8 @@ class RegularisedRisk(Learner):
         trajectory_settings=("loss", "penalty", "strength", *_OF_ROWS),
     )
 
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"tolerance": 1e-6, "max_iterations": 5000}
+
     loss: Any = parameter(
         "square, logistic, hinge, huber, cross-entropy (hardmax and softmax labels), or FILE.py:FUNCTION, convex in "
         "the second argument. Its file is run",
@@ -152,8 +155,6 @@ class RegularisedRisk(Learner):
     strength: float | None = parameter(
         "weight of the regulariser, or best (default the best one)", None, read=parse_strength, check=non_negative
     )
-    tolerance: float = tolerance_setting()
-    max_iterations: int = max_iterations_setting(5000)
     student: Any = parameter(
         "smi and attention only: the student, FILE.py:FUNCTION of its fields Z of shape (P, L), or linear "
         "(default: the usual one for the labels). Its file is run",
@@ -245,17 +246,16 @@ class RegularisedRisk(Learner):
 
         return loss_of(self.loss), weight_penalty(self.penalty or "ridge"), self.strength, self.intercept
 
-    def incompatibility(self, model: Any) -> str | None:
+    def check(self, model: Any) -> None:
         from glassformer.risk.problem import risk_problem
 
         try:
             if model.overlap_shape:
-                self._row_equations(model).require()
+                self._row_theory(model).require()
             else:
                 risk_problem(model, *self.minimised)
         except GlassformerError as error:
-            return f"is incompatible with this model: {error}"
-        return None
+            raise IncompatibleError(f"is incompatible with this model: {error}") from error
 
     def completed(self, model: Any) -> Self:
         if self.strength is None and model.theory_unavailable_reason is not None:
@@ -270,29 +270,15 @@ class RegularisedRisk(Learner):
 
         return (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in (None, *PENALTIES))
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        # Starts of descent on data that the theory does not have lead to one of its minima, of which the lowest counts.
-        own = self.start if not isinstance(self.start, str) or self.start in _STARTS_OF_THEORY else None
-        return replace(self, start=own).columns_of_limits(model, alpha)
+    def theory(self, model: Any) -> Theory:
+        return self._row_theory(model) if model.overlap_shape else MatrixRiskTheory(self, model, risk=self)
 
-    def other_minima(self, model: Any) -> str | None:
-        if not model.overlap_shape or self.is_one_linear_row(model) or self.start == "informed":
-            return None
-        if self.row_risk.problem(model, 1.0, self.strength or 1.0).student.is_convex:
-            return None
-        return (
-            "the risk is not convex, and descent may end above its minimum: compare free_energy with that of the "
-            "limits, or start at the teacher (start informed)"
-        )
-
-    def equations(self, model: Any) -> Equations:
-        return self._row_equations(model) if model.overlap_shape else RiskEquations(self, model, risk=self)
-
-    def _row_equations(self, model: Any) -> RowEquations:
-        reason = refused_side_information(model)
-        if reason is not None:
-            raise IncompatibleError(f"regularised risk {reason}; leave it out, or use learner gamp")
-        equations = OneRowEquations if self.is_one_linear_row(model) else RowEquations
+    def _row_theory(self, model: Any) -> RowTheory:
+        try:
+            refuse_side_information(model)
+        except IncompatibleError as error:
+            raise IncompatibleError(f"regularised risk {error}; leave it out, or use learner gamp") from None
+        equations = OneRowTheory if self.is_one_linear_row(model) else RowTheory
         return equations(self, model, risk=self)
 
     def margins(self, model: Any, alpha: float) -> Table:
@@ -308,7 +294,7 @@ class RegularisedRisk(Learner):
         """
         from glassformer.risk.rows.margins import row_risk_margins
 
-        self._row_equations(model).require()
+        self._row_theory(model).require()
         return row_risk_margins(model, alpha, self.row_risk)
 
     def is_one_linear_row(self, model: Any) -> bool:
@@ -330,7 +316,7 @@ class RegularisedRisk(Learner):
     def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.proximal_gradient import least_risk
 
-        settings = Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations)
+        settings = Iteration(**{name: self.accurate(name) for name in self.accuracy_defaults})
         if model.overlap_shape:
             from glassformer.learners.row_fit import learn_rows
 
@@ -347,7 +333,7 @@ class RegularisedRisk(Learner):
             return float(self.strength)
         self.completed(model)
         ratio = data.design.sample_ratio * model.prior.degrees
-        return float(self.limits(model, [ratio], throw=False)["strength"][0])
+        return float(self.theory(model).limits([ratio])["strength"][0])
 
     def empirical_risk(self, model: Any, data: DataSet) -> EmpiricalRisk:
         """Return the risk on a data set."""
@@ -396,7 +382,7 @@ def _fit(risk: EmpiricalRisk, estimate: Array) -> dict[str, float | None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RiskLimits(Equations):
+class RiskTheory(Theory):
     """Limits of the minimiser of a regularised risk.
 
     Attributes:
@@ -405,7 +391,7 @@ class RiskLimits(Equations):
 
     risk: RegularisedRisk
 
-    def limits(self, alpha: Any, throw: bool = True) -> Table:
+    def limits(self, alpha: Any, throw: bool = False) -> Table:
         from glassformer.risk.limits import risk_limits
 
         return self._labelled(risk_limits(self.model, alpha, *self.risk.minimised, throw))
@@ -416,10 +402,10 @@ class RiskLimits(Equations):
         found: Thresholds = self._labelled(risk_thresholds(self.model, *self.risk.minimised))
         return found
 
-    def branches(self, alpha: Any) -> Table:
+    def hysteresis(self, alpha: Any) -> Table:
         from glassformer.bayes_optimal.hysteresis import one_branch
 
-        return self._labelled(one_branch(self.limits(alpha, throw=False)))
+        return self._labelled(one_branch(self.limits(alpha)))
 
     def _labelled(self, found: Any) -> Any:
         """Return a result with learner, loss, penalty and strength among its parameters."""
@@ -433,7 +419,7 @@ class RiskLimits(Equations):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowEquations(RiskLimits):
+class RowTheory(RiskTheory):
     """Limits of the minimiser over the rows of a student, by averages over sampled labels."""
 
     def require(self) -> None:
@@ -441,7 +427,7 @@ class RowEquations(RiskLimits):
         require_theory(self.model)
         self.risk.row_risk.problem(self.model, 1.0, self.risk.strength or 1.0)
 
-    def limits(self, alpha: Any, throw: bool = True) -> Table:
+    def limits(self, alpha: Any, throw: bool = False) -> Table:
         from glassformer.risk.rows.limits import row_risk_limits
 
         require_theory(self.model)
@@ -456,26 +442,40 @@ class RowEquations(RiskLimits):
             found: Thresholds = self._labelled(row_risk_thresholds(self.model, self.risk.row_risk))
         return found
 
-    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
+        # Starts of descent on data that the theory does not have lead to one of its minima, of which the lowest counts.
+        own = self.risk.start if not isinstance(self.risk.start, str) or self.risk.start in _STARTS_OF_THEORY else None
+        return super(RowTheory, replace(self, risk=replace(self.risk, start=own))).of_runs(alpha, optimum)
+
+    @property
+    def other_minima(self) -> str:
+        risk = self.risk
+        if risk.start == "informed" or risk.row_risk.problem(self.model, 1.0, risk.strength or 1.0).student.is_convex:
+            return ""
+        return (
+            "the risk is not convex, and descent may end above its minimum: compare free_energy with that of the "
+            "limits, or start at the teacher (start informed)"
+        )
+
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
         from glassformer.risk.rows.trajectory import require_steps, row_risk_trajectory
 
-        require_steps(self.risk.row_risk)
-        strengths = self._strengths(alpha)
-        return self._labelled(row_risk_trajectory(self.model, alpha, self.risk.row_risk, strengths, steps, overlap))
+        own, strengths = self.risk.row_risk, self._strengths(alpha)
+        require_steps(own)
+        return self._labelled(row_risk_trajectory(self.model, alpha, own, strengths, context.steps, context.overlap))
 
     def _strengths(self, alpha: Array) -> Array:
         """Return the strength at every sample ratio, the best one where none is given."""
         import numpy as np
 
         if self.risk.strength is None:
-            return np.asarray(self.limits(alpha, throw=False)["strength"])
+            return np.asarray(self.limits(alpha)["strength"])
         return np.full(len(alpha), float(self.risk.strength))
 
-    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
-        del d
-        return _steps_of(self.risk, steps, overlap)
+    def simulated(self, context: StepContext) -> Learner:
+        return _steps_of(self.risk, context.steps, context.overlap)
 
-    def branches(self, alpha: Any) -> Table:
+    def hysteresis(self, alpha: Any) -> Table:
         from glassformer.risk.rows.limits import row_risk_branches
 
         require_theory(self.model)
@@ -498,7 +498,7 @@ class RowEquations(RiskLimits):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneRowEquations(RowEquations):
+class OneRowTheory(RowTheory):
     """Limits of the minimiser over one linear row of weights that sees one token, by quadrature."""
 
     def require(self) -> None:
@@ -507,13 +507,13 @@ class OneRowEquations(RowEquations):
         require_theory(self.model)
         one_row_problem(self.model, *self.risk.minimised_over_row)
 
-    def limits(self, alpha: Any, throw: bool = True) -> Table:
+    def limits(self, alpha: Any, throw: bool = False) -> Table:
         from glassformer.risk.rows.one_row import one_row_limits
 
         return self._labelled(one_row_limits(self.model, alpha, *self.risk.minimised_over_row, throw=throw))
 
-    def branches(self, alpha: Any) -> Table:
-        return RiskLimits.branches(self, alpha)
+    def hysteresis(self, alpha: Any) -> Table:
+        return RiskTheory.hysteresis(self, alpha)
 
     def thresholds(self) -> Thresholds:
         from glassformer.risk.rows.one_row import one_row_problem
@@ -523,43 +523,41 @@ class OneRowEquations(RowEquations):
         found: Thresholds = self._labelled(thresholds_of(problem, self.risk.strength))
         return found
 
-    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+    @property
+    def other_minima(self) -> str:
+        return ""
+
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
         from glassformer.risk.rows.one_row import one_row_problem
         from glassformer.risk.trajectory import steps_of
 
-        if overlap is not None:
-            return f"overlap = {overlap:g} is for message passing and online-sgd: its steps begin at zero weights"
+        refuse_overlap(self.learner.name, context)
         problem = one_row_problem(self.model, *self.risk.minimised_over_row)
-        return self._labelled(steps_of(problem, alpha, self.risk.strength, steps))
+        return self._labelled(steps_of(problem, alpha, self.risk.strength, context.steps))
 
 
 @dataclass(frozen=True, kw_only=True)
-class RiskEquations(RiskLimits):
+class MatrixRiskTheory(RiskTheory):
     """Limits of the minimiser, and the trajectory of proximal message passing to it."""
 
     def display_columns(self, table: Table) -> list[str]:
         best_strength = ["strength"] if self.risk.strength is None else []
         return table.known_columns(("label_error", *best_strength, "cosine", "rank"))
 
-    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
         from glassformer.risk.trajectory import risk_trajectory
 
-        if overlap is not None:
-            return (
-                f"overlap = {overlap:g} is available for gamp and online-sgd only: the steps of risk start at an "
-                "estimate of zero"
-            )
-        return self._labelled(risk_trajectory(self.model, alpha, *self.risk.minimised, steps))
+        refuse_overlap(self.learner.name, context)
+        return self._labelled(risk_trajectory(self.model, alpha, *self.risk.minimised, context.steps))
 
-    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
-        del overlap, d
-        return _steps_of(self.risk, steps, None)
+    def simulated(self, context: StepContext) -> Learner:
+        return _steps_of(self.risk, context.steps, None)
 
 
 def _steps_of(risk: RegularisedRisk, steps: int, overlap: float | None) -> ProximalMessagePassing:
     """Return message passing to the minimiser of a risk."""
     own = {one.name: getattr(risk, one.name) for one in fields(RegularisedRisk)}
-    return ProximalMessagePassing(**{**own, "max_iterations": steps, "overlap": overlap})
+    return ProximalMessagePassing(**own, overlap=overlap).at_accuracy(Accuracy(max_iterations=steps))
 
 
 @dataclass(frozen=True)
@@ -570,12 +568,10 @@ class ProximalMessagePassing(RegularisedRisk):
 
     The algorithm is that of :mod:`~glassformer.learners.proximal_message_passing`, and its error after each step is
     that of :func:`~glassformer.risk.trajectory.risk_trajectory`. If it converges, it does so to the minimiser.
-    :func:`~glassformer.experiments.trajectories.follow` compares it with the theory of :class:`RegularisedRisk`.
+    :func:`~glassformer.trajectory` compares it with the theory of :class:`RegularisedRisk`.
 
     Args:
         loss, penalty, strength: see :class:`~glassformer.RegularisedRisk`.
-        tolerance: without effect.
-        max_iterations: steps.
         overlap: smi and attention only: overlap with the teacher before the first step; None for weights of zero if the
             risk is convex, and for 0.99 otherwise.
 
@@ -587,7 +583,7 @@ class ProximalMessagePassing(RegularisedRisk):
     Example:
         >>> from glassformer import BilinearSequenceRegression, RegularisedRisk, simulate
         >>> model, ask = BilinearSequenceRegression(rho=0.3, noise=0.1), {"d": 20, "instances": 1}
-        >>> learners = RegularisedRisk(strength=0.2, tolerance=1e-9), ProximalMessagePassing(strength=0.2)
+        >>> learners = RegularisedRisk(strength=0.2), ProximalMessagePassing(strength=0.2)
         >>> one, other = (simulate(model, [1.0], learner=learner, **ask)["error"][0] for learner in learners)
         >>> bool(abs(one - other) < 1e-4)
         True
@@ -599,14 +595,14 @@ class ProximalMessagePassing(RegularisedRisk):
         if model.overlap_shape:
             from glassformer.learners.row_message_passing import pass_row_messages
 
-            strength = self._strength_on(model, data)
-            return pass_row_messages(self.row_risk, strength, model, data, self.max_iterations, self.overlap)
+            strength, steps = self._strength_on(model, data), self.accurate("max_iterations")
+            return pass_row_messages(self.row_risk, strength, model, data, steps, self.overlap)
         from glassformer.learners.proximal_message_passing import ProximalStep, take_undamped_steps
         from glassformer.risk.trajectory import START_SUSCEPTIBILITY
 
         step = ProximalStep(self.empirical_risk(model, data), START_SUSCEPTIBILITY * float(model.prior.second_moment))
         last, report = take_undamped_steps(
-            step, self.max_iterations, lambda state: data.errors_of(model, state.estimate)
+            step, self.accurate("max_iterations"), lambda state: data.errors_of(model, state.estimate)
         )
         if not report["history"] and data.teacher is not None:
             reason = f"loss {step.risk.loss.name} is linear around an estimate of zero"
@@ -629,15 +625,15 @@ class SquareLossLearner(Learner):
     def fit(self, model: Any, data: DataSet) -> Solution:
         """Return the minimiser."""
 
-    def incompatibility(self, model: Any) -> str | None:
+    def check(self, model: Any) -> None:
         if model.channel.field_components:
-            return f"fits one linear label per sample, not the labels of this model ({model.name})"
+            raise IncompatibleError(f"fits one linear label per sample, not the labels of this model ({model.name})")
         if not model.channel.linear:
-            return f"fits linear labels, not those of channel {model.channel.label}"
-        return None
+            raise IncompatibleError(f"fits linear labels, not those of channel {model.channel.label}")
 
-    def equations(self, model: Any) -> Equations:
-        return RiskLimits(self, model, risk=RegularisedRisk("square", self.penalty, self.strength_for(model)))
+    def risk(self, model: Any) -> RegularisedRisk:
+        """Return the risk that is minimised on labels of a model."""
+        return RegularisedRisk("square", self.penalty, self.strength_for(model))
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
         found = self.fit(model, data)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from glassformer.core.checks import require_arguments
-from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.designs.dense import DenseDesign
-from glassformer.learners.base import LearnerInfo
-from glassformer.learners.regularised_risk import SquareLossLearner, strength_by_noise
+from glassformer.learners.base import LearnerInfo, Theory
+from glassformer.learners.regularised_risk import RiskTheory, SquareLossLearner, strength_by_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,13 +63,23 @@ class Ridge(SquareLossLearner):
     def completed(self, model: Any) -> Self:
         return replace(self, strength=self.strength_for(model))
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        if not model.prior.extensive:
-            return "at fixed width the number of samples per entry of the signal vanishes, and the error tends to 1"
-        return {"error": ridge_error(alpha, model.channel.label_noise, self.strength)}
+    def theory(self, model: Any) -> Theory:
+        return RidgeTheory(self, model, risk=self.risk(model))
 
     def fit(self, model: Any, data: DataSet) -> Solution:
         return ridge(data.design, data.labels, self.strength_for(model))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RidgeTheory(RiskTheory):
+    """Theory of ridge regression, whose error on linear labels has a closed form."""
+
+    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
+        if not self.model.prior.extensive:
+            raise IncompatibleError(
+                "at fixed width the number of samples per entry of the signal vanishes, and the error tends to 1"
+            )
+        return {"error": ridge_error(alpha, self.model.channel.label_noise, self.risk.strength)}
 
 
 def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | None = None) -> Array:

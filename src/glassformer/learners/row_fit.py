@@ -52,6 +52,13 @@ class RowFit(FitResult):
     energies: Array
     notes: Sequence[str]
 
+    def predicted(self, model: Any, design: Any) -> Array:
+        fields = np.asarray(design.forward(self.estimates[0], 0)) + self.means
+        predictions = self.student.predictions(fields) + self.intercept
+        if self.student.values or self.student.signs:
+            return self.student.decisions(predictions)
+        return np.asarray(predictions.reshape(len(predictions), *model.channel.label_shape))
+
     def measured(self, model: Any, signal: Array, new: NewInputs) -> dict[str, Any]:
         """Return the errors of the rows, and of their predictions of new labels.
 

@@ -23,8 +23,8 @@ from glassformer.core.settings import (
     setting,
     unit_interval,
 )
-from glassformer.learners.base import Equations, FitResult, Learner, LearnerInfo
-from glassformer.learners.descent import RowDescent, initialisation, refused_side_information, small_size
+from glassformer.learners.base import FitResult, Learner, LearnerInfo, StepContext, Theory
+from glassformer.learners.descent import RowDescent, initialisation, refuse_side_information, small_size
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.registry import require_compatible
 from glassformer.learners.regularised_risk import parse_function, student_choice
@@ -248,16 +248,16 @@ class SGD(RowDescent):
     def alternatives(self) -> Iterable[Self]:
         return (replace(self, loss=loss) for loss in ("logistic", "cross-entropy"))
 
-    def incompatibility(self, model: Any) -> str | None:
+    def check(self, model: Any) -> None:
         if self.is_published:
-            return super().incompatibility(model)
+            return super().check(model)
         if not model.overlap_shape and model.channel.rows != 1:
-            return f"descends on rows, and model {model.name} has none"
+            raise IncompatibleError(f"descends on rows, and model {model.name} has none")
         try:
             self.student_on(model)
         except GlassformerError as error:
-            return f"is incompatible with this model: {error}"
-        return refused_side_information(model)
+            raise IncompatibleError(f"is incompatible with this model: {error}") from error
+        return refuse_side_information(model)
 
     def completed(self, model: Any) -> Self:
         if not self.is_published:
@@ -367,16 +367,6 @@ class SGD(RowDescent):
         cosine = model.channel.even * _RANDOM_COSINE if self.overlap is None else self.overlap
         return DescentStart.of_cosine(rows, teachers, cosine, self.initial_size)
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array] | str:
-        if self.is_published or is_whole(self.batch, 1):
-            return "with a batch in samples the equations depend on d: use trajectory --d, or convention sum"
-        if model.channel.even and self.overlap is None and self.start is None:
-            return "for even labels the time to leave a random start grows with d: use trajectory --d"
-        try:
-            return self.columns_of_limits(model, alpha)
-        except IncompatibleError as error:
-            return str(error)
-
     def fresh(self, d: int) -> OnlineSGD:
         """Return online SGD with the published step length and decay; its equations hold if no sample is used twice.
 
@@ -401,7 +391,7 @@ class SGD(RowDescent):
             small=self.small,
         )
 
-    def equations(self, model: Any) -> Equations:
+    def theory(self, model: Any) -> Theory:
         return DescentEquations(self, model, instead="trajectory, which has the equations of every step, or simulate")
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
@@ -478,7 +468,7 @@ class SGD(RowDescent):
 
 
 @dataclass(frozen=True)
-class DescentEquations(Equations):
+class DescentEquations(Theory):
     """Mean-field equations of gradient descent; runs begin with the same overlap and power."""
 
     history_includes_start: ClassVar[bool] = True
@@ -487,7 +477,7 @@ class DescentEquations(Equations):
     def _sgd(self) -> SGD:
         return cast(SGD, self.learner)
 
-    def limits(self, alpha: Any, throw: bool = True) -> Table:
+    def limits(self, alpha: Any, throw: bool = False) -> Table:
         """Return what the steps of the settings reach, and the step at which they are best stopped."""
         from glassformer.bayes_optimal.solve import validated_alpha
         from glassformer.dynamics.descent_path import descent_limits
@@ -522,14 +512,26 @@ class DescentEquations(Equations):
         }
 
     def remark(self, alpha: float) -> str:
-        table = self.limits([alpha], throw=False)
+        table = self.limits([alpha])
         return f"after {table['steps'][0]:g} steps, smallest test loss at step {table['early_stop'][0]:g}"
 
-    def trajectory(self, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
+        sgd = self._sgd
+        if sgd.is_published or is_whole(sgd.batch, 1):
+            raise IncompatibleError(
+                "with a batch in samples the equations depend on d: use trajectory with d, or convention sum"
+            )
+        if self.model.channel.even and sgd.overlap is None and sgd.start is None:
+            raise IncompatibleError(
+                "for even labels the time to leave a random start grows with d: use trajectory with d"
+            )
+        return super().of_runs(alpha, optimum)
+
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
         from glassformer.dynamics.descent_path import descent_table
 
-        # The dimension of runs, whose start is that of the settings, or a cosine of theory alone.
-        sgd, d = (self._begun_at(overlap), None) if overlap is None or is_number(overlap) else (self._sgd, overlap[0])
+        steps, d = context.steps, context.d
+        sgd = self._begun_at(context.overlap) if d is None else self._sgd
         solved = {ratio: sgd.path(self.model, ratio, steps, d) for ratio in dict.fromkeys(alpha.tolist())}
         found = self._labelled(descent_table([solved[ratio] for ratio in alpha.tolist()]), sgd)
         passes = [f"runs differ from theory: {_PASSES}"] if sgd.draws_passes else []
@@ -545,7 +547,7 @@ class DescentEquations(Equations):
         if not (strength > 0 and path.student.is_convex and risk.is_one_linear_row(self.model)):
             return None
         try:
-            minimum = risk.limits(self.model, [path.alpha], throw=False)
+            minimum = risk.theory(self.model).limits([path.alpha])
         except GlassformerError:
             # Descent has a theory where the minimum has none, such as labels that fall with their field.
             return None
@@ -563,12 +565,12 @@ class DescentEquations(Equations):
         text = f"alpha = {path.alpha:g}: minimum of the same risk: {levels}. "
         return f"{text}Within 1 % of the distance at the start: {close}; within the error bar: {equal}"
 
-    def simulated(self, steps: int, overlap: float | None = None, d: int | None = None) -> Learner:
+    def simulated(self, context: StepContext) -> Learner:
         """Return the descent with ``steps`` steps from this cosine with the truth, in the convention of the theory.
 
         Its history has every step.
         """
-        return replace(self._begun_at(overlap, d), steps=steps, looks=None)
+        return replace(self._begun_at(context.overlap, context.d), steps=context.steps, looks=None)
 
     def _begun_at(self, overlap: float | None, d: int | None = None) -> SGD:
         """Return the descent from an overlap, by default that of random starts of runs, in the theory's convention."""
@@ -581,7 +583,3 @@ class DescentEquations(Equations):
         if overlap is None and not given and d is not None:
             overlap = self.model.channel.even * d**-0.5
         return replace(sgd, convention=sgd.convention or "sum", overlap=sgd.overlap if overlap is None else overlap)
-
-    def initial_overlap(self, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]) -> Any:
-        """Return the dimension of the runs, whose start is that of the settings."""
-        return (d,)

@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from glassformer.bayes_optimal.vector_state_evolution import SMALLEST_SHARE, SMALLEST_VARIANCE
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.checks import require_arguments
-from glassformer.core.settings import damping_setting, max_iterations_setting
-from glassformer.learners.base import Equations, FitResult, LearnerInfo
+from glassformer.core.settings import damping_setting
+from glassformer.learners.base import FitResult, LearnerInfo, Theory
 from glassformer.learners.gamp import (
     MatrixMessagePassing,
     MatrixStateEvolution,
     blame_inputs,
     fit_gamp,
     run_gamp,
-    step_tolerance,
 )
 from glassformer.learners.gamp_state import GampState, PseudoData
 from glassformer.learners.gamp_step import GampStep
@@ -71,7 +71,7 @@ class VectorMessagePassing(MatrixMessagePassing):
     matrix of the inputs is decomposed once, in memory of order ``min(n, L d)**2`` and time of order ``min(n, L d)**3``.
 
     Args:
-        tolerance, max_iterations, damping: see :class:`~glassformer.MessagePassing`.
+        damping: see :class:`~glassformer.MessagePassing`.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -88,14 +88,16 @@ class VectorMessagePassing(MatrixMessagePassing):
     """
 
     info: ClassVar[LearnerInfo] = LearnerInfo(
-        name="vamp", title="vector message passing", family="Bayes-optimal", limit_settings=()
+        name="vamp",
+        title="vector message passing",
+        family="Bayes-optimal",
+        limit_settings=(),
+        limit_accuracy=("tolerance", "max_iterations"),
     )
 
-    tolerance: float = step_tolerance()
-    max_iterations: int = max_iterations_setting(300)
     damping: float | None = damping_setting()
 
-    def equations(self, model: Any) -> Equations:
+    def theory(self, model: Any) -> Theory:
         return VectorStateEvolution(self, model)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
@@ -106,8 +108,10 @@ def vamp(
     model: Model,
     design: DenseDesign | ArrayLike,
     labels: ArrayLike,
-    settings: VectorMessagePassing | None = None,
+    learner: VectorMessagePassing | None = None,
     seed: int = 0,
+    *,
+    accuracy: Accuracy | None = None,
 ) -> Solution:
     r"""Return the estimate of the signal from linear labels of inputs with any singular values.
 
@@ -117,8 +121,9 @@ def vamp(
         model: bilinear sequence regression with the Gaussian channel, of any width or spectrum.
         design: inputs, an array of shape (samples, L, d) or (instances, samples, L, d), or a design of one array.
         labels: shape (samples,) or (instances, samples).
-        settings: tolerance, iteration limit, damping.
+        learner: damping.
         seed: seed, as for :func:`~glassformer.learners.gamp.gamp`.
+        accuracy: tolerance and iteration limit.
 
     Returns:
         :class:`~glassformer.core.solution.Solution`, as that of :func:`~glassformer.learners.gamp.gamp`.
@@ -145,7 +150,7 @@ def vamp(
     from glassformer.learners.data_assumptions import violations, warn_of_violations
     from glassformer.learners.data_validation import validate_data
 
-    learner = settings or VectorMessagePassing()
+    learner = (learner or VectorMessagePassing()).at_accuracy(accuracy)
     require_compatible(learner, model)
     own, y = validate_data(model, design, labels)
     violated = [violations(next(own.parts(k))) for k in range(own.instances)]

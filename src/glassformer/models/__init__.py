@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from glassformer.core.public import public_names
 
-if TYPE_CHECKING:
-    from glassformer.models.aim import AttentionIndexed
-    from glassformer.models.base import FiniteSize, Model, counting_threshold
-    from glassformer.models.bsr import BilinearSequenceRegression
+_HOMES = {
+    "AttentionIndexed": "models.aim",
+    "BilinearSequenceRegression": "models.bsr",
+    "DeepAttention": "models.deep_attention",
+    "DeepAttentionIndexed": "models.deep_aim",
+    "FiniteSize": "models.base",
+    "Model": "models.base",
+    "SequenceMultiIndex": "models.smi",
+    "counting_threshold": "models.base",
+}
 
-__all__ = ["AttentionIndexed", "BilinearSequenceRegression", "FiniteSize", "Model", "counting_threshold"]
-
-# Imported at first use: every command line reads the table of models, and few need the classes.
-_HOME = {"AttentionIndexed": "aim", "BilinearSequenceRegression": "bsr"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'base')}"), name)
+__all__ = sorted(_HOMES)
+__getattr__, __dir__ = public_names(__name__, _HOMES)

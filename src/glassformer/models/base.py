@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from glassformer.channels.label_errors import new_samples, squared_errors_on, wrong_labels_on
+from glassformer.core.accuracy import WithAccuracy
 from glassformer.core.checks import is_number
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
@@ -66,7 +67,7 @@ def finite_width_warning(width: int | None, shape: tuple[int, int]) -> tuple[str
     )
 
 
-class Model(Trainable, ABC):
+class Model(WithAccuracy, Trainable, ABC):
     """A model: a prior, a channel, and the design at a finite size.
 
     A scalar model is the case of one row. In results its overlaps are numbers; overlaps of several rows are matrices.

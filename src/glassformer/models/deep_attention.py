@@ -2,8 +2,8 @@ r"""Deep attention networks with weights of a few directions, as sequence multi-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from glassformer.channels.base import Channel
 from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.channels.sampling_limits import require_noise, require_sampling
+from glassformer.core.accuracy import POINTS, USUAL, Accuracy
 from glassformer.core.checks import is_number, real_numbers, require_integer, unwrap_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
@@ -62,8 +63,6 @@ class DeepAttention(Model):
             ``"linear-committee"``, the same with a linear last layer, :math:`y = v_Pv_P^T`; or ``"large-depth"``, where
             depth and skip are large at the ratio ``depth/skip``, the earlier layers cannot be learned, and the only
             row is that of the last layer.
-        points: data points per replica of sampled averages, a power of two; with eight times as many, errors are two to
-            six times smaller.
         token_correlation: correlation of the tokens of one sequence, a number ``c`` for :math:`C_{lm} = c^{|l-m|}` or
             the matrix ``C``. Labels are those of correlated tokens; data contain independent tokens: multiply
             correlated tokens by :math:`C^{-1/2}`.
@@ -83,6 +82,7 @@ class DeepAttention(Model):
     """
 
     ratios_per_call: ClassVar[int] = 8
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"points": POINTS}
 
     depth: int = parameter("attention layers P", 2)
     tokens: int = parameter("tokens L per sequence", 2)
@@ -97,15 +97,15 @@ class DeepAttention(Model):
     head_weights: Sequence[Sequence[float]] | None = None
     side_information: float = parameter("strength lambda in [0, 1) of the side information", 0.0, usual=(0.0, 0.9))
     limit: str | None = parameter("large-skip, linear-committee, or large-depth at the ratio depth/skip", None)
-    points: int = parameter(
-        "sampled data points per replica, a power of two; errors fall two- to sixfold for eight times as many",
-        2048,
-        option="data_points",
-        begin=128,
-    )
     token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=parse_number)
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=parse_text)
     rank: int | Sequence[int] = parameter("directions of the weights, or one number per layer", 1, read=parse_integers)
+    _accuracy: Accuracy = field(default=USUAL, kw_only=True, repr=False)
+
+    @property
+    def points(self) -> int:
+        """Data points per replica of sampled averages, a power of two: that of the accuracy."""
+        return int(self.accurate("points"))
 
     def __post_init__(self) -> None:
         unwrap_numbers(self)
@@ -130,16 +130,13 @@ class DeepAttention(Model):
         require_noise(self.noise)
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
             raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
-        points = self.points
-        if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
-            raise ParameterError("points", points, "a power of two >= 32")
         ranks = self._ranks()
         layers = sum(ranks)
         fields = layers * self.heads * self.tokens * (1 if self.tied else 2)
         blamed, value = farthest_from_default(self, "depth", "tokens", "heads", "points")
         if max(ranks) > 1:
             blamed, value = "rank", self.rank
-        require_sampling(blamed, value, fields, 2.0 ** min(layers - 1, 500), points)
+        require_sampling(blamed, value, fields, 2.0 ** min(layers - 1, 500), self.points)
         weights = 200.0 * self.depth * self.heads
         require_resources(blamed, value, weights, "use fewer layers or heads", what="head weights")
         object.__setattr__(self, "network", self._architecture())

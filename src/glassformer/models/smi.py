@@ -2,17 +2,16 @@ r"""Sequence multi-index models: any function of a few projections of the tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
-
-import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.channels.label_laws import NAMES as LABEL_LAWS
 from glassformer.channels.label_laws import noise_label
 from glassformer.channels.sampling_limits import require_sampling
+from glassformer.core.accuracy import POINTS, USUAL, Accuracy
 from glassformer.core.checks import is_number, require_integer, unwrap_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
@@ -43,8 +42,6 @@ class SequenceMultiIndex(Model):
         noise: :math:`\Delta\ge 0`, the variance of Gaussian noise on every entry of the label.
         label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to decide from sampled labels.
         side_information: strength :math:`\lambda` in [0, 1) of side information on the weights.
-        points: data points per replica of sampled averages, a power of two; with eight times as many, errors are two to
-            six times smaller.
         noise_law: law of labels given the link, instead of ``noise``: ``"laplace:SCALE"``, ``"logistic"`` (labels
             :math:`\pm1`, the link is their log-odds), ``"poisson"`` (counts, the link is the logarithm of their rate),
             or a user-defined :class:`~glassformer.channels.label_laws.LabelLaw`, given by its log-likelihood. For
@@ -74,6 +71,7 @@ class SequenceMultiIndex(Model):
     """
 
     ratios_per_call: ClassVar[int] = 8
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"points": POINTS}
 
     link: Callable[[Any], Any] = parameter(
         "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
@@ -85,12 +83,6 @@ class SequenceMultiIndex(Model):
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0), begin=0.1)
     label_type: str = parameter("auto, discrete or continuous", "auto", among=("auto", "discrete", "continuous"))
     side_information: float = parameter("strength lambda in [0, 1) of the side information", 0.0)
-    points: int = parameter(
-        "sampled data points per replica, a power of two; errors fall two- to sixfold for eight times as many",
-        2048,
-        option="data_points",
-        begin=256,
-    )
     noise_law: Any = parameter(
         f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)} (poisson: link is the log rate)",
         None,
@@ -102,21 +94,25 @@ class SequenceMultiIndex(Model):
     )
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=parse_text)
 
+    _accuracy: Accuracy = field(default=USUAL, kw_only=True, repr=False)
+
     hard_phase_from_thresholds = has_user_link = True
     name = "smi"
+
+    @property
+    def points(self) -> int:
+        """Data points per replica of sampled averages, a power of two: that of the accuracy."""
+        return int(self.accurate("points"))
 
     def __post_init__(self) -> None:
         unwrap_numbers(self)
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
             raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
-        points = self.points
-        if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
-            raise ParameterError("points", points, "a power of two >= 32")
         for name in ("indices", "tokens"):
             require_integer(name, getattr(self, name))
         images = 2.0 ** min(self.indices, 10)
         require_sampling(
-            *farthest_from_default(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points
+            *farthest_from_default(self, "indices", "tokens", "points"), self.indices * self.tokens, images, self.points
         )
         # Constructing the channel raises an error for invalid links now, not at the first computation.
         _ = self.channel

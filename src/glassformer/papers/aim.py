@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.accuracy import Accuracy
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.gradient_descent import AveragedGradientDescent, GradientDescent
 from glassformer.models import AttentionIndexed
@@ -20,7 +21,7 @@ from glassformer.papers.recipe import Recipe
 from glassformer.plotting.style import label_alpha
 
 # The pictures do not change below this tolerance; a run costs half as much.
-_PASSING = MessagePassing(tolerance=2e-3, max_iterations=800)
+_PASSING = MessagePassing().at_accuracy(Accuracy(tolerance=2e-3, max_iterations=800))
 _COLUMNS = (
     *("source", "panel", "curve", "alpha", "error", "error_estimate", "status", "standard_error", "theory"),
     *("relative_error", "relative_standard_error"),

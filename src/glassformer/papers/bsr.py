@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from glassformer.bayes_optimal.free_entropy import Landscape, landscape
-from glassformer.bayes_optimal.thresholds import thresholds
+from glassformer.bayes_optimal.free_entropy import Landscape
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
-from glassformer.experiments.instances import standard_error
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.gradient_descent import AveragedGradientDescent, GradientDescent
 from glassformer.learners.nuclear_norm import NuclearNorm
@@ -28,13 +27,16 @@ from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.plotting.plots import draw_landscape, height_limits
 from glassformer.plotting.style import colors, label_alpha
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
+from glassformer.verbs.instances import standard_error
+from glassformer.verbs.landscape import landscape
+from glassformer.verbs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Close to a transition steps shrink by a few per cent each: a step of 1e-3 posterior standard deviations leaves an
 # error of about 1e-3 of itself, a tenth of its statistical fluctuation.
-_PASSING = MessagePassing(tolerance=1e-3)
+_PASSING = MessagePassing().at_accuracy(Accuracy(tolerance=1e-3))
 _MINIMAL_NORM = RegularisedRisk(strength=0.0)
 # Look of the legend where runs are anywhere in the picture, and columns of the data of runs alone.
 _FRAMED = {"loc": "upper right", "frameon": True, "framealpha": 1.0, "edgecolor": "none"}
@@ -171,7 +173,7 @@ def _landscapes(
 ) -> Part:
     """Free entropy against the overlap, and the hard phase; published landscapes are compared in words."""
     channel = str(model.parameters["channel"])
-    curves = [landscape(model, alpha, points) for alpha in ratios]
+    curves = [landscape(model, alpha, overlaps=points) for alpha in ratios]
     labels = {"xlabel": r"overlap $q$", "ylabel": r"free entropy $\Phi(q) - \Phi(0)$ [nats]"}
     draw = partial(_draw_landscapes, curves=curves, share=0.97 if model.noise == 0 else 0.9)
     legend = {"title": r"$\alpha$", "loc": "lower left"}

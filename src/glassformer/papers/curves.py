@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from glassformer.bayes_optimal.limits import limits
-from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.status import Status
-from glassformer.experiments.instances import standard_error
-from glassformer.experiments.simulation import simulate
 from glassformer.learners.base import Learner
 from glassformer.numerics.quasi_random import normal_score
 from glassformer.papers.drawing import RUN_MARKS, Axis, Series, legend_entry
 from glassformer.papers.recipe import Context, Part
 from glassformer.plotting.plots import runs_label
 from glassformer.plotting.style import error_label, label_alpha, signal_power
+from glassformer.verbs.instances import standard_error
+from glassformer.verbs.limits import limits
+from glassformer.verbs.simulate import simulate
+from glassformer.verbs.thresholds import thresholds
 
 if TYPE_CHECKING:
     import pandas
 
-    from glassformer.experiments.instances import Simulation
+    from glassformer.verbs.instances import Simulation
 
 # Quantity of models of several rows: a line for each row.
 OVERLAP = "row_overlap"
@@ -185,8 +185,7 @@ class CurvesPanel:
             if axis[0] < place < axis[-1] and np.min(np.abs(axis - place)) > _SAME:
                 axis = np.sort(np.append(axis, place))
         alpha, learner = axis / curve.scale, curve.learner
-        compute = limits if learner is None else learner.limits
-        theory = compute(curve.model, alpha, throw=False)
+        theory = limits(curve.model, alpha, learner or "gamp", throw=False)
         simulations: list[Simulation] = []
         for k, runs in enumerate(curve.runs):
             # Two errors of the same runs, such as the last and the least along the way, take one simulation.
@@ -196,7 +195,7 @@ class CurvesPanel:
                 continue
             ratios = np.array(runs.ratios) / curve.scale
             simulations.append(
-                simulate(curve.model, ratios, runs.d, runs.instances, algorithm=runs.learner, storage=runs.storage)
+                simulate(curve.model, ratios, runs.learner, d=runs.d, instances=runs.instances, storage=runs.storage)
             )
         return ComputedCurve(curve, theory, simulations)
 

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 import pandas
 
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table, error_column
-from glassformer.experiments.trajectories import trajectory
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
@@ -23,6 +23,8 @@ from glassformer.papers.panels import COSINE
 from glassformer.papers.recipe import Context, Panel, Part, Recipe
 from glassformer.plotting.plots import runs_label
 from glassformer.plotting.style import label_alpha
+from glassformer.verbs.limits import limits
+from glassformer.verbs.trajectory import trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,16 +67,16 @@ def triptych(quick: bool) -> Recipe:
     """What can be learned, what minimises the risk, and what descent reaches: signs, and attention of one layer."""
     size, trajectories = ((200, 4), 2**14) if quick else ((1000, 6), 2**17)
     signs = SequenceMultiIndex(_sign)
-    attention = SequenceMultiIndex(_attention, tokens=2, noise=0.05, points=256 if quick else 512)
+    attention = SequenceMultiIndex(_attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=256 if quick else 512))
     logistic = RegularisedRisk("logistic", strength=0.1)
     square = RegularisedRisk(strength=0.05, start="informed")
     marks = f"\nmarks: {runs_label(size[1])} at $d = {size[0]}$"
 
     def on_signs(alpha: float) -> SGD:
-        return SGD(_rate(alpha), logistic.strength, loss="logistic", trajectories=trajectories)
+        return SGD(_rate(alpha), logistic.strength, loss="logistic").at_accuracy(Accuracy(trajectories=trajectories))
 
     def on_attention(alpha: float) -> SGD:
-        return SGD(1 / alpha, square.strength, overlap=0.3, trajectories=2 * trajectories)
+        return SGD(1 / alpha, square.strength, overlap=0.3).at_accuracy(Accuracy(trajectories=2 * trajectories))
 
     def curves(model: Any, risk: RegularisedRisk) -> list[Curve]:
         optimum = Curve("Bayes-optimal", model, color=_BLACK, width=2.2)
@@ -127,7 +129,7 @@ def _after_steps(
     (_, optimum, _), (_, least, _) = computed
     model, (d, instances) = computed[0].curve.model, size
     tables = [
-        trajectory(model, [alpha], times[-1], learner=descent(alpha), **({} if k % _EVERY else _runs(d, instances)))
+        trajectory(model, [alpha], descent(alpha), steps=times[-1], **{} if k % _EVERY else _runs(d, instances))
         for k, alpha in enumerate(ratios)
     ]
     alpha, x = (np.array([table["alpha"][0] for table in part]) for part in (tables[::_EVERY], tables))
@@ -225,7 +227,7 @@ def _in_time(
     """
     lines_across = levels()
     (d, instances), unit = size, "passes over the data" if passes else "step"
-    tables = [trajectory(model, [case.alpha], case.steps, learner=case.learner, **_runs(*size)) for case in cases]
+    tables = [trajectory(model, [case.alpha], case.learner, steps=case.steps, **_runs(*size)) for case in cases]
     times = [
         table["iteration"] * ((case.learner.batch or 1.0) if passes else 1.0)
         for case, table in zip(cases, tables, strict=True)
@@ -298,14 +300,14 @@ def layers(quick: bool) -> Recipe:
             _Case(
                 rf"$\alpha = {alpha:g}$",
                 alpha,
-                SGD(pace / alpha, 0.01, momentum=0.8, overlap=0.3, trajectories=trajectories),
+                SGD(pace / alpha, 0.01, momentum=0.8, overlap=0.3).at_accuracy(Accuracy(trajectories=trajectories)),
                 steps,
                 style=style,
                 marker=marker,
             )
             for alpha, style, marker in zip(ratios, ("--", "-"), ("s", "o"), strict=True)
         ]
-        model = DeepAttention(depth=depth, tokens=2, skip=0.5, points=64)
+        model = DeepAttention(depth=depth, tokens=2, skip=0.5).at_accuracy(Accuracy(points=64))
         look = {"cosine": {"ylabel": COSINE, "ylim": (-0.02, 1.03), "legend": {"loc": "lower right", "ncols": 2}}}
         title = f"depth {depth}, $c = 1/2$, momentum 0.8, start at cosine 0.3"
         panels.append(partial(_in_time, model=model, cases=cases, quantities=look, size=size, title=title))
@@ -330,7 +332,9 @@ def early_stopping(quick: bool) -> Recipe:
             _Case(
                 f"weight decay {decay:g}" if decay else "no weight decay",
                 alpha,
-                SGD(rate, decay, loss=loss, init="small", trajectories=trajectories, convention="sum"),
+                SGD(rate, decay, loss=loss, init="small", convention="sum").at_accuracy(
+                    Accuracy(trajectories=trajectories)
+                ),
                 steps,
                 color,
             )
@@ -373,11 +377,11 @@ def _cost_of_stopping(
         ["best step without decay above the minimum at the best decay, over the sample ratio"],
     )
     for case, color in zip(cases, _SHADES, strict=False):
-        best = RegularisedRisk(case.loss).limits(case.model, ratios)[case.quantity]
+        best = limits(case.model, ratios, RegularisedRisk(case.loss))[case.quantity]
         step, reached, error = [], [], []
         for alpha in ratios:
             rate = _rate(alpha) if case.loss == "logistic" else None
-            table = trajectory(case.model, [alpha], steps, learner=descend(rate, 0.0, loss=case.loss))
+            table = trajectory(case.model, [alpha], descend(rate, 0.0, loss=case.loss), steps=steps)
             value, spread = (table[name] for name in _columns(case.quantity))
             step.append(int(np.nanargmin(value)))
             reached.append(value[step[-1]])
@@ -405,7 +409,7 @@ def _least_risk(model: Any, alpha: float, quantity: str, loss: str) -> dict[str,
     Of classification that is the decay of the least label error. Its test loss is within 0.1 % of the least one
     (measured at sample ratios from 0.5 to 12).
     """
-    best = RegularisedRisk(loss).limits(model, [alpha])
+    best = limits(model, [alpha], RegularisedRisk(loss))
     return {quantity: _Level(float(best[quantity][0]), f"minimum at the best decay, {best['strength'][0]:.2g}")}
 
 
@@ -448,10 +452,14 @@ def starts(quick: bool) -> Recipe:
     """Attention from several overlaps, beside the minimum of its risk that a random start does not find."""
     size, trajectories, steps = ((300, 8), 2**15, 40) if quick else ((1000, 8), 2**18, 80)
     alpha, decay = 2.0, 0.05
-    model = SequenceMultiIndex(_attention, tokens=2, noise=0.05, points=512)
+    model = SequenceMultiIndex(_attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=512))
     cases = [
         _Case(
-            f"from cosine {overlap:g}", alpha, SGD(0.5, decay, overlap=overlap, trajectories=trajectories), steps, color
+            f"from cosine {overlap:g}",
+            alpha,
+            SGD(0.5, decay, overlap=overlap).at_accuracy(Accuracy(trajectories=trajectories)),
+            steps,
+            color,
         )
         for overlap, color in zip((0.9, 0.5, 0.3, 0.1), _SHADES, strict=False)
     ]
@@ -472,7 +480,7 @@ def starts(quick: bool) -> Recipe:
 
 def _informed_minimum(model: Any, alpha: float, decay: float) -> dict[str, _Level]:
     """Return cosine and training loss of the minimum of the risk near the truth."""
-    least = RegularisedRisk(strength=decay, start="informed").limits(model, [alpha])
+    least = limits(model, [alpha], RegularisedRisk(strength=decay, start="informed"))
     return {
         name: _Level(float(np.ravel(least[name])[0]), "informed minimum of the risk")
         for name in ("cosine", "training_loss")

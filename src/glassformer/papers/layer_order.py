@@ -10,9 +10,9 @@ import pandas
 
 from glassformer.bayes_optimal.bounds import growth_bound
 from glassformer.bayes_optimal.weak_recovery import subspace_threshold
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.status import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
-from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.models.deep_attention import DeepAttention
@@ -20,6 +20,7 @@ from glassformer.papers.curves import status_counts
 from glassformer.papers.drawing import Axis, Series, first_passage
 from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.plotting.style import label_alpha
+from glassformer.verbs.simulate import experiment_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -164,7 +165,7 @@ def _first(bounds: Any, errors: Any) -> str:
 
 
 def _model(skip: _Skip, output: str, points: int) -> DeepAttention:
-    return DeepAttention(depth=2, tokens=2, skip=skip, output=output, points=points)
+    return DeepAttention(depth=2, tokens=2, skip=skip, output=output).at_accuracy(Accuracy(points=points))
 
 
 def _row(
@@ -306,7 +307,7 @@ def _message_passing(size: _Size) -> tuple[Axis, list[dict[str, Any]]]:
         *(("sequence", skip, style) for skip, style in zip(size.passing, ("-", "--"), strict=False)),
         ("attention", 1.0, ":"),
     ]
-    learner = MessagePassing(max_iterations=size.steps, random_start=1e-2)
+    learner = MessagePassing(random_start=1e-2).at_accuracy(Accuracy(max_iterations=size.steps))
     for output, skip, style in cases:
         name = f"$c = {skip:g}$" if isinstance(skip, float) else "$c_1 = {:g}$, $c_2 = {:g}$".format(*skip)
         model = _model(skip, output, size.points)

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas
 
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
-from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.papers.drawing import Axis, Series, first_passage, joined
 from glassformer.papers.recipe import Context, Part, Recipe
+from glassformer.verbs.simulate import experiment_of
 
 if TYPE_CHECKING:
     from glassformer.dynamics.online_path import OnlinePath
@@ -37,7 +38,7 @@ class _Case(NamedTuple):
 
     @property
     def model(self) -> DeepAttention:
-        return DeepAttention(depth=2, tokens=2, skip=self.skip, output=self.output, points=64)
+        return DeepAttention(depth=2, tokens=2, skip=self.skip, output=self.output).at_accuracy(Accuracy(points=64))
 
 
 class _Cosines(NamedTuple):

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas
 
-from glassformer.bayes_optimal.phase_diagram import phase_diagram
 from glassformer.core.estimate import Array
-from glassformer.experiments.instances import Simulation
-from glassformer.experiments.simulation import simulate
-from glassformer.experiments.trajectories import trajectory
 from glassformer.learners.base import Learner
 from glassformer.learners.gamp import MessagePassing
 from glassformer.papers.drawing import Axis, Series, first_passage, legend_entry
 from glassformer.papers.recipe import Context, Part
 from glassformer.plotting.plots import draw_trajectory, runs_label, whole_numbers
 from glassformer.plotting.style import label_alpha
+from glassformer.verbs.instances import Simulation
+from glassformer.verbs.phase_diagram import phase_diagram
+from glassformer.verbs.simulate import simulate
+from glassformer.verbs.trajectory import trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,7 @@ def steps_panel(
         title: above the plot; sizes and numbers of runs are added.
         learner: the algorithm; message passing by default.
     """
-    table = trajectory(model, alpha, steps, d=d, instances=instances, learner=learner or MessagePassing())
+    table = trajectory(model, alpha, learner or MessagePassing(), steps=steps, d=d, instances=instances)
     lines = ["largest distance of runs from theory, over all steps, and at the last"]
     for ratio in np.unique(table["alpha"]):
         gap = np.abs(table["measured_error"] - table["error"])[table["alpha"] == ratio]
@@ -128,7 +128,7 @@ def rows_in_time(
         steps: times that are drawn, of runs that may stop earlier and then stay; None for all.
         theory: from the runs, theory to draw beside them and a sentence about it.
     """
-    runs = simulate(model, [alpha], d, instances, learner=learner)
+    runs = simulate(model, [alpha], learner, d=d, instances=instances)
     own = runs.instances[0]
     count = steps or len(own[0].history)
     # A run that has settled stays where it is.

@@ -17,13 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 import pandas
 
-from glassformer.bayes_optimal.limits import limits
-from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.channels.label_errors import prediction_errors
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.status import Status
-from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.row_fit import RowFit
 from glassformer.models.deep_attention import DeepAttention
@@ -33,6 +31,10 @@ from glassformer.papers.drawing import RUN_MARKS, Axis, Series
 from glassformer.papers.published import deviations, load_each
 from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.plotting.style import label_alpha
+from glassformer.verbs.hysteresis import hysteresis
+from glassformer.verbs.limits import limits
+from glassformer.verbs.simulate import experiment_of
+from glassformer.verbs.thresholds import thresholds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +70,7 @@ def positional_semantic(quick: bool) -> Recipe:
     """Attention of one row and two tokens with positional encodings: the two minima of its risk."""
     points, ratios = (1024, np.linspace(0.9, 2.0, 7)) if quick else (2048, np.linspace(0.8, 2.0, 25))
     d, instances = (400, 3) if quick else (1000, 6)
-    model = SequenceMultiIndex(_mixed, tokens=2, points=points)
+    model = SequenceMultiIndex(_mixed, tokens=2).at_accuracy(Accuracy(points=points))
     marks = (1.0, 1.2, 1.6, 2.0) if quick else (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
     panel = partial(_two_minima, model=model, ratios=ratios, marks=marks, d=d, instances=instances)
     return Recipe([panel], names=["source"], size=(5.6, 4.4))
@@ -77,7 +79,7 @@ def positional_semantic(quick: bool) -> Recipe:
 def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[float], d: int, instances: int) -> Part:
     """Order parameters and free energies of both branches, runs, published points."""
     risk = RegularisedRisk(student=_attention, **_RISK_SETTINGS)
-    theory = risk.branches(model, ratios)
+    theory = hysteresis(model, ratios, risk)
     left: list[Series] = []
     right: list[Series] = []
     lines = [f"theory: {status_counts(theory.status)}", *theory.notes]
@@ -214,11 +216,14 @@ def phase_diagram(quick: bool) -> Recipe:
 def _diagram(_: Context, mixtures: Array, ratios: Array, points: int) -> Part:
     """The regions of the diagram, and errors on new labels at one mixture beside the Bayes optimum."""
     risk = RegularisedRisk(student=_attention, **_RISK_SETTINGS)
-    models = [SequenceMultiIndex(partial(_mixed, mixture=float(w)), tokens=2, points=points) for w in mixtures]
-    tables = [risk.branches(model, ratios) for model in models]
+    models = [
+        SequenceMultiIndex(partial(_mixed, mixture=float(w)), tokens=2).at_accuracy(Accuracy(points=points))
+        for w in mixtures
+    ]
+    tables = [hysteresis(model, ratios, risk) for model in models]
     regions = np.array([_region(table) for table in tables])
     crossings = np.array([_crossing(table) for table in tables])
-    optimum = DeepAttention(depth=1, tokens=2, points=points)
+    optimum = DeepAttention(depth=1, tokens=2).at_accuracy(Accuracy(points=points))
     found = thresholds(optimum)
     weak, perfect = (float(found[name].alpha) for name in ("weak_recovery", "perfect_recovery"))
     lines = [

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.bayes_optimal.limits import limits
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.models import AttentionIndexed
@@ -21,6 +20,7 @@ from glassformer.numerics.quasi_random import normal_score
 from glassformer.papers.curves import OVERLAP, ComputedCurve, Overlay, measured, values
 from glassformer.papers.drawing import Series, legend_entry
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold
+from glassformer.verbs.limits import limits
 
 if TYPE_CHECKING:
     import pandas
@@ -161,7 +161,7 @@ def compare_nuclear_norm(folder: Path, computed: Sequence[ComputedCurve]) -> Ove
     if rows is not None:
         curve = theories[widths.index(_INTERPOLATED)].curve
         ratio, mean, error = (rows[name].to_numpy() for name in INTERPOLATIONS)
-        ours = curve.learner.limits(curve.model, ratio)["error"]  # type: ignore[union-attr]
+        ours = limits(curve.model, ratio, curve.learner)["error"]  # type: ignore[union-attr]
         series.append(Series(ratio, mean, curve.color, "s", "published, $d = 50$", error, {"ms": 5, "mfc": "none"}))
         lines.append(deviations(f"nuclear norm, rho = {_INTERPOLATED:g}", ratio, ours, mean, error))
     rows = load(folder, THRESHOLDS)

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from glassformer.bayes_optimal.limits import limits
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
-from glassformer.experiments.simulation import simulate
 from glassformer.learners.gamp import MessagePassing
 from glassformer.models import AttentionIndexed
 from glassformer.papers.curves import ComputedCurve, Overlay
 from glassformer.papers.drawing import Series, legend_entry
 from glassformer.papers.published import csv_files
+from glassformer.verbs.limits import limits
+from glassformer.verbs.simulate import simulate
 
 if TYPE_CHECKING:
     import pandas
@@ -146,8 +147,8 @@ def _power(alpha: Array, error: Array) -> float:
 def _proof(folder: Path) -> str:
     """Run message passing where it shows that published theory is above the optimum."""
     model = AttentionIndexed(_WIDTH, 2, "hardmax")
-    learner = MessagePassing(tolerance=2e-3, max_iterations=800)
-    runs = simulate(model, [_RATIO], _DIMENSION, _INSTANCES, algorithm=learner)
+    learner = MessagePassing().at_accuracy(Accuracy(tolerance=2e-3, max_iterations=800))
+    runs = simulate(model, [_RATIO], learner, d=_DIMENSION, instances=_INSTANCES)
     measured, error = float(runs["error"][0]), float(runs["standard_error"][0])
     theirs = [one.rows for one in load_errors(folder) if not one.algorithm and one.model == model]
     known = f", published theory {np.interp(_RATIO, theirs[0]['alpha'], theirs[0]['mmse']):.3f}" if theirs else ""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
-from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models import AttentionIndexed, BilinearSequenceRegression
@@ -18,6 +18,8 @@ from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay
 from glassformer.papers.drawing import Axis, Series
 from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.random_matrices.given import power_law
+from glassformer.verbs.limits import limits
+from glassformer.verbs.simulate import experiment_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +60,7 @@ def bilinear(quick: bool) -> Recipe:
     descents = []
     for ratio in ratios:
         # Weight decay on two factors of full width is the nuclear norm of twice its strength.
-        decay = float(RegularisedRisk().limits(model, [ratio])["strength"][0]) / 2
+        decay = float(limits(model, [ratio], RegularisedRisk())["strength"][0]) / 2
         learner = GradientDescent(weight_decay=decay, student_width=size[0], momentum=0.9, max_steps=20_000)
         label, row = "descent on factors with decay", {"curve": "descent on factors with decay"}
         descents.append(Runs(label, learner, (ratio,), *size, "relative_error", "x", "k", row=row))
@@ -97,7 +99,9 @@ def signs(quick: bool) -> Recipe:
     """Labels +1 and -1: logistic, hinge and square loss of the best strength beside the optimum."""
     model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
     losses = ("logistic", "hinge", "square")
-    learners = [(f"{loss}, best strength", RegularisedRisk(loss, tolerance=1e-4), True) for loss in losses]
+    learners = [
+        (f"{loss}, best strength", RegularisedRisk(loss).at_accuracy(Accuracy(tolerance=1e-4)), True) for loss in losses
+    ]
     label = "test error on noiseless labels"
     panel = CurvesPanel(
         _curves(model, learners, (1.0, 2.0, 3.0), (20, 2) if quick else (40, 6), "label_error"),
@@ -155,7 +159,7 @@ def _spectrum(_: Context, model: Model, learner: RegularisedRisk, alpha: float, 
     else:
         values = np.linalg.svd(estimate, compute_uv=False) / float(estimate.size) ** 0.25
         mass, label = 2.0, r"singular value of $\hat S\,/\,(dL)^{1/4}$"
-    table = learner.limits(model, [alpha])
+    table = limits(model, [alpha], learner)
     row = {name: float(column[0]) for name, column in table.columns.items()}
     law = model.matrix_prior.noisy_law(np.array([row["effective_noise"]]))
     top = float(np.nanmax(law.support)) - row["threshold"]

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pandas
 
-from glassformer.experiments.simulation import experiment_of
+from glassformer.core.accuracy import Accuracy
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models.smi import SequenceMultiIndex
 from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, Runs, plain_label
 from glassformer.papers.drawing import RUN_MARKS, Series, legend_entry
 from glassformer.papers.recipe import Recipe
+from glassformer.verbs.simulate import experiment_of
 
 _SHADES = ("0.1", "#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8")
 _LABEL_ERROR = "test error on noiseless labels"
@@ -25,7 +26,7 @@ _LABEL_ERROR = "test error on noiseless labels"
 _FEW_STRONG_FEATURES = np.array([9.1] + 9 * [0.1])
 # Strength of the hinge that stands for the largest margin on data, and the gap at which its minimum is accepted: its
 # errors are those of the largest margin to a per cent below a sample ratio of 2.2.
-_LARGEST_MARGIN = RegularisedRisk("hinge", strength=1e-3, tolerance=1e-3)
+_LARGEST_MARGIN = RegularisedRisk("hinge", strength=1e-3).at_accuracy(Accuracy(tolerance=1e-3))
 
 
 def _value(z: Any) -> Any:
@@ -58,7 +59,7 @@ def double_descent(quick: bool) -> Recipe:
         Curve("strength 0.02", labels, weak),
         Curve("best strength", labels, best, [Runs("runs", best, (0.8, 2.2, 3.8, 5.0), *size, "label_error")]),
     ]
-    separable = float(none.equations(labels).thresholds()["interpolation"].alpha)
+    separable = float(none.theory(labels).thresholds()["interpolation"].alpha)
     panels = [
         CurvesPanel(
             ridge,
@@ -167,11 +168,12 @@ def three_classes(quick: bool) -> Recipe:
     """Multinomial regression of three classes beside the optimum."""
     points, grid = (1024, np.geomspace(0.5, 8, 9)) if quick else (4096, np.geomspace(0.5, 12, 24))
     size, ratios = ((200, 4), (1.0, 2.0, 4.0, 8.0)) if quick else ((600, 8), (0.5, 1.0, 2.0, 4.0, 8.0, 12.0))
-    classes = partial(SequenceMultiIndex, _class, indices=3, noise_law="flip:0.1")
+    classes = SequenceMultiIndex(_class, indices=3, noise_law="flip:0.1")
     learners = {f"strength {s:g}": RegularisedRisk("cross-entropy", strength=s) for s in (1.0, 0.1, 0.01)}
-    optimum, *curves = _beside_optimum(classes(points=points), learners, {})
+    optimum, *curves = _beside_optimum(classes.at_accuracy(Accuracy(points=points)), learners, {})
     # Bayes-optimal errors of three rows are averages of averages: a few points of fewer samples take most of the time.
-    optimum = replace(optimum, model=classes(points=64 if quick else 256), ratios=np.array(ratios))
+    fewer = classes.at_accuracy(Accuracy(points=64 if quick else 256))
+    optimum = replace(optimum, model=fewer, ratios=np.array(ratios))
     panel = CurvesPanel(
         [optimum, *curves],
         grid,

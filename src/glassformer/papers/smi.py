@@ -10,8 +10,8 @@ import pandas
 
 from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.bayes_optimal.trajectory import gamp_trajectory
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
-from glassformer.experiments.instances import Simulation
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
@@ -20,6 +20,7 @@ from glassformer.papers.curves import OVERLAP, Curve, CurvesPanel, Runs, status_
 from glassformer.papers.drawing import Axis, Series, first_passage, joined, legend_entry
 from glassformer.papers.panels import phase_panel, rows_in_time
 from glassformer.papers.recipe import Context, Panel, Part, Recipe
+from glassformer.verbs.instances import Simulation
 
 _TWO_LAYERS = "depth 2, $L = 2$, $c = 1$"
 _OVERLAPS: dict[str, Any] = {"ylabel": "overlap $Q_{ll}$", "ylim": (-0.03, 1.05), "xlim": None}
@@ -30,7 +31,7 @@ _LEGEND = {"loc": "lower right", "fontsize": 8}
 
 
 def _two_layers(points: int) -> DeepAttention:
-    return DeepAttention(depth=2, tokens=2, skip=1.0, points=points)
+    return DeepAttention(depth=2, tokens=2, skip=1.0).at_accuracy(Accuracy(points=points))
 
 
 # --- over the sample ratio: smi-1, smi-3-left, smi-depth-4 ------------------------------------------------------------
@@ -101,7 +102,7 @@ def four_layers(quick: bool) -> Recipe:
 
 def _several_layers(depth: int, points: int, alpha: Array) -> Recipe:
     """Overlaps of all layers, and where all are known."""
-    model = DeepAttention(depth=depth, tokens=2, skip=1.0, points=points)
+    model = DeepAttention(depth=depth, tokens=2, skip=1.0).at_accuracy(Accuracy(points=points))
     curve = Curve("state evolution", model, row={"kind": "theory"})
     title, perfect = f"depth {depth}, $L = 2$, $c = 1$", (depth / 2, "0.5", "perfect recovery, $P/L$")
     panel = CurvesPanel([curve], alpha, title, OVERLAP, settings=_OVERLAPS, verticals=[perfect], legend=_LEGEND)
@@ -174,7 +175,7 @@ def _descent_in_time(runs: Simulation, cosines: Array) -> tuple[list[Series], st
     """Equations of the first passes of gradient descent, whose batches are drawn independently of each other."""
     del cosines
     d, alpha = runs.parameters["d"], float(runs["alpha_realised"][0])
-    learner = SGD(convention="published", overlap=d**-0.5, trajectories=_TRAJECTORIES)
+    learner = SGD(convention="published", overlap=d**-0.5).at_accuracy(Accuracy(trajectories=_TRAJECTORIES))
     per_pass = learner.descent(alpha, d=d).steps // learner.passes
     steps = min(_EQUATION_PASSES * per_pass, _EQUATION_STEPS)
     path = learner.path(_two_layers(64), alpha, steps, d)

@@ -14,11 +14,9 @@ import pandas
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 
-from glassformer.bayes_optimal.limits import limits
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
-from glassformer.experiments.instances import standard_error
-from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.base import Learner
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.regularised_risk import RegularisedRisk
@@ -29,6 +27,9 @@ from glassformer.papers.curves import plain_label
 from glassformer.papers.drawing import RUN_MARKS, Axis, Series
 from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.papers.text.questions import PADDING, QuestionData, read_questions
+from glassformer.verbs.instances import standard_error
+from glassformer.verbs.limits import limits
+from glassformer.verbs.simulate import experiment_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ _DEGREES = 3
 # Share of the error on Gaussian tokens by which another law must differ to be said to fail (a convention).
 _DIFFERENT = 0.1
 # Iterations on tokens where learners do not settle, which would cost most of the time.
-_PASSING = MessagePassing(max_iterations=200)
+_PASSING = MessagePassing().at_accuracy(Accuracy(max_iterations=200))
 _COLORS, _MARKERS = ("#2b5c8a", "#b3402a"), ("o", "s")
 _WORDS = (
     "Theory is that of Gaussian tokens. Every law of tokens has mean zero and unit variance, and runs on all of them "
@@ -88,11 +89,11 @@ def three_families(quick: bool, data: Path | None = None, checkpoints: Path | No
             (0.1, 0.3),
             40,
             "trace",
-            RegularisedRisk(penalty="trace", strength=0.05, max_iterations=2000),
+            RegularisedRisk(penalty="trace", strength=0.05).at_accuracy(Accuracy(max_iterations=2000)),
         ),
         _Family(
             "attention of one direction, $L = 2$",
-            SequenceMultiIndex(_attention, tokens=2, noise=0.05, points=256),
+            SequenceMultiIndex(_attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=256)),
             (2.0, 5.0),
             150 * scale,
             "square loss and decay",
@@ -200,8 +201,7 @@ def _panel(_: Context, family: _Family, laws: Mapping[str, _Draw], instances: in
     bars = [np.ones(1)]
     lines = [f"{plain_label(family.title)}, {instances} runs at d = {family.d}: error over theory, standard error"]
     for which, (name, learner) in enumerate(learners.items()):
-        solve = limits if isinstance(learner, MessagePassing) else learner.limits
-        table = solve(family.model, family.ratios, throw=False)
+        table = limits(family.model, family.ratios, learner, throw=False)
         theory = table["error"]
         found = {law: _relative_errors(family, learner, draw, instances) for law, draw in laws.items()}
         control = found["Gaussian"][0]

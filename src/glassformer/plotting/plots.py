@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from glassformer.bayes_optimal.free_entropy import Landscape
-from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
 from glassformer.bayes_optimal.threshold_results import Thresholds
 from glassformer.core.display import DisplayMixin, readable_name
 from glassformer.core.estimate import Array
@@ -20,8 +19,7 @@ from glassformer.core.status import Status
 from glassformer.data_analysis.diagnosis import Diagnosis
 from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.dynamics.online_path import OnlinePath
-from glassformer.experiments.instances import Simulation
-from glassformer.learners.plan import Plan
+from glassformer.learners.labels import learner_label
 from glassformer.learners.risk_path import RiskPath
 from glassformer.learners.validation import CrossValidation
 from glassformer.plotting.curves import Branch, draw_curve, draw_runs, mark_unsettled, rows_of
@@ -36,6 +34,10 @@ from glassformer.plotting.style import (
     title_of,
     title_parts,
 )
+from glassformer.verbs.compare import Comparison
+from glassformer.verbs.instances import Simulation
+from glassformer.verbs.phase_diagram import PhaseDiagram
+from glassformer.verbs.plan import Plan
 
 # Free entropies may diverge at the largest overlap: overlaps up to this share of it set the height of the picture, and
 # the picture is at most this many times as high as the differences between maxima and minima (both chosen by trial).
@@ -44,8 +46,8 @@ _INNER, _MARGIN = 0.97, 4.0
 _MARKERS, _LINES = "os^vDPX*", ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)), (0, (1, 2)), (0, (9, 3)))
 # A line through fewer points suggests values between them: they are marked, or not joined.
 _CURVE = 10
-# Penalties as a legend names them.
-_PENALTIES = {"nuclear": "nuclear norm", "lasso": "LASSO", "elastic": "elastic net", "group": "group LASSO"}
+# Quantities as an axis names them.
+_QUANTITIES = {"label_error": "test error on noiseless labels", "prediction_error": "prediction error"}
 
 
 # --- errors against the sample ratio, and step by step ----------------------------------------------------------------
@@ -93,24 +95,6 @@ def _few(path: Path | Picture, alpha: Array) -> bool:
     return len(alpha) < (2 if shared else _CURVE)
 
 
-def learner_label(parameters: Mapping[str, Any]) -> str:
-    """Return the legend of the error of a learner: the penalty and the loss that it minimises, and the strength.
-
-    Example:
-        >>> learner_label({"learner": "risk", "loss": "logistic", "penalty": "nuclear", "strength": 0.5})
-        'nuclear norm, logistic loss, strength 0.5'
-        >>> learner_label({"learner": "ridge", "loss": "square", "penalty": "ridge", "strength": "best"})
-        'ridge, best strength'
-    """
-    penalty, loss, strength = (parameters.get(name) for name in ("penalty", "loss", "strength"))
-    words = [_PENALTIES.get(penalty, penalty) if penalty else parameters.get("learner", "Bayes-optimal")]
-    if loss not in (None, "square"):
-        words.append(f"{loss} loss")
-    if strength is not None:
-        words.append("best strength" if strength == "best" else f"strength {strength:g}")
-    return ", ".join(words)
-
-
 def plot_simulation(result: Simulation, path: Path | Picture) -> None:
     """Draw the mean errors of runs with their standard errors, and theory; of each row where there are several."""
     alpha = result["alpha"]
@@ -136,6 +120,43 @@ def _draw_means(axes: Any, runs: Simulation, color: Any, **look: Any) -> tuple[A
     )
     mark_unsettled(axes, runs["alpha"], runs["error"], runs.status)
     return marks, label
+
+
+def plot_comparison(found: Comparison, path: Path | Picture) -> None:
+    """Draw every learner in its own colour: theory as a line, runs as marks with standard errors."""
+    with canvas(path) as (axes,):
+        names = list(dict.fromkeys(_colored(one.label) for one in found.curves))
+        shades = dict(zip(names, colors(len(names), axes), strict=True))
+        for one in found.curves:
+            color = shades[_colored(one.label)]
+            if one.runs:
+                count, d = int(found.parameters["instances"]), found.parameters["d"]
+                label = f"{one.label}, {runs_label(count)}, $d = {d}$"
+                draw_runs(axes, one.alpha, one.value, one.bar, color=color, ms=4, label=label, zorder=4)
+            else:
+                look = {"color": color, "label": one.label, "ls": "--" if one.label == "message passing" else "-"}
+                draw_curve(axes, one.alpha, one.value, one.bar, marker="o" if len(one.alpha) < _CURVE else None, **look)
+            mark_unsettled(axes, one.alpha, one.value, [_drawn(status) for status in one.status])
+        unit = found.parameters["alpha"]
+        y = (
+            error_label(unit)
+            if found.quantity == "error"
+            else _QUANTITIES.get(found.quantity, readable_name(found.quantity))
+        )
+        label_axes(axes, label_alpha(unit), y)
+        axes.set_title(title_of(found.model, found.parameters))
+        axes.set_ylim(bottom=0)
+        axes.legend()
+
+
+def _colored(label: str) -> str:
+    """Return the name of a color: runs of message passing have that of the Bayes-optimal curve, which they reach."""
+    return "Bayes-optimal" if label == "message passing" else label
+
+
+def _drawn(status: Status) -> Status:
+    """Return the status that is marked: two branches are drawn as two curves."""
+    return Status.CONVERGED if status is Status.BISTABLE else status
 
 
 def runs_label(count: int) -> str:

@@ -14,10 +14,12 @@ from glassformer.data_analysis.estimated_model import NARROWEST, EstimatedModel,
 from glassformer.data_analysis.targets import ClassTargets, NumberTargets, Targets
 from glassformer.learners.data_assumptions import violations, warn_of_violations
 from glassformer.learners.gamp_step import GampStep
+from glassformer.learners.registry import runs_on
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.vamp import VampStep, VectorMessagePassing
 from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.risk.losses import loss_of
+from glassformer.verbs.limits import limits
 
 # Alternative in messages if no theory applies.
 _VALIDATED = "solver = risk with strength = cv"
@@ -81,7 +83,7 @@ class AssumedModel(NamedTuple):
         """Yield message passing by its name: for independent inputs, then with the singular values of the inputs."""
         estimated = self.estimate()
         yield "gamp", estimated
-        if VectorMessagePassing().incompatibility(estimated.model) is None:
+        if runs_on(VectorMessagePassing(), estimated.model):
             yield "vamp", self.estimate(VampStep)
 
     def sample_ratio(self, estimated: EstimatedModel) -> float:
@@ -103,7 +105,7 @@ class AssumedModel(NamedTuple):
         if self.signal.sign < 0:
             return 0.0, 0.0
         alpha = [self.sample_ratio(estimated)]
-        best = self.risk(settings, estimated).limits(estimated.model, alpha, throw=False)
+        best = limits(estimated.model, alpha, self.risk(settings, estimated), throw=False)
         strength = float(best["strength"][0])
         if not (best.status[0].ok and strength > 0):
             return 0.0, 0.0

@@ -22,6 +22,7 @@ from glassformer.learners.base import Learner
 from glassformer.learners.gamp import MessagePassing
 from glassformer.models.base import Model
 from glassformer.sklearn.assumed_model import AssumedModel
+from glassformer.verbs.limits import limits
 
 # Alternative in messages if there is no theory.
 MEASURED = "by = measured with splits >= 2"
@@ -137,8 +138,8 @@ class TheoryCurve(NamedTuple):
         """Return the error at these numbers of samples, the ends of its band, and the status; NaN unless converged."""
         parts, status = [], [self.estimated.status]
         for model, targets in self.ends:
-            table = self.learner.limits(model, samples * self.ratio, throw=False)
-            *_, (error, *_) = self.learner.equations(model).curves(table, "error").values()
+            table = limits(model, samples * self.ratio, self.learner, throw=False)
+            *_, (error, *_) = self.learner.theory(model).curves(table, "error").values()
             rescaled = self.theory.rescaled_error(table, model.matrix_prior.second_moment)
             parts.append(self.unit * np.stack(targets.label_errors(model.channel, error, rescaled)))
             status += [one for one in table.status if one is not Status.BISTABLE]

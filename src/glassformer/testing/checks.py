@@ -15,12 +15,10 @@ from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import solve_state_evolution
 from glassformer.bayes_optimal.subspaces import range_of
 from glassformer.bayes_optimal.threshold_results import Threshold
-from glassformer.bayes_optimal.thresholds import thresholds
 from glassformer.bayes_optimal.weak_recovery import known_at_any_ratio
 from glassformer.channels.base import Channel
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.experiments.simulation import simulate
 from glassformer.models.base import Model
 from glassformer.testing.report import (
     AVERAGED,
@@ -35,6 +33,8 @@ from glassformer.testing.report import (
     derivative,
     precisions,
 )
+from glassformer.verbs.simulate import simulate
+from glassformer.verbs.thresholds import thresholds
 
 # --- channels: scores, labels and information -------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ def check_size(case: Case) -> float:
         (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * natural_scale(model) + (prior.weak_recovery_onset > 0)
     )
     d *= (2 if prior.diagonal else 5) if sampled else 1
-    result = simulate(model, [alpha or usual], d, instances=4, seed=seed)
+    result = simulate(model, [alpha or usual], d=d, instances=4, seed=seed)
     if model.overlap_shape:
         error, theory, standard_error = (result[f"row_{name}"] for name in ("error", "theory", "standard_error"))
     else:

@@ -10,7 +10,6 @@ import numpy as np
 import pandas
 
 from glassformer.core.errors import DataError
-from glassformer.experiments.instances import standard_error
 from glassformer.papers.curves import plain_label
 from glassformer.papers.drawing import Axis, Series
 from glassformer.papers.recipe import Context, Part, Recipe
@@ -20,6 +19,7 @@ from glassformer.papers.text.attention_classifier import (
     repeated_runs,
 )
 from glassformer.papers.text.questions import TEST_FILE, TRAINING_FILE, QuestionData, read_questions
+from glassformer.verbs.instances import standard_error
 
 _TRAINING = ClassifierTraining()
 # The published network, with padding masked; with padding attended to and averaged over; with a skip connection.

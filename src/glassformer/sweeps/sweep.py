@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,11 @@ from glassformer.core.resources import require_resources
 from glassformer.learners.registry import learner, learner_type, parse_settings
 from glassformer.models.base import require_one_unit
 from glassformer.models.registry import MODELS, build, model_type, resolve_parameter
+
+if TYPE_CHECKING:
+    import xarray
+
+    from glassformer.sweeps.run import Progress
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
 _SIMULATION = {"learner": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
@@ -110,7 +115,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         # Imported here: pydantic is slow to import, and not needed without a sweep.
-        from glassformer.experiments.sweeps.types import (
+        from glassformer.sweeps.types import (
             SIMULATION,
             Ratio,
             check,
@@ -161,7 +166,7 @@ class Sweep:
             require_one_unit("rho", ends, [self._first_model(rho=rho) for rho in ends])
 
     def _check_simulation(self) -> None:
-        from glassformer.experiments.sweeps.types import SIMULATION, check
+        from glassformer.sweeps.types import SIMULATION, check
 
         if self.compute != "simulate":
             for name, value in {**self.simulation, **self.grid}.items():
@@ -181,7 +186,7 @@ class Sweep:
             )
 
     def _check_settings(self) -> None:
-        from glassformer.experiments.sweeps.types import check
+        from glassformer.sweeps.types import check
 
         allowed, values = self._setting_types(), self._parsed_settings()
         for name, value in self.settings.items():
@@ -194,7 +199,7 @@ class Sweep:
 
     def _setting_types(self) -> dict[str, Any]:
         """Return the types of the settings of the learner that change what is computed."""
-        from glassformer.experiments.sweeps.types import of_settings
+        from glassformer.sweeps.types import of_settings
 
         kind = learner_type(self._algorithm)
         types = of_settings(kind)
@@ -202,7 +207,7 @@ class Sweep:
 
     def _table_of(self, name: str) -> str:
         """Return the remedy for an entry in a wrong table; empty if no table has it."""
-        from glassformer.experiments.sweeps.types import of_model
+        from glassformer.sweeps.types import of_model
 
         tables = {"parameters": of_model(self.model), "simulate": _SIMULATION, "settings": self._setting_types()}
         found = next((table for table, names in tables.items() if name in names), None)
@@ -230,6 +235,19 @@ class Sweep:
         document = _read_toml(file)
         with in_file(path):
             return cls(**_arguments_of(document, file.parent, links))
+
+    def run(self, store: str | Path, workers: int = 1, scheduler: str | None = None, retry: bool = False) -> Progress:
+        """Compute the points that have no record yet; see :func:`~glassformer.sweeps.run.run_sweep`."""
+        from glassformer.sweeps.run import run_sweep
+
+        return run_sweep(self, store, workers, scheduler, retry)
+
+    @staticmethod
+    def collect(store: str | Path) -> xarray.Dataset:
+        """Return the records of a store as one data set; see :func:`~glassformer.sweeps.collect.collect`."""
+        from glassformer.sweeps.collect import collect
+
+        return collect(store)
 
     @property
     def _folder(self) -> Path | None:
@@ -402,7 +420,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _arguments_of(document: dict[str, Any], folder: Path, links: Sequence[str | Path]) -> dict[str, Any]:
     """Return the arguments of :class:`Sweep` from a document, which names files relative to its folder."""
-    from glassformer.experiments.sweeps.types import check
+    from glassformer.sweeps.types import check
 
     for name in document:
         if name not in ("sweep", *_TABLES.values()):

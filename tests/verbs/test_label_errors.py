@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, SequenceMultiIndex, limits, simulate
+from glassformer import Accuracy, AttentionIndexed, BilinearSequenceRegression, SequenceMultiIndex, limits, simulate
 from glassformer.channels.label_errors import new_samples, squared_errors_on, wrong_labels, wrong_labels_on
 
 
@@ -48,7 +48,7 @@ def test_sampled_wrong_labels_of_fields_of_any_power():
 @pytest.mark.statistics
 def test_several_indices():
     """The sign of a product of two: wrong where an odd number of the two signs is."""
-    channel = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2, 1, points=64).channel
+    channel = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2, 1).at_accuracy(Accuracy(points=64)).channel
     once = np.arccos(np.sqrt(0.7)) / np.pi
     found = wrong_labels(channel, 0.3 * np.eye(2)[None])
     assert found.value[0] == pytest.approx(2 * once * (1 - once), abs=4 * found.error[0] + 0.01)

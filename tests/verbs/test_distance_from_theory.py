@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    Accuracy,
     BilinearSequenceRegression,
     BlindMessagePassing,
     ConvergenceError,
     MessagePassing,
     OnlineSGD,
-    ParameterError,
     RegularisedRisk,
     Ridge,
     SequenceMultiIndex,
@@ -24,11 +24,14 @@ from glassformer import (
 from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.results import Table
 from glassformer.core.status import Status
-from glassformer.experiments import simulation
-from glassformer.experiments.instances import Experiment
-from glassformer.experiments.simulation import far_from_theory, few_instances
-from glassformer.experiments.trajectories import _far_from_theory
+from glassformer.errors import ParameterError
+from glassformer.learners.regularised_risk import RiskTheory
+from glassformer.learners.ridge import RidgeTheory
 from glassformer.risk.losses import Huber
+from glassformer.verbs import simulate as simulating
+from glassformer.verbs.instances import Experiment
+from glassformer.verbs.simulate import far_from_theory, few_instances
+from glassformer.verbs.trajectory import _far_from_theory
 
 GOOD, BAD = (SimpleNamespace(status=status) for status in (Status.CONVERGED, Status.CONTRADICTED))
 
@@ -81,7 +84,7 @@ def test_steps_of_few_runs_are_far_from_theory_beyond_the_interval_of_their_numb
 
 
 def test_single_runs_are_reached_from_the_result():
-    result = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], d=10, instances=3, learner=Ridge(0.1))
+    result = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], Ridge(0.1), d=10, instances=3)
     errors = result.of_instances("error")
     np.testing.assert_array_equal(errors.mean(axis=1), result["error"])
     # Student's factor of three instances is 4.3027.
@@ -94,17 +97,17 @@ def test_single_runs_are_reached_from_the_result():
 
 
 def test_runs_that_did_not_converge_raise_only_if_asked():
-    model, learner = BilinearSequenceRegression(rho=0.5), MessagePassing(max_iterations=1)
-    assert simulate(model, [0.4], d=8, instances=2, learner=learner, throw=False)["status"] == ["iteration_limit"]
+    model, learner = BilinearSequenceRegression(rho=0.5), MessagePassing().at_accuracy(Accuracy(max_iterations=1))
+    assert simulate(model, [0.4], learner, d=8, instances=2, throw=False)["status"] == ["iteration_limit"]
     with pytest.raises(ConvergenceError, match="iteration_limit") as error:
-        simulate(model, [0.4], d=8, instances=2, learner=learner, throw=True)
-    assert error.value.solution.of_instances("error").shape == (1, 2)
+        simulate(model, [0.4], learner, d=8, instances=2, throw=True)
+    assert error.value.result.of_instances("error").shape == (1, 2)
 
 
 def test_settings_of_runs_do_not_hide_parameters_and_are_written_as_json():
-    model = SequenceMultiIndex(lambda z: z[0, 0], 1, 1, points=64)
-    runs = simulate(model, [1.5], d=8, instances=1, learner=OnlineSGD(points=32, batch=1))
-    assert (runs.parameters["points"], runs.parameters["field_points"]) == (64, 32)
+    model = SequenceMultiIndex(lambda z: z[0, 0], 1, 1)
+    runs = simulate(model, [1.5], OnlineSGD(batch=1), d=8, instances=1, accuracy=Accuracy(points=32))
+    assert runs.parameters["points"] == 32
     linear = BilinearSequenceRegression(rho=0.5, noise=0.1)
     for loss in (Huber(), lambda y, h: (y - h) ** 2):
         learner = RegularisedRisk(loss=loss, strength=0.1)
@@ -115,12 +118,11 @@ def test_settings_of_runs_do_not_hide_parameters_and_are_written_as_json():
 @pytest.mark.slow
 def test_theory_that_did_not_converge_is_noted_beside_runs(monkeypatch):
     model, alpha = BilinearSequenceRegression(rho=0.5, noise=0.1), np.array([0.5, 1.0])
-    assert [str(one) for one in BlindMessagePassing(assumed_rho=1.0).theory(model, alpha)["status"]] == 2 * [
-        "converged"
-    ]
+    known = BlindMessagePassing(assumed_rho=1.0).theory(model).of_runs(alpha)
+    assert [str(one) for one in known["status"]] == 2 * ["converged"]
     found = {"error": np.ones(2), "status": np.array([Status.CONVERGED, Status.ITERATION_LIMIT])}
-    monkeypatch.setattr(Ridge, "theory", lambda *_: found)
-    notes = simulate(model, alpha, d=4, instances=1, learner="ridge").notes
+    monkeypatch.setattr(RidgeTheory, "of_runs", lambda *_: found)
+    notes = simulate(model, alpha, "ridge", d=4, instances=1).notes
     assert [note[:37] for note in notes if "iteration_limit" in note] == ["theory at alpha = 1 is iteration_limit"[:37]]
 
 
@@ -132,9 +134,11 @@ def test_notes_of_limits_are_those_of_runs_once(monkeypatch):
 
         return with_notes
 
-    monkeypatch.setattr(simulation, "limits", noted(simulation.limits, "of both", "of the optimum"))
-    monkeypatch.setattr(RegularisedRisk, "limits", noted(RegularisedRisk.limits, "of both", "of the minimum"))
+    monkeypatch.setattr(
+        simulating, "bayes_optimal_limits", noted(simulating.bayes_optimal_limits, "of both", "of the optimum")
+    )
+    monkeypatch.setattr(RiskTheory, "limits", noted(RiskTheory.limits, "of both", "of the minimum"))
     model = BilinearSequenceRegression(rho=0.5, noise=0.1)
-    found = simulate(model, [0.5], d=4, instances=1, learner=RegularisedRisk(strength=0.1))
+    found = simulate(model, [0.5], RegularisedRisk(strength=0.1), d=4, instances=1)
     assert found.notes[:3] == ["of both", "of the optimum", "theory of risk: of the minimum"]
     assert sum("of both" in note for note in found.notes) == 1

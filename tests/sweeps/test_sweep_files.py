@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from glassformer import IncompatibleError, ParameterError, Sweep
+from glassformer import IncompatibleError, Sweep
 from glassformer.cli import main
 from glassformer.core.hashing import identity
-from glassformer.experiments.sweeps.types import of_model
+from glassformer.errors import ParameterError
 from glassformer.models.registry import MODELS
+from glassformer.sweeps.types import of_model
 
 GENERAL = {"model": "'bsr'", "compute": "'limits'"}
 SIMULATED = {"model": "'bsr'", "compute": "'simulate'"}

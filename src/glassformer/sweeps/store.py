@@ -18,7 +18,7 @@ from typing import Any
 from glassformer import __version__
 from glassformer.core.errors import DataError
 from glassformer.core.files import make_folder, read_regular, replace_file, user_path
-from glassformer.experiments.sweeps.sweep import FORMAT, GridPoint, Sweep, json_values
+from glassformer.sweeps.sweep import FORMAT, GridPoint, Sweep, json_values
 
 FAILED = "failed"
 # Fields of a described sweep that are read, see Sweep.to_dict.

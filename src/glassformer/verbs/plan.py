@@ -10,16 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.bayes_optimal.threshold_results import Thresholds
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.checks import is_number, require_arguments, require_integer
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.renamed import verb
 from glassformer.core.results import NamedEntries, error_column, to_json_types
 from glassformer.core.status import Status
-from glassformer.learners.base import Learner
-from glassformer.learners.crossings import Crossing, CurveValues, crossings, invalid_statuses, valid_rows
-from glassformer.learners.registry import names, resolve_learner
+from glassformer.learners.base import Learner, Theory
+from glassformer.learners.registry import names
 from glassformer.models.base import Model
+from glassformer.verbs.crossings import Crossing, CurveValues, crossings, invalid_statuses, valid_rows
+from glassformer.verbs.question import asked
 
 QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
 """Quantities that may have a target: columns of the limits of a learner."""
@@ -117,8 +120,16 @@ class Plan(NamedEntries[PlanEntry]):
         }
 
 
+@verb
 def plan(
-    model: Model, target: float, learner: str | Learner = DEFAULT, quantity: str = "error", d: int | None = None
+    model: Model,
+    target: float,
+    learner: str | Learner = DEFAULT,
+    *,
+    quantity: str = "error",
+    over: str | None = None,
+    d: int | None = None,
+    accuracy: Accuracy | None = None,
 ) -> Plan:
     r"""Return the sample ratio beyond which a learner's error stays at or below a target.
 
@@ -133,8 +144,10 @@ def plan(
         target: target value > 0 of the quantity.
         learner: a learner or its name; by default message passing, together with the Bayes-optimal estimator. In a hard
             phase the two reach a target at different ratios.
-        quantity: one of :data:`~glassformer.learners.plan.QUANTITIES` among the columns of the limits.
+        quantity: one of :data:`~glassformer.verbs.plan.QUANTITIES` among the columns of the limits.
+        over: None, for the sample ratio; nothing else can be planned yet.
         d: token dimension >= 2 for the number of samples.
+        accuracy: tolerances and sizes of samples.
 
     Returns:
         :class:`Plan`. If the target is not reached, ``alpha`` is infinite and a note describes the end of the curve.
@@ -159,20 +172,24 @@ def plan(
         raise ParameterError("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
     if d is not None:
         require_integer("d", d, 2)
-    target, chosen = float(target), resolve_learner(learner)
+    if over is not None:
+        raise ParameterError("over", over, "None, for the sample ratio")
+    target, question = float(target), asked(model, learner, accuracy, "limits")
+    model, chosen = question
+    theory = question.theory
     size = None if d is None else model.at_size(d)
     thresholds: Thresholds | None
     try:
-        thresholds = chosen.thresholds(model)
+        thresholds = theory.thresholds()
     except IncompatibleError:
         thresholds = None
     places = [] if thresholds is None else [one.alpha for one in thresholds.entries if np.isfinite(one.alpha)]
-    limits = _Limits(model, chosen, quantity, places)
+    limits = _Limits(theory, quantity, places)
     curves = _extended(limits, limits.at(_first_ratios(limits)), target)
     entries = [entry for name in curves.by_name for entry in _entries(limits, name, curves, target)]
-    equations = chosen.equations(model)
+    equations = chosen.theory(model)
     entries = [
-        replace(one, note="; ".join(filter(None, [one.note, equations.remark(one.alpha)])))
+        replace(one, note="; ".join(filter(None, [one.note, theory.remark(one.alpha)])))
         if np.isfinite(one.alpha)
         else one
         for one in entries
@@ -220,8 +237,8 @@ class _Curves:
 class _Limits:
     """Limits of a learner as curves of one quantity, and the ratios of its thresholds."""
 
-    def __init__(self, model: Any, learner: Learner, quantity: str, thresholds: Sequence[float]) -> None:
-        self.model, self.learner, self.quantity = model, learner, quantity
+    def __init__(self, theory: Theory, quantity: str, thresholds: Sequence[float]) -> None:
+        self.theory, self.model, self.quantity = theory, theory.model, quantity
         self.thresholds = thresholds
         self.parameters: dict[str, Any] = {}
         self._computed: dict[bytes, _Curves] = {}
@@ -234,17 +251,17 @@ class _Limits:
         return self._computed[key]
 
     def _compute(self, alpha: Array) -> _Curves:
-        table = self.learner.limits(self.model, alpha, throw=False)
+        table = self.theory.limits(alpha)
         self.parameters = table.parameters
         if self.quantity not in table.columns:
             available = [name for name in QUANTITIES if name in table.columns]
             raise IncompatibleError(
-                f"quantity = {self.quantity} is not among the limits of learner {self.learner.name} for this model "
-                f"({self.model.name}, channel {self.model.channel.label}): use {' or '.join(available)}"
+                f"quantity = {self.quantity} is not among the limits of learner {self.theory.learner.name} for this "
+                f"model ({self.model.name}, channel {self.model.channel.label}): use {' or '.join(available)}"
             )
         standard_error = table.columns.get(error_column(self.quantity, "standard_error"), np.zeros_like(alpha))
         by_name = {}
-        for name, (value, known, estimate) in self.learner.equations(self.model).curves(table, self.quantity).items():
+        for name, (value, known, estimate) in self.theory.curves(table, self.quantity).items():
             # Rounding errors beyond perfect recovery count as zero, so that they do not cross a target.
             above_zero = np.where((known <= estimate) & (estimate <= _ROUNDING), 0.0, value)
             by_name[name] = CurveValues(above_zero, known, estimate, standard_error, table.status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +10,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal.solve import validated_alpha
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.checks import require_arguments, require_integer
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.renamed import verb
 from glassformer.core.results import Table, error_column
 from glassformer.core.settings import non_default_fields
 from glassformer.core.status import Status
-from glassformer.experiments.instances import Run, standard_error
-from glassformer.experiments.simulation import experiment_of
-from glassformer.learners.base import Equations, Learner
+from glassformer.learners.base import Learner, StepContext, Theory
 from glassformer.learners.registry import resolve_learner
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.quasi_random import confidence_factor
+from glassformer.verbs.instances import Run, standard_error
+from glassformer.verbs.question import Asked, asked
+from glassformer.verbs.simulate import experiment_of
 
 # Quantities that runs record after every step, where theory has them.
 _RECORDED = (
@@ -32,39 +35,51 @@ _RECORDED = (
 _CONFIDENCE, _RELATIVE = 0.997, 0.05
 
 
+# Steps where neither the question nor the learner has a number (a convention).
+_STEPS = 50
+
+
+@verb
 def trajectory(
     model: Model,
     alpha: ArrayLike,
-    steps: int = 50,
-    overlap: float | None = None,
     learner: str | Learner = "gamp",
+    *,
+    steps: int | None = None,
+    start: str | tuple[Any, Any] | None = None,
     d: int | None = None,
     instances: int | None = None,
     seed: int | None = None,
+    storage: str | None = None,
     checkpoint: str | Path | None = None,
+    throw: bool | None = None,
+    accuracy: Accuracy | None = None,
 ) -> Table:
     r"""Return errors step by step: theory and, at a size ``d``, runs on data.
 
-    Runs are those of :func:`~glassformer.experiments.simulation.simulate`, without damping. A run that has converged
-    keeps its last value.
+    Runs are those of :func:`~glassformer.simulate`, without damping. A run that has converged keeps its last value.
 
     Args:
         model: the teacher, known to the student.
         alpha: sample ratios, shape (points,), in the model's unit.
-        steps: number of steps, at least 1.
-        overlap: overlap with the truth before the first step, of message passing in theory alone; by default the
-            overlap that side information gives and, for even labels, the overlap of the random start with the truth at
-            a size ``d``, 0.001 without one. Online gradient descent starts there on data as well, and its equations
-            start where its runs start.
         learner: a learner whose steps have a theory, or its name: message passing of every kind, regularised risk,
             gradient descent on the same samples (``sgd``) and on new ones (``online-sgd``). The steps of regularised
             risk are those of proximal message passing (:mod:`~glassformer.learners.proximal_message_passing`), which
             ends at the minimiser.
+        steps: number of steps, at least 1; None for that of the learner, or 50.
+        start: where the steps begin, instead of the learner's own start: ``"overlap:0.3"``, an overlap with the truth
+            before the first step (of message passing in theory alone); for descent also ``"prior"``, ``"small:0.001"``
+            and, for ``sgd``, a pair of matrices. By default message passing begins with the overlap that side
+            information gives and, for even labels, that of the random start at a size ``d``, 0.001 without one.
         d: token dimension of runs; None for theory alone.
         instances: independent runs per sample ratio, with ``d``; 4 by default.
         seed: a non-negative integer, with ``d``; 0 by default.
-        checkpoint: a folder for finished runs and the state of unfinished ones, as of
-            :func:`~glassformer.experiments.simulation.simulate`, with ``d``.
+        storage: form in which inputs are stored, with ``d``, as of :func:`~glassformer.simulate`.
+        checkpoint: a folder for finished runs and the state of unfinished ones, as of :func:`~glassformer.simulate`,
+            with ``d``.
+        throw: raise an error if a row did not converge. By default theory alone raises; beside runs, which may fail,
+            the row keeps its status.
+        accuracy: points of sampled averages, and trajectories of the equations of descent.
 
     Returns:
         The table of :func:`~glassformer.bayes_optimal.trajectory.gamp_trajectory`, of
@@ -81,72 +96,110 @@ def trajectory(
     Raises:
         ParameterError: an argument is out of range.
         IncompatibleError: the steps have no theory, or a setting has no effect on them.
+        ConvergenceError: with ``throw``, a row did not converge.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
-        >>> table = trajectory(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.8], steps=5, d=60, seed=1)
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
+        >>> table = trajectory(model, [0.8], steps=5, d=60, seed=1)
         >>> bool(np.nanmax(np.abs(table["measured_error"] - table["error"])) < 0.05)
         True
     """
     require_arguments(trajectory, locals())
-    alpha, learner = validated_alpha(alpha), resolve_learner(learner)
-    require_integer("steps", steps)
-    require_theory(model)
+    question = asked(model, learner, accuracy, "trajectory", used=resolve_learner(learner).info.trajectory_accuracy)
+    alpha, context = validated_alpha(alpha), StepContext(_number_of_steps(question.learner, steps), d=d)
+    question, context = _begun_at(question, context, start)
+    require_theory(question.model)
     if d is None:
-        for name, value in (("instances", instances), ("seed", seed), ("checkpoint", checkpoint)):
+        runs = {"instances": instances, "seed": seed, "storage": storage, "checkpoint": checkpoint}
+        for name, value in runs.items():
             if value is not None:
                 raise IncompatibleError(f"{name} = {value} needs simulated runs: give their token dimension d")
-        for name, value in non_default_fields(learner).items():
-            if name not in learner.info.trajectory_settings:
-                text = f"has no effect on the theory of the steps of {learner.name}: leave it out"
-                text += ", and give steps to trajectory" if name == "steps" else ""
-                raise IncompatibleError(f"{name} = {value} {text}")
-        return _theory(learner.equations(model), alpha, steps, overlap)
-    require_integer("d", d, 2)
-    stepwise = learner.equations(model).simulated(steps, overlap, d)
+        _require_effect(question.learner)
+        found = question.theory.trajectory(alpha, context)
+    else:
+        require_integer("d", d, 2)
+        found = _beside_runs(
+            question,
+            alpha,
+            context,
+            instances=4 if instances is None else instances,
+            seed=0 if seed is None else seed,
+            storage=storage,
+            checkpoint=checkpoint,
+        )
+    if d is None if throw is None else throw:
+        found.raise_unless_converged()
+    return found
+
+
+def _number_of_steps(learner: Learner, steps: int | None) -> int:
+    """Return the number of steps that was asked for, that of the learner, or the usual one."""
+    if steps is None:
+        steps = getattr(learner, "steps", None) or _STEPS
+    require_integer("steps", steps)
+    return steps
+
+
+def _begun_at(question: Asked, context: StepContext, start: Any) -> tuple[Asked, StepContext]:
+    """Return learner and context with a start: a setting of learners that have one, else an overlap of theory."""
+    learner = question.learner
+    if start is None:
+        return question, context
+    if "start" in {one.name for one in fields(learner)}:  # type: ignore[arg-type]
+        return question._replace(learner=replace(learner, start=start)), context  # type: ignore[type-var]
+    kind, _, number = str(start).partition(":")
+    try:
+        overlap = float(number)
+    except ValueError:
+        overlap = float("nan")
+    if kind != "overlap" or not 0 <= overlap < 1:
+        raise ParameterError("start", start, "overlap:X with a number X in [0, 1)")
+    return question, replace(context, overlap=overlap)
+
+
+def _require_effect(learner: Learner) -> None:
+    """Raise for a setting of the learner without effect on the theory of its steps."""
+    for name, value in non_default_fields(learner).items():
+        if name not in (*learner.info.trajectory_settings, "steps"):
+            text = f"has no effect on the theory of the steps of {learner.name}: leave it out"
+            raise IncompatibleError(f"{name} = {value} {text}")
+
+
+def _beside_runs(
+    question: Asked,
+    alpha: Array,
+    context: StepContext,
+    *,
+    instances: int,
+    seed: int,
+    storage: str | None,
+    checkpoint: str | Path | None,
+) -> Table:
+    """Return theory beside runs, which begins where they begin."""
+    model, learner = question
+    stepwise = question.theory.simulated(context)
     for name, value in non_default_fields(learner).items():
         used = getattr(stepwise, name)
-        if used != value:
+        if used != value and name != "steps":
             raise IncompatibleError(
                 f"{name} = {value} is not allowed: the theory of the steps of {learner.name} has {name} = {used}; "
                 "use simulate for other settings"
             )
-    instances, seed = 4 if instances is None else instances, 0 if seed is None else seed
-    experiment = experiment_of(model, alpha, d, instances, seed, stepwise, stepwise.info.storages[0], checkpoint)
+    storage, d = storage or stepwise.info.storages[0], int(context.d or 0)
+    experiment = experiment_of(model, alpha, d, instances, seed, stepwise, storage, checkpoint)
     runs, size = experiment.runs(), experiment.size.model
-    equations = stepwise.equations(size)
-    start = equations.initial_overlap(d, overlap, [run.history for run in runs[0]])
-    table = _theory(equations, experiment.realised, steps, start)
+    theory = stepwise.theory(size)
+    table = theory.trajectory(experiment.realised, theory.begun(context, [run.history for run in runs[0]]))
     recorded = {"error", *runs[0][0].history[0]}
     columns = dict(table.columns)
     for name in _RECORDED:
         if name in table.columns and name in recorded:
-            columns |= _measured(runs, equations, name, steps)
+            columns |= _measured(runs, theory, name, context.steps)
     parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
     found = replace(table, columns=columns, parameters=parameters)
-    notes = [*experiment.size.remarks, *_unsettled_runs(experiment.realised, runs), *_far_from_theory(found, steps)]
-    return replace(found, notes=[*table.notes, *notes])
-
-
-def follow(
-    model: Model,
-    alpha: ArrayLike,
-    steps: int = 50,
-    overlap: float | None = None,
-    d: int | None = None,
-    instances: int | None = None,
-    seed: int | None = None,
-    learner: str | Learner = "gamp",
-) -> Table:
-    """Return :func:`trajectory`, with arguments in another order.
-
-    Example:
-        >>> from glassformer import BilinearSequenceRegression
-        >>> follow(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.8], steps=1)["error"].round(4).tolist()
-        [1.0, 0.5237]
-    """
-    require_arguments(follow, locals())
-    return trajectory(model, alpha, steps, overlap, learner, d, instances, seed)
+    notes = [*experiment.size.remarks, *_unsettled_runs(experiment.realised, runs)]
+    return replace(found, notes=[*table.notes, *notes, *_far_from_theory(found, context.steps)])
 
 
 def _unsettled_runs(alpha: Array, points: list[list[Run]]) -> list[str]:
@@ -186,28 +239,21 @@ def _far_from_theory(table: Table, steps: int) -> list[str]:
     return notes
 
 
-def _theory(equations: Equations, alpha: Array, steps: int, start: Any) -> Table:
-    found = equations.trajectory(alpha, steps, start)
-    if isinstance(found, str):
-        raise IncompatibleError(f"learner {equations.learner.name}: {found}")
-    return found
-
-
-def _measured(points: list[list[Run]], equations: Equations, name: str, steps: int) -> dict[str, Array]:
+def _measured(points: list[list[Run]], theory: Theory, name: str, steps: int) -> dict[str, Array]:
     """Return means of one quantity over the runs and their standard errors, one sample ratio after the other."""
-    runs = np.array([[_padded(run, equations, name, steps) for run in point] for point in points])
+    runs = np.array([[_padded(run, theory, name, steps) for run in point] for point in points])
     flat = np.swapaxes(runs, 1, 2).reshape(-1, runs.shape[1], *runs.shape[3:])
     error = error_column(name, "standard_error")
     return {f"measured_{name}": flat.mean(axis=1), f"measured_{error}": standard_error(flat)}
 
 
-def _padded(run: Run, equations: Equations, name: str, steps: int) -> Array:
+def _padded(run: Run, theory: Theory, name: str, steps: int) -> Array:
     """Return a quantity of a run after every step, shape (steps + 1, ...).
 
     Message passing has no value before its first step. A run that converged early keeps its last value; a run that
     diverged has none afterwards.
     """
     values = [step[name] if name in step else np.mean(step["row_error"]) for step in run.history]
-    before = [] if equations.history_includes_start else [np.full_like(values[0], np.nan)]
+    before = [] if theory.history_includes_start else [np.full_like(values[0], np.nan)]
     end = np.full_like(values[-1], np.nan) if run.status in (Status.NON_FINITE, Status.DIVERGING) else values[-1]
     return np.array(([*before, *values] + [end] * steps)[: steps + 1])

@@ -21,26 +21,16 @@ import psutil
 import pytest
 import xarray
 
-from glassformer import (
-    BilinearSequenceRegression,
-    DataError,
-    IncompatibleError,
-    ParameterError,
-    Sweep,
-    __version__,
-    collect,
-    limits,
-    run_sweep,
-    simulate,
-)
+from glassformer import BilinearSequenceRegression, IncompatibleError, Sweep, __version__, limits, simulate
 from glassformer.cli import main
-from glassformer.experiments.sweeps.collect import to_frame
-from glassformer.experiments.sweeps.run import progress
-from glassformer.experiments.sweeps.store import Record, Store
-from glassformer.experiments.sweeps.workers import compute_tasks
+from glassformer.errors import DataError, ParameterError
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models.registry import build
 from glassformer.plotting.sweep import plot
+from glassformer.sweeps.collect import collect, to_frame
+from glassformer.sweeps.run import progress, run_sweep
+from glassformer.sweeps.store import Record, Store
+from glassformer.sweeps.workers import compute_tasks
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "sweeps.md"
 THEORY = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": "0.1:0.9:5"}, parameters={"beta": 1})
@@ -174,7 +164,7 @@ def test_a_loss_of_a_file_is_told_by_its_content(tmp_path):
 
 def test_limits_and_thresholds_of_a_learner(tmp_path):
     settings = {"strength": 0.3, "loss": "square"}
-    plain = RegularisedRisk(**settings).limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.3, 0.6])
+    plain = limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.3, 0.6], RegularisedRisk(**settings))
     common = {"parameters": {"beta": 1, "noise": 0.1, "rho": 0.5}, "learner": "risk", "settings": settings}
     run_sweep(Sweep("bsr", {"alpha": [0.3, 0.6]}, **common), tmp_path / "limits")
     np.testing.assert_allclose(collect(tmp_path / "limits")["error"], plain["error"], rtol=1e-9)
@@ -300,7 +290,7 @@ def test_an_error_of_jax_fails_its_own_points_only(tmp_path, monkeypatch):
             raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
         return build(name, parameters, folder)
 
-    monkeypatch.setattr("glassformer.experiments.sweeps.run.build", broken)
+    monkeypatch.setattr("glassformer.sweeps.run.build", broken)
     found = run_sweep(Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.5]}), tmp_path)
     assert found.counts == {"failed": 1, "converged": 1}
     assert "RESOURCE_EXHAUSTED" in collect(tmp_path)["message"].values[0, 0]
@@ -457,7 +447,7 @@ def test_large_seeds_are_written_as_netcdf(tmp_path):
 
 
 def test_records_tell_their_version(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("glassformer.experiments.sweeps.run.Record", partial(Record, version="0.0.1"))
+    monkeypatch.setattr("glassformer.sweeps.run.Record", partial(Record, version="0.0.1"))
     run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": [0.3]}), tmp_path)
     assert collect(tmp_path).attrs["glassformer"] == "0.0.1"
     assert main(["sweep", "status", str(tmp_path)]) == 0
@@ -466,7 +456,7 @@ def test_records_tell_their_version(tmp_path, capsys, monkeypatch):
 
 def test_records_of_several_versions_name_them_all(tmp_path, monkeypatch):
     run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": [0.3]}), tmp_path)
-    monkeypatch.setattr("glassformer.experiments.sweeps.run.Record", partial(Record, version="0.0.1"))
+    monkeypatch.setattr("glassformer.sweeps.run.Record", partial(Record, version="0.0.1"))
     run_sweep(Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.3]}), tmp_path)
     assert collect(tmp_path).attrs["glassformer"] == f"0.0.1, {__version__}"
 
@@ -644,7 +634,7 @@ def test_tasks_of_lost_workers_are_tried_again_and_given_up_at_last(tmp_path, mo
 
 @pytest.mark.slow
 def test_where_tasks_cannot_be_computed_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("glassformer.experiments.sweeps.workers"), "_PATIENCE", 0.3)
+    monkeypatch.setattr(importlib.import_module("glassformer.sweeps.workers"), "_PATIENCE", 0.3)
     with pytest.raises(ParameterError, match="workers"):
         run_sweep(THEORY, tmp_path, workers=0)
     sweep = Sweep("smi", {"alpha": [0.5]}, parameters={"link": lambda z: z[0, 0], "indices": 1, "noise": 0.1})
@@ -657,7 +647,7 @@ def test_where_tasks_cannot_be_computed_is_said(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["closed", "silent", "worker", "tcp://nowhere", "nonsense", "", "ucx://a:1"])
 def test_an_address_without_a_scheduler_is_one_error(place, monkeypatch):
-    workers = importlib.import_module("glassformer.experiments.sweeps.workers")
+    workers = importlib.import_module("glassformer.sweeps.workers")
     monkeypatch.setattr(workers, "_PATIENCE", 0.3)
     if place == "worker":
         monkeypatch.setattr(workers, "_kind_of_server", lambda address: asyncio.sleep(0, "Worker"))
@@ -674,7 +664,7 @@ def test_an_address_without_a_scheduler_is_one_error(place, monkeypatch):
 
 @pytest.mark.slow
 def test_a_scheduler_that_dies_is_one_line(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(importlib.import_module("glassformer.experiments.sweeps.workers"), "_PATIENCE", 2)
+    monkeypatch.setattr(importlib.import_module("glassformer.sweeps.workers"), "_PATIENCE", 2)
     (tmp_path / "sweep.toml").write_text(TOML)
     place = tmp_path / "scheduler.json"
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]

@@ -11,14 +11,18 @@ from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal.expected_time import expected_work
 from glassformer.bayes_optimal.threshold_results import Thresholds
-from glassformer.bayes_optimal.thresholds import thresholds
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.checks import require_arguments
 from glassformer.core.display import DisplayMixin, heading
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import options_in, values_of
 from glassformer.core.progress import progress, track
+from glassformer.core.renamed import verb
 from glassformer.core.results import to_json_types
+from glassformer.learners.base import Learner
+from glassformer.learners.registry import names, resolve_learner
 from glassformer.models.base import Model, require_one_unit, require_theory
+from glassformer.verbs.thresholds import thresholds
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +95,23 @@ class PhaseDiagram(DisplayMixin):
         return pandas.DataFrame(self.rows())
 
 
-def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagram:
-    """Return the thresholds of a model at several values of one of its parameters.
+@verb
+def phase_diagram(
+    model: Model,
+    parameter: str,
+    values: ArrayLike,
+    learner: str | Learner = "gamp",
+    *,
+    accuracy: Accuracy | None = None,
+) -> PhaseDiagram:
+    """Return the thresholds of a learner at several values of one of the parameters of a model.
 
     Args:
         model: model with all other parameters.
         parameter: name of a field of the model, for instance ``"skip"``.
         values: values of the parameter, shape (points,); integers for integer parameters, for instance ``"depth"``.
+        learner: a learner whose thresholds are known, or its name.
+        accuracy: points of sampled averages.
 
     Raises:
         ParameterError: there is no such parameter, or a value is not allowed or given twice.
@@ -120,10 +134,11 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
     for one in models:
         require_theory(one)
     require_one_unit(parameter, listed, models)
-    works = [expected_work(one, "thresholds", one.prior.rows) for one in models]
+    optimal = resolve_learner(learner).name == names()[0]
+    works = [expected_work(one, "thresholds", one.prior.rows) if optimal else None for one in models]
     if None in works:
-        results = [thresholds(one) for one in track(models, f"thresholds over {parameter}")]
+        results = [thresholds(one, learner, accuracy=accuracy) for one in track(models, f"thresholds over {parameter}")]
     else:
         with progress(f"thresholds over {parameter}", sum(work or 0.0 for work in works)):
-            results = [thresholds(one) for one in models]
+            results = [thresholds(one, learner, accuracy=accuracy) for one in models]
     return PhaseDiagram(model.name, parameter, listed, results)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.bayes_optimal.limits import limits
+from glassformer.bayes_optimal.limits import bayes_optimal_limits
 from glassformer.bayes_optimal.solve import validated_alpha
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.checks import is_whole, require_arguments, require_integer
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.files import user_path
+from glassformer.core.renamed import verb
 from glassformer.core.status import Status
-from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
 from glassformer.learners.base import IN_ANY_FORM, Learner
+from glassformer.learners.own import Estimator
 from glassformer.learners.registry import require_compatible, resolve_learner
 from glassformer.models import Model
 from glassformer.numerics.quasi_random import confidence_factor
+from glassformer.verbs.instances import KEPT, Experiment, Run, Simulation, standard_error
+from glassformer.verbs.question import asked
 
 # Fields of a run whose means are columns, and errors with a standard error and a Bayes-optimal counterpart.
 _MEANS = (
@@ -36,16 +41,20 @@ _FAR, _RELATIVELY_FAR = 0.1, 0.05
 _MANY = 10
 
 
+@verb
 def simulate(
     model: Model,
     alpha: ArrayLike,
+    learner: str | Learner | Callable[..., Any] | Estimator = "gamp",
+    *,
     d: int = 100,
     instances: int = 4,
     seed: int = 0,
-    learner: str | Learner = "gamp",
     storage: str = "float64",
     checkpoint: str | Path | None = None,
+    keep: Sequence[str] = (),
     throw: bool = False,
+    accuracy: Accuracy | None = None,
 ) -> Simulation:
     r"""Draw teachers and data, fit a learner to them, and compare its errors with theory.
 
@@ -70,8 +79,11 @@ def simulate(
             (they differ from the stored ones).
         checkpoint: a folder for finished runs and, every 20 seconds, the state of training in progress. The same call
             continues from it; the result is that of an uninterrupted call.
+        keep: what runs keep beside numbers: ``"estimates"`` and ``"teacher"``, arrays of every :class:`Run`.
         throw: raise an error if a run did not converge. By default, unlike :func:`~glassformer.limits`, the row keeps
             the status, since single runs may fail.
+        accuracy: tolerance and iteration limit of the runs; points of sampled averages, and trajectories of the
+            equations of descent, for runs and theory.
 
     Returns:
         :class:`Simulation` with these columns:
@@ -92,7 +104,8 @@ def simulate(
           ``label_error``, the share of wrong ones (positions found by ``argmax`` or ``argmin`` are classes, and have
           this error alone). Each has a standard error (``prediction_standard_error``) and, if they are known, the value
           of the learner in the limit of large sizes (``prediction_theory``) and the Bayes-optimal one
-          (``prediction_bayes_optimal``).
+          (``prediction_bayes_optimal``). Training of one's own claims no signal: it has these errors alone, and their
+          distances ``prediction_above_optimum`` and ``label_above_optimum`` from the Bayes-optimal ones.
 
         All runs count in the means, whatever their status; the status of a row is that of its first run that did not
         converge. Single runs are in ``instances[point][instance]``, or ``of_instances("error")``. A note names the mean
@@ -113,7 +126,10 @@ def simulate(
         True
     """
     require_arguments(simulate, locals())
-    experiment = experiment_of(model, alpha, d, instances, seed, resolve_learner(learner), storage, checkpoint)
+    chosen = resolve_learner(learner)
+    used = {*chosen.accuracy_defaults, *chosen.info.limit_accuracy}
+    model, chosen = asked(model, chosen, accuracy, "runs", used)
+    experiment = experiment_of(model, alpha, d, instances, seed, chosen, storage, checkpoint, keep)
     found = _table(experiment, experiment.runs())
     if throw:
         found.raise_unless_converged()
@@ -126,11 +142,14 @@ def _table(experiment: Experiment, runs: list[list[Run]]) -> Simulation:
     if size.theory_unavailable_reason is not None:
         notes = [size.theory_unavailable_reason, *few_instances(experiment.instances)]
         return experiment.table(_columns(runs, {}, {}), runs, notes)
-    optimum = limits(size, ratios, throw=False)
-    theory, notes = learner.theory(size, ratios, optimum), [*optimum.notes, *experiment.size.remarks]
-    if isinstance(theory, str):
-        notes.append(f"no theory of {learner.name}: {theory}")
-        theory = {}
+    optimum = bayes_optimal_limits(size, ratios, throw=False)
+    notes, theory, minima = [*optimum.notes, *experiment.size.remarks], {}, ""
+    try:
+        # Tolerances are those of the runs.
+        known = learner.usual_except(("points", "trajectories")).theory(size)
+        theory, minima = known.of_runs(ratios, optimum), known.other_minima
+    except IncompatibleError as error:
+        notes.append(f"no theory of {learner.name}: {error}")
     notes += [f"theory of {learner.name}: {note}" for note in theory.get("notes", ()) if note not in notes]
     strength = getattr(learner, "strength", None)
     notes += _unsettled_theory(ratios, theory, {"learner": learner.name, "strength": strength})
@@ -141,7 +160,7 @@ def _table(experiment: Experiment, runs: list[list[Run]]) -> Simulation:
         )
     columns = _columns(runs, theory, optimum.columns)
     notes += few_instances(experiment.instances)
-    notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, experiment.d, learner.other_minima(size))
+    notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, experiment.d, minima)
     return experiment.table(columns, runs, notes)
 
 
@@ -154,6 +173,7 @@ def experiment_of(
     learner: Learner,
     storage: str = "float64",
     checkpoint: str | Path | None = None,
+    keep: Sequence[str] = (),
 ) -> Experiment:
     """Check the arguments of :func:`simulate` and return its experiment; nothing is drawn yet."""
     alpha = validated_alpha(alpha)
@@ -164,9 +184,16 @@ def experiment_of(
         raise ParameterError("seed", seed, "an integer >= 0")
     if not isinstance(storage, str) or storage not in IN_ANY_FORM:
         raise ParameterError("storage", storage, "float64 or float32, for message passing also sharded or generated")
+    if not set(map(str, keep)) <= set(KEPT):
+        raise ParameterError("keep", keep, f"some of {', '.join(KEPT)}")
+    if keep and checkpoint is not None:
+        raise IncompatibleError(
+            f"keep = {tuple(keep)} and checkpoint exclude each other: arrays of runs are not stored"
+        )
     require_compatible(learner, model)
     keeper = CheckpointFolder(None if checkpoint is None else user_path(checkpoint))
-    return Experiment(model, model.at_size(d), alpha, d, instances, seed, learner.completed(model), storage, keeper)
+    own = learner.completed(model)
+    return Experiment(model, model.at_size(d), alpha, d, instances, seed, own, storage, keeper, tuple(keep))
 
 
 def _columns(runs: list[list[Run]], theory: Mapping[str, Array], optimum: Mapping[str, Array]) -> dict[str, Array]:
@@ -178,19 +205,21 @@ def _columns(runs: list[list[Run]], theory: Mapping[str, Array], optimum: Mappin
         values = [[getattr(run, name) for run in point] for point in runs]
         if all(value is not None for point in values for value in point):
             known[name] = np.array(values, dtype=float)
-    errors, powers = known["error"], known["prior_error"]
-    relative = errors.sum(axis=1) / powers.sum(axis=1)
-    columns = {
-        "error": errors.mean(axis=1),
-        "standard_error": standard_error(errors),
-        "interval": confidence_factor(errors.shape[1]) * standard_error(errors),
-        "theory": theory.get("error", unknown),
-        "theory_bayes_optimal": optimum.get("error", unknown),
-        "theory_error_estimate": theory.get("error_estimate", unknown),
-        "relative_error": relative,
-        "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
-        **{name: known[name].mean(axis=1) for name in _MEANS if name in known},
-    }
+    columns = {}
+    if "error" in known:
+        errors, powers = known["error"], known["prior_error"]
+        relative = errors.sum(axis=1) / powers.sum(axis=1)
+        columns = {
+            "error": errors.mean(axis=1),
+            "standard_error": standard_error(errors),
+            "interval": confidence_factor(errors.shape[1]) * standard_error(errors),
+            "theory": theory.get("error", unknown),
+            "theory_bayes_optimal": optimum.get("error", unknown),
+            "theory_error_estimate": theory.get("error_estimate", unknown),
+            "relative_error": relative,
+            "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
+        }
+    columns |= {name: known[name].mean(axis=1) for name in _MEANS if name in known}
     for name in _COMPARED:
         if (error := f"{name}_error") in known:
             columns[error] = known[error].mean(axis=1)
@@ -198,6 +227,8 @@ def _columns(runs: list[list[Run]], theory: Mapping[str, Array], optimum: Mappin
             # If the label is the field, prediction and plug-in estimate are equal, and theory has one error for both.
             columns |= {f"{name}_theory": theory[error]} if error in theory else {}
             columns |= {f"{name}_bayes_optimal": optimum[error]} if error in optimum else {}
+            if "error" not in columns and error in optimum:
+                columns[f"{name}_above_optimum"] = columns[error] - optimum[error]
     if "prediction_error" in columns and "label_noise" in optimum:
         columns["label_noise"] = optimum["label_noise"]
     return columns
@@ -205,6 +236,8 @@ def _columns(runs: list[list[Run]], theory: Mapping[str, Array], optimum: Mappin
 
 def _compared(columns: dict[str, Array], rows: Sequence[str]) -> list[tuple[str, Array, Array, Array, Array]]:
     """Return the errors to compare with theory: of each row if there are several, else of the signal."""
+    if "error" not in columns:
+        return []
     estimate = columns["theory_error_estimate"]
     if len(rows) == 1 or "row_theory" not in columns or np.array(columns["row_theory"]).shape[1:] != (len(rows),):
         return [("the error", columns["error"], columns["standard_error"], columns["theory"], estimate)]
@@ -236,7 +269,7 @@ def far_from_theory(
     alpha: Array,
     runs: Sequence[Sequence[Run]],
     d: int,
-    cause: str | None = None,
+    cause: str = "",
 ) -> list[str]:
     """Return a note on the mean that is furthest from theory, with the likely reason; none if all are close.
 
@@ -245,7 +278,7 @@ def far_from_theory(
         alpha: sample ratios.
         runs: the runs at each of them.
         d: dimension of the runs.
-        cause: why runs of any size may differ from theory, if they may.
+        cause: why runs of any size may differ from theory; empty where they do not.
     """
     found = []
     for name, mean, error, theory, estimate in rows:
@@ -270,11 +303,11 @@ def far_from_theory(
     return [text + _reason(runs[k], gap, error_k, d, cause) + others]
 
 
-def _reason(runs: Sequence[Run], gap: float, error: float, d: int, cause: str | None) -> str:
+def _reason(runs: Sequence[Run], gap: float, error: float, d: int, cause: str) -> str:
     """Return the likely reason why a mean is far from theory."""
     failed = [run for run in runs if not run.status.ok]
     size = f"finite size: theory is the limit of large d, and d = {d}"
-    if cause is not None:
+    if cause:
         return f"{cause[0].upper()}{cause[1:]}. Or {size}"
     if failed:
         statuses = ", ".join(sorted({str(run.status) for run in failed}))

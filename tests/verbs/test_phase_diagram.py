@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, limits, phase_diagram, thresholds
-from glassformer.bayes_optimal.phase_diagram import PhaseDiagram
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.verbs.phase_diagram import PhaseDiagram
 
 
 @pytest.mark.parametrize(

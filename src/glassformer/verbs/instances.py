@@ -17,7 +17,6 @@ from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.errors import IncompatibleError, ParameterError, UnidentifiedError
 from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
-from glassformer.core.options import options_in
 from glassformer.core.progress import track
 from glassformer.core.random_streams import random_stream
 from glassformer.core.resources import require_resources
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 # Storages: inputs that are drawn again whenever they are needed, or distributed over devices.
 GENERATED, SHARDED = "generated", "sharded"
+# Arrays that runs keep if they are asked to.
+KEPT = ("estimates", "teacher")
 # Memory of a finished run in bytes, its least work in operations (a tenth of a second), and the steps that are assumed
 # for a run whose inputs are drawn again at each step (measured, to an order of magnitude).
 _RUN_BYTES, _RUN_WORK, _STEPS = 2000, 1.2e8, 50
@@ -51,7 +52,7 @@ class Run(FitStatus):
         seed: of teacher, inputs, noise and everything random in the learner.
         error: squared error of the signal, as the model normalises it, up to signs that the labels do not determine;
             for models of several rows the mean over rows, for several starts the mean over them.
-        prior_error: the error before any data; 1 on average.
+        prior_error: the error before any data; 1 on average. Both are None where no signal is claimed.
         row_error: error of each row, shape (P,).
         overlap: inner products of estimated with true rows, shape (P, P).
         power: inner products of estimated rows, for students of their own, shape (P, P).
@@ -61,11 +62,13 @@ class Run(FitStatus):
         plugin_error: squared error of the labels of the estimated rows on new samples.
         label_error: share of new discrete labels, without their noise, that differ from the most probable ones.
         test_loss: mean loss of a student of its own on new labels.
+        estimates: equally good estimates of the signal along the first axis, if they are kept.
+        teacher: the true signal, if it is kept.
     """
 
     seed: int
-    error: float
-    prior_error: float
+    error: float | None = None
+    prior_error: float | None = None
     row_error: Array | None = None
     overlap: Array | None = None
     power: Array | None = None
@@ -74,10 +77,12 @@ class Run(FitStatus):
     plugin_error: float | None = None
     label_error: float | None = None
     test_loss: float | None = None
+    estimates: Array | None = None
+    teacher: Array | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields that are not None, by name."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        """Return all numbers that are not None, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None and name not in KEPT}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +94,7 @@ class Simulation(Table):
 
     Example:
         >>> from glassformer import BilinearSequenceRegression, Ridge, simulate
-        >>> runs = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], d=10, instances=4, learner=Ridge(0.1))
+        >>> runs = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], Ridge(0.1), d=10, instances=4)
         >>> runs.of_instances("error").shape, str(runs.instances[1][3].status)
         ((2, 4), 'converged')
         >>> runs.to_xarray()["instance_error"].dims
@@ -150,6 +155,7 @@ class Experiment:
         learner: with all its settings.
         storage: form in which the inputs are stored.
         checkpoints: the folder of finished runs and of the state of unfinished ones.
+        keep: names of the arrays that runs keep.
     """
 
     model: Any
@@ -161,6 +167,7 @@ class Experiment:
     learner: Learner
     storage: str
     checkpoints: CheckpointFolder
+    keep: tuple[str, ...] = ()
 
     @cached_property
     def samples(self) -> NDArray[np.int64]:
@@ -214,7 +221,9 @@ class Experiment:
         signal, found = self._fit(designs, samples, seed, checkpoint)
         new = NewInputs(self.size.design, self.size.input_shape, (seed, 4))
         reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(FitStatus)}
-        return Run(seed=seed, **reached, **found.measured(model, signal, new))
+        arrays = {"estimates": found.estimates, "teacher": signal}
+        kept = {name: np.asarray(arrays[name]) for name in self.keep}
+        return Run(seed=seed, **reached, **found.measured(model, signal, new), **kept)
 
     def _require_resources(self) -> None:
         """Raise if a teacher, runs, inputs or labels would not fit into memory, or take too long."""
@@ -247,7 +256,7 @@ class Experiment:
             "model": self.size.model.name,
             "parameters": {name: repr(value) for name, value in self.size.model.parameters.items()},
             "learner": self.learner.name,
-            "settings": {name: repr(value) for name, value in vars(self.learner).items()},
+            "settings": {name: repr(value) for name, value in self.learner.settings.items()},
             "content": content,
             "d": self.d,
             "storage": self.storage,
@@ -256,10 +265,8 @@ class Experiment:
     def table(self, columns: dict[str, Array], runs: list[list[Run]], notes: Sequence[str]) -> Simulation:
         """Return the table of the runs; the status of a row is that of its first run that did not converge."""
         own, finite = self.model.parameters, self.size.model.parameters
-        # A setting with the name of a parameter of the model (points) has the name of its option.
-        options = {one.field: one.name for one in options_in(type(self.learner)) if one.field in own}
-        chosen = {name: value for name, value in vars(self.learner).items() if value is not None}
-        given = {options.get(name, name): name_or_value(value) for name, value in chosen.items()}
+        chosen = {name: value for name, value in self.learner.settings.items() if value is not None}
+        given = {name: name_or_value(value) for name, value in chosen.items()}
         settings = {"learner": self.learner.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
         return Simulation(
             model=self.model.name,

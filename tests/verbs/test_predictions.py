@@ -4,9 +4,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import AttentionIndexed, DeepAttention, DeepAttentionIndexed, SequenceMultiIndex, limits, simulate
-from glassformer.experiments.instances import standard_error
+from glassformer import (
+    Accuracy,
+    AttentionIndexed,
+    DeepAttention,
+    DeepAttentionIndexed,
+    SequenceMultiIndex,
+    limits,
+    simulate,
+)
 from glassformer.models.comparison import NewInputs
+from glassformer.verbs.instances import standard_error
 
 
 def sums_of_rows(indices):
@@ -159,8 +167,14 @@ def test_message_passing_predicts_as_theory_says(name):
 
 # The last of two layers is known to within a tenth of its error at this size, and to theory of so few points.
 ROWS = {
-    "product": (SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, noise=0.1, points=512), 5.0, 300, 6, 0.03),
-    "two layers": (DeepAttention(points=256), 0.6, 600, 6, 0.1),
+    "product": (
+        SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, noise=0.1).at_accuracy(Accuracy(points=512)),
+        5.0,
+        300,
+        6,
+        0.03,
+    ),
+    "two layers": (DeepAttention().at_accuracy(Accuracy(points=256)), 0.6, 600, 6, 0.1),
     "two wide layers": (DeepAttentionIndexed(0.5), 0.2, 60, 3, 0.15),
 }
 

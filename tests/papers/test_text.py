@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from glassformer import DataError, ParameterError
 from glassformer.cli import main
 from glassformer.core.checkpoints import Checkpoint
+from glassformer.errors import DataError, ParameterError
 from glassformer.papers.text import attention_classifier as classifier
 from glassformer.papers.text.attention_classifier import (
     ClassifierTraining,

@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError
 from glassformer.core.results import scalar_columns
-from glassformer.experiments.sweeps.store import Store
+from glassformer.sweeps.store import Store
 
 if TYPE_CHECKING:
     import pandas

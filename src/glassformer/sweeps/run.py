@@ -17,12 +17,14 @@ from glassformer.core.errors import GlassformerError
 from glassformer.core.files import open_lock_file, user_path
 from glassformer.core.interrupts import lasting_interrupts
 from glassformer.core.progress import track
-from glassformer.experiments.simulation import simulate
-from glassformer.experiments.sweeps.store import FAILED, Record, Store
-from glassformer.experiments.sweeps.sweep import GridPoint, Sweep, Task
-from glassformer.experiments.sweeps.workers import compute_tasks
 from glassformer.learners.registry import learner, parse_settings
 from glassformer.models.registry import build
+from glassformer.sweeps.store import FAILED, Record, Store
+from glassformer.sweeps.sweep import GridPoint, Sweep, Task
+from glassformer.sweeps.workers import compute_tasks
+from glassformer.verbs.limits import limits
+from glassformer.verbs.simulate import simulate
+from glassformer.verbs.thresholds import thresholds
 
 try:
     import fcntl
@@ -198,22 +200,17 @@ def _records(task: Task, checkpoint: str | None) -> list[Record]:
     name = options.pop("learner", task.learner)
     whose = learner(name, **parse_settings(name, task.settings, folder))
     if task.compute == "thresholds":
-        found = whose.thresholds(model)
+        found = thresholds(model, whose)
         values = {entry.name: _json_number(entry.alpha) for entry in found.entries}
         errors = {f"{entry.name}_error_estimate": _json_number(entry.error_estimate) for entry in found.entries}
         notes = [f"{entry.name}: {entry.note}" for entry in found.entries]
         return [Record("converged", {**values, **errors, "hard_phase": found.hard_phase}, "; ".join(notes))]
     if task.compute == "limits":
-        return [_record(row) for row in whose.limits(model, task.alpha, throw=False).rows()]
+        return [_record(row) for row in limits(model, task.alpha, whose, throw=False).rows()]
     del options["instances"]
     # Only training takes long enough to be continued in the middle of a point.
     table = simulate(
-        model,
-        task.alpha,
-        instances=1,
-        learner=whose,
-        checkpoint=checkpoint if whose.info.resumable else None,
-        **options,
+        model, task.alpha, whose, instances=1, checkpoint=checkpoint if whose.info.resumable else None, **options
     )
     run, (row,) = table.instances[0][0], table.rows()
     # One instance has no standard error; standard errors of several follow from their records.

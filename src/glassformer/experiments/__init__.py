@@ -1,1 +1,0 @@
-"""Learners on simulated data: ``simulation``, ``trajectories`` (errors after every step), ``instances``, ``sweeps``."""

@@ -1,0 +1,1 @@
+"""Verbs: every question is a verb of a model, sample ratios and a learner."""
