@@ -101,6 +101,7 @@ limits(model, [2.0], student, throw=False).to_pandas()[["alpha", "label_error", 
 #
 #     glassformer limits smi --link links.py:sign --indices 1 --learner risk --loss logistic --alpha 0.5:6:12
 #     glassformer simulate smi --link links.py:sign --indices 1 --learner risk --loss logistic --alpha 1,3,5 --d 200
-#     glassformer plan smi --link links.py:sign --indices 1 --learner risk --loss logistic --target-label-error 0.1
+#     glassformer plan smi --link links.py:sign --indices 1 --learner risk --loss logistic --target 0.1 \
+#         --quantity label_error
 #
 # :doc:`/theory-training` derives the equations and says what is proven, and :doc:`/choosing` compares the learners.

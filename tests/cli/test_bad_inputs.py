@@ -38,7 +38,7 @@ FITTED = "--indices 1 --learner risk"
 RUN = "simulate bsr --rho 0.5 --alpha 0.5 --d 20 --instances 1"
 # Command lines that ask for too much, the parameter that is to blame, and what there is too little of.
 TOO_MUCH = [
-    ("landscape bsr --rho 0.5 --alpha 0.5 --points 1000000000", "points", "operations"),
+    ("landscape bsr --rho 0.5 --alpha 0.5 --overlaps 1000000000", "overlaps", "operations"),
     (f"{ATTENTION} --depth 100000", "depth", "operations"),
     (f"{ATTENTION} --depth 40", "depth", "operations"),
     (f"{ATTENTION} --untied --depth 100000", "depth", "operations"),
@@ -49,10 +49,10 @@ TOO_MUCH = [
     (f"{ATTENTION} --tokens 1000000", "tokens", "operations"),
     (f"{ATTENTION} --output sequence --noise 0.1 --tokens 1000000", "tokens", "operations"),
     (f"{ATTENTION} --heads 100000", "heads", "operations"),
-    (f"{ATTENTION} --data-points {2**40}", "points", "operations"),
+    (f"{ATTENTION} --data-points {2**40}", "data-points", "operations"),
     (f"{SMI} --indices 1000000", "indices", "operations"),
     (f"{SMI} --indices 1 --tokens 1000000", "tokens", "operations"),
-    (f"{SMI} --indices 2 --data-points {2**40}", "points", "operations"),
+    (f"{SMI} --indices 2 --data-points {2**40}", "data-points", "operations"),
     ("limits aim --rho 0.5 --alpha 0.1 --layers 100000", "layers", "operations"),
     ("limits aim --rho 0.5 --alpha 0.1 --layers 2 --tokens 200", "tokens", "operations"),
     ("limits aim --rho 0.5 --alpha 0.1 --noise 0.1 --tokens 40", "tokens", "operations"),
@@ -116,13 +116,13 @@ WRONG = [
     ("limits bsr --rho 0.5 --alpha 0:1:100000000", "count >= 1, at most 1000000"),
     ("hysteresis bsr --rho 0.5 --alpha 0:1:100000000", "count >= 1, at most 1000000"),
     ("landscape bsr --rho 0.5 --alpha 0:1:100000000", "count >= 1, at most 1000000"),
-    (f"{RUN} --learner gd --student-width 100000000", "student_width = 1"),
+    (f"{RUN} --learner gd --student-width 100000000", "--student-width = 1"),
     (f"{RUN} --learner gd --starts 1000000000", "starts = 1"),
-    ("simulate aim --rho 0.5 --alpha 0.5 --d 20 --learner gd --student-width 100000000", "student_width = 1"),
+    ("simulate aim --rho 0.5 --alpha 0.5 --d 20 --learner gd --student-width 100000000", "--student-width = 1"),
     ("phase-diagram attention --skip 0:1:100000000", "count >= 1, at most 1000000"),
     (f"{ARRAY} --indices 1", "expected a number, not an array of shape (1, 1); return one entry of it"),
     (f"{ARRAY} --indices 1 --noise 0.1", "expected a number, not an array of shape (1, 1)"),
-    (f"{SMI} --indices 1 --noise-law laplace:1e308", "noise_law = 'laplace:1e+308' is not allowed: expected a scale"),
+    (f"{SMI} --indices 1 --noise-law laplace:1e308", "--noise-law = 'laplace:1e+308' is not allowed: expected a scale"),
     (f"{SMI} {FITTED} --positions 1e308", "positions = [1e+308] is not allowed: expected numbers of at most 10000"),
     (
         f"{SMI} {FITTED} --loss logistic",
@@ -156,7 +156,7 @@ def refused(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(("line", "name", "unit"), TOO_MUCH)
 def test_what_is_too_much_is_refused_with_both_numbers(line, name, unit, refused):
     said = refused(line)
-    assert f"error: {name} = " in said
+    assert f"error: --{name} = " in said
     assert said.count("needed") == 1
     assert unit in said
     assert ";" in said, "no remedy"

@@ -1,6 +1,7 @@
 """The same checks for every command in the table. A new one needs one line in ``ASK``."""
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from glassformer.models.registry import MODELS
 ASK = {
     "limits": ("bsr --alpha 0.3 --rho inf", "0.7"),
     "thresholds": ("bsr --rho 0.5", "0.75"),
-    "plan": ("bsr --rho inf --target-error 0.4", "0.6"),
+    "plan": ("bsr --rho inf --target 0.4", "0.6"),
     "landscape": ("bsr --alpha 0.5 --rho inf", "no hard phase"),
     "hysteresis": ("bsr --alpha 0.3,0.6 --rho inf", "0.4"),
     "trajectory": ("bsr --alpha 0.5 --rho 0.5 --noise 0.1 --steps 3", "0.5071"),
@@ -129,10 +130,39 @@ def test_words_are_completed(capsys, tmp_path):
         ("limits bsr --no", {"--noise", "--noise-law"}),
         ("limits bsr --channel s", {"sign"}),
         ("simulate bsr --learner gam", {"gamp"}),
+        ("limits bsr --s", {"--spectrum"}),
+        ("limits bsr --learner ridge --s", {"--spectrum", "--strength"}),
+        ("limits bsr --learner=ridge --s", {"--spectrum", "--strength"}),
+        ("limits bsr --learner = ridge --s", {"--spectrum", "--strength"}),
+        ("simulate smi --learner sgd : published --mom", {"--momentum"}),
+        ("limits smi --learner s", {"sgd"}),
+        ("limits bsr --learner s", set()),
     ):
         words = ["glassformer", *line.split(" ")]
-        ask = f"source {script}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_glassformer; "
+        ask = f"source {script}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _glassformer; "
         answer = subprocess.run(
             ["bash", "-c", f'{ask} printf "%s\\n" "${{COMPREPLY[@]}}"'], capture_output=True, text=True, check=True
         )
         assert set(answer.stdout.split()) == expected, line
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_words_are_completed_in_fish(capsys, tmp_path):
+    assert call("completion fish") == 0
+    script = tmp_path / "completion.fish"
+    script.write_text(capsys.readouterr().out)
+    # Fish completes arguments of commands that exist.
+    (tmp_path / "glassformer").write_text("#!/bin/sh\n")
+    (tmp_path / "glassformer").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    for line, expected in (
+        ("limits bsr --no", {"--noise", "--noise-law"}),
+        ("limits bsr --s", {"--spectrum"}),
+        ("limits bsr --learner ridge --s", {"--spectrum", "--strength"}),
+        ("limits bsr --learner=ridge --s", {"--spectrum", "--strength"}),
+        ("simulate smi --learner sgd:published --mom", {"--momentum"}),
+    ):
+        ask = f"source {script}; complete -C 'glassformer {line}'"
+        answer = subprocess.run(["fish", "-c", ask], capture_output=True, text=True, check=True, env=environment)
+        assert {words.split("\t")[0] for words in answer.stdout.splitlines()} == expected, line

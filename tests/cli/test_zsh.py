@@ -62,6 +62,11 @@ def test_words_are_completed_at_a_key(capsys, tmp_path):
             ("limits bsr --channel s", "limits bsr --channel sign"),
             ("simulate bsr --learner gam", "simulate bsr --learner gamp"),
             ("limits bsr --csv _gl", "limits bsr --csv _glassformer"),
+            ("limits bsr --pe", "limits bsr --pe"),
+            ("limits bsr --learner risk --pe", "limits bsr --learner risk --penalty"),
+            ("limits bsr --learner=risk --pe", "limits bsr --learner=risk --penalty"),
+            ("simulate smi --learner sgd:published --mom", "simulate smi --learner sgd:published --momentum"),
+            ("simulate smi --mom", "simulate smi --mom"),
         ):
             # What stands in the line after the key is printed by the shell itself.
             typed = f"cd {tmp_path}\nglassformer {line}{TAB}{BEGINNING}print -r -- TO''LD '{END}'\n"

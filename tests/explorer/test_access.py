@@ -120,7 +120,7 @@ def test_a_busy_port_is_named_with_the_remedy(capsys):
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         port = busy.getsockname()[1]
-        with pytest.raises(ParameterError, match=f"port = {port} is not allowed.*in use.*leave out --port"):
+        with pytest.raises(ParameterError, match=f"port = {port} is not allowed.*in use.*leave out port"):
             server.server(port)
         assert main(["explore", "--check", "--port", str(port)]) == 2
     assert f"port = {port}" in capsys.readouterr().err

@@ -209,7 +209,7 @@ def test_status_of_rows_that_did_not_converge():
 def test_on_the_command_line(tmp_path, capsys):
     words = ["plan", "bsr", "--rho", "0.3", "--noise", "0.1", "--learner", "ridge", "--d", "30"]
     files = ["--csv", str(tmp_path / "plan.csv"), "--plot", str(tmp_path / "plan.png")]
-    assert main([*words, "--target-error", "0.2", *files]) == 0
+    assert main([*words, "--target", "0.2", *files]) == 0
     said = capsys.readouterr().out
     assert "1.2" in said
     assert "1080" in said
@@ -221,11 +221,13 @@ def test_on_the_command_line(tmp_path, capsys):
 @pytest.mark.slow
 def test_label_errors_on_the_command_line(capsys):
     words = ["plan", "bsr", "--rho", "0.3", "--channel", "sign"]
-    assert main([*words, "--target-label-error", "0.1"]) == 0
+    assert main([*words, "--target", "0.1", "--quantity", "label_error"]) == 0
     said = capsys.readouterr().out
-    assert main([*words, "--target-error", "0.1", "--quantity", "label_error"]) == 0
-    assert capsys.readouterr().out == said
-    assert main([*words, "--target-label-error", "0.1", "--quantity", "test_loss"]) == 2
+    found = plan(BilinearSequenceRegression(rho=0.3, channel="sign"), 0.1, quantity="label_error")
+    assert "label_error at or below 0.1" in said
+    assert all(f"{entry.alpha:.8g}" in said for entry in found.entries)
+    assert main([*words, "--target", "0.1", "--quantity", "nonsense"]) == 2
+    assert "--quantity = 'nonsense'" in capsys.readouterr().err
 
 
 def test_exit_code_of_limits_that_did_not_converge(monkeypatch, capsys):
@@ -235,7 +237,7 @@ def test_exit_code_of_limits_that_did_not_converge(monkeypatch, capsys):
         return table
 
     monkeypatch.setattr(RidgeTheory, "limits", failing)
-    assert main(["plan", "bsr", "--noise", "0.1", "--rho", "1", "--learner", "ridge", "--target-error", "0.5"]) == 3
+    assert main(["plan", "bsr", "--noise", "0.1", "--rho", "1", "--learner", "ridge", "--target", "0.5"]) == 3
     told = capsys.readouterr()
     assert "iteration_limit" in told.out
     assert "glassformer: iteration_limit" in told.err

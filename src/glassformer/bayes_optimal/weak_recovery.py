@@ -157,7 +157,7 @@ def _subspace_thresholds(model: Model, first_number: int) -> list[Threshold]:
         if not np.isfinite(step.alpha):
             what = "No direction grows"
             if np.isnan(step.alpha):
-                what = "Not determined, averages are too rough: use more data points (points, --data-points)"
+                what = "Not determined, averages are too rough: use more data points (points)"
             note = f"{what}; within the error nothing is learnable up to alpha = {step.silent:.2g}"
         elif step.degenerate:
             note = "Several directions become learnable at the same alpha, within the error"

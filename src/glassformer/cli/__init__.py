@@ -58,9 +58,10 @@ def _end(*received: object) -> None:
 
 def _main(arguments: Sequence[str] | None) -> int:
     from glassformer.cli.output import BAD_USAGE, require_writable, short_warnings
-    from glassformer.cli.parser import parser_for
+    from glassformer.cli.parse import parse
+    from glassformer.cli.parser import last_parser, on_command_line, parser_for
     from glassformer.core.cache import keep_compiled
-    from glassformer.core.errors import GlassformerError
+    from glassformer.core.errors import GlassformerError, ParameterError
     from glassformer.core.interrupts import can_be_interrupted, end_when_interrupted
     from glassformer.core.progress import plain_progress
 
@@ -73,9 +74,10 @@ def _main(arguments: Sequence[str] | None) -> int:
         # An exception in the import of JAX, by the options of a model, would abort the process.
         before = signal.signal(signal.SIGINT, _end)
     words = _with_attached_numbers(sys.argv[1:] if arguments is None else arguments)
+    parser = None
     try:
         parser = parser_for(words)
-        options = parser.parse_args(words)
+        options = parse(parser, words)
         if interruptible:
             signal.signal(signal.SIGINT, before)
         if not hasattr(options, "run"):
@@ -95,6 +97,8 @@ def _main(arguments: Sequence[str] | None) -> int:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
     except (GlassformerError, OSError) as error:
+        if parser is not None and isinstance(error, ParameterError):
+            error = on_command_line(error, last_parser(parser, words))
         print(f"glassformer: error: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_USAGE
 

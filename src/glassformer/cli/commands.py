@@ -14,22 +14,36 @@ class Command(NamedTuple):
         text: one line of help.
         takes_model: whether a model follows, with options of its own; then the function is ``run(options, model)``.
         takes_alpha: whether it takes sample ratios; they are numbers in ``options.alpha``.
+        settings: settings of learners that are options of the command: those on which the ``limits`` or the
+            ``trajectory`` depend, or all, for ``runs``. Empty for a command without a learner.
     """
 
     module: str
     text: str
     takes_model: bool = True
     takes_alpha: bool = True
+    settings: str = ""
 
 
 COMMANDS = {
-    "limits": Command("limits", "Bayes-optimal error and overlap against the sample ratio"),
-    "thresholds": Command("thresholds", "sample ratios of weak and perfect recovery, hard phase", takes_alpha=False),
-    "plan": Command("plan", "number of samples for a target error, for any learner with a theory", takes_alpha=False),
+    "limits": Command("limits", "Bayes-optimal error and overlap against the sample ratio", settings="limits"),
+    "thresholds": Command(
+        "thresholds", "sample ratios of weak and perfect recovery, hard phase", takes_alpha=False, settings="limits"
+    ),
+    "plan": Command(
+        "plan",
+        "number of samples for a target error, for any learner with a theory",
+        takes_alpha=False,
+        settings="limits",
+    ),
     "landscape": Command("landscape", "free entropy against the overlap"),
-    "hysteresis": Command("hysteresis", "fixed points continued upwards and downwards in the sample ratio"),
-    "trajectory": Command("trajectory", "error after every step of an algorithm, in theory and on data"),
-    "simulate": Command("simulate", "errors of an algorithm on simulated data, compared with theory"),
+    "hysteresis": Command(
+        "hysteresis", "fixed points continued upwards and downwards in the sample ratio", settings="limits"
+    ),
+    "trajectory": Command(
+        "trajectory", "error after every step of an algorithm, in theory and on data", settings="trajectory"
+    ),
+    "simulate": Command("simulate", "errors of an algorithm on simulated data, compared with theory", settings="runs"),
     "phase-diagram": Command("phase_diagram", "thresholds against a parameter of the model", takes_alpha=False),
     "explore": Command("explore", "interactive figures in the browser", takes_model=False),
     "figure": Command("figure", "compute and draw a figure of the papers", takes_model=False),

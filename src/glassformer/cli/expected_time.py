@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from glassformer.core.errors import ParameterError
+from glassformer.models.registry import options_of
 
 # Longest time, in seconds, of a command that starts without being asked to (a convention).
 _LONGEST = 600.0
@@ -41,5 +42,6 @@ def require_short_time(
     expected = f"at most {_LONGEST / 60:.0f} minutes of computing (about {needed} needed, on all cores)"
     smaller = "a smaller d, fewer instances, " if hasattr(options, "instances") else ""
     smaller += "fewer values, " if values > 1 else ""
-    remedy = f"use {smaller}fewer layers, heads, tokens or --data-points; to wait, give --data-points {model.points}"
+    points = next(option.word for option in options_of(options.model) if option.field == "points")
+    remedy = f"use {smaller}fewer layers, heads, tokens or {points}; to wait, give {points} {model.points}"
     raise ParameterError(name, sizes[name], expected, remedy)

@@ -6,14 +6,13 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from glassformer.cli.learners import add_learner, learner_of
+from glassformer.cli.learners import learner_of
 from glassformer.cli.output import add_columns, report, write
 from glassformer.verbs.hysteresis import hysteresis
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The learner and its settings."""
-    add_learner(parser)
+    """All columns."""
     add_columns(parser)
 
 

@@ -19,7 +19,7 @@ _BYTES, _WORK = 100, 5e5
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Number of overlaps, and the row that varies."""
-    parser.add_argument("--points", type=int, default=400, help="number of overlaps on the curve (default 400)")
+    parser.add_argument("--overlaps", type=int, default=400, help="number of overlaps on the curve (default 400)")
     parser.add_argument("--row", type=int, help="row whose overlap varies, counted from 1 (default: the last)")
 
 
@@ -37,17 +37,17 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         raise ParameterError("row", options.row, f"an integer from 1 to {rows}")
     row = None if options.row is None else options.row - 1
     alphas = options.alpha
-    size = float(options.points) * len(alphas)
+    size = float(options.overlaps) * len(alphas)
     memory, work = _BYTES * size, _WORK * size
-    if options.points > len(alphas):
-        require_resources("points", options.points, memory, "give fewer points", work, "landscapes")
+    if options.overlaps > len(alphas):
+        require_resources("overlaps", options.overlaps, memory, "give fewer overlaps", work, "landscapes")
     else:
         require_resources("alpha", f"<{len(alphas)} values>", memory, "give fewer sample ratios", work, "landscapes")
-    overlaps = min(options.points, MOST_PROFILE_POINTS) * len(alphas)
+    overlaps = min(options.overlaps, MOST_PROFILE_POINTS) * len(alphas)
     require_short_time(options, found, expected_seconds(found, "landscape", overlaps), values=len(alphas))
     # Landscapes with sampled averages show their own progress.
     ratios = alphas if found.channel.sampled else track(alphas, f"{len(alphas)} landscapes")
-    curves = [landscape(found, one, overlaps=options.points, row=row) for one in ratios]
+    curves = [landscape(found, one, overlaps=options.overlaps, row=row) for one in ratios]
     if options.csv:
         write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))
     if options.plot:

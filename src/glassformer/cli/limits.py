@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.cli.expected_time import require_short_time
-from glassformer.cli.learners import add_learner, learner_of
+from glassformer.cli.learners import learner_of
 from glassformer.cli.output import add_columns, report, write
 from glassformer.verbs.limits import limits
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The learner and its settings."""
-    add_learner(parser)
+    """All columns."""
     add_columns(parser)
 
 

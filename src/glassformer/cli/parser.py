@@ -1,4 +1,4 @@
-"""The parser of a command line, made from the tables of commands and models."""
+"""The parser of a command line, made from the tables of commands, models and learners."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 
 from glassformer import __version__
 from glassformer.cli.commands import COMMANDS, Command
+from glassformer.cli.learners import add_learner, add_option
 from glassformer.cli.output import BAD_USAGE, add_files, add_progress
+from glassformer.core.errors import ParameterError
 from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import progress
 from glassformer.models.registry import MODELS, build, options_of
@@ -24,14 +26,21 @@ _SHARED: dict[str, Any] = {"epilog": _EPILOG, "formatter_class": argparse.RawDes
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that prints errors in one line."""
+    """A parser that prints errors in one line, and takes whole words alone."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **more})
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_USAGE, f"{self.prog}: error: {message}\n")
 
 
 def parser_for(words: Sequence[str]) -> Parser:
-    """Return the parser of all commands, with options only for the commands and models among the words."""
+    """Return the parser of all commands, with options only for the commands, models and the learner among the words.
+
+    Raises:
+        ParameterError: the learner is unknown.
+    """
     text = "Exact limits of learning from sequences of tokens, and the algorithms that reach them."
     parser = Parser(prog="glassformer", description=text, **_SHARED)
     parser.add_argument("--version", action="version", version=f"glassformer {__version__}")
@@ -57,14 +66,33 @@ def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, 
         if command.takes_alpha:
             own.add_argument("--alpha", required=True, metavar="SPEC", help=f"sample ratio {entry.ratio}")
         for option in options_of(name):
-            flag = {"action": "store_true"} if option.flag else {"type": option.kind, "metavar": option.metavar}
-            destination = f"model_{option.field}"
-            own.add_argument(option.word, dest=destination, required=option.required, help=option.text, **flag)
+            add_option(own, option, f"model_{option.field}")
         module.add(own)
         own.add_argument("--json", action="store_true", help="print the result as JSON")
         add_files(own)
         add_progress(own)
+        if command.settings:
+            add_learner(own, name, command.settings, words)
         own.set_defaults(run=partial(_run, module.run))
+
+
+def subparsers(parser: Parser) -> dict[str, Parser]:
+    """Return the parsers that may follow a parser, by their words."""
+    return next((one.choices for one in parser._actions if isinstance(one, argparse._SubParsersAction)), {})
+
+
+def last_parser(parser: Parser, words: Sequence[str]) -> Parser:
+    """Return the parser to which the options of a command line belong."""
+    for word in words:
+        parser = subparsers(parser).get(word, parser)
+    return parser
+
+
+def on_command_line(error: ParameterError, parser: Parser) -> ParameterError:
+    """Return the error with the option in place of the name of a parameter, if the parser has an option for it."""
+    options = {one.dest: one.option_strings[-1] for one in parser._actions if one.option_strings}
+    keys = (error.name, f"learner_{error.name}", f"model_{error.name}")
+    return next((error.named(options[key]) for key in keys if key in options), error)
 
 
 def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namespace) -> int:

@@ -7,37 +7,27 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from glassformer.cli.learners import add_learner, learner_of
+from glassformer.cli.learners import learner_of
 from glassformer.cli.output import exit_code, print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The target, its quantity, the size, and the learner."""
-    target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--target-error", type=float, metavar="X", help="largest accepted error, > 0")
-    target.add_argument("--target-label-error", type=float, metavar="X", help="the same for --quantity label_error")
+    """The target, its quantity, and the size."""
+    text = "largest accepted value of the quantity, > 0"
+    parser.add_argument("--target", type=float, required=True, metavar="X", help=text)
     text = "error (of the estimate, default), label_error, prediction_error, plugin_error, test_loss, ..."
-    parser.add_argument("--quantity", help=text)
+    parser.add_argument("--quantity", default="error", help=text)
     parser.add_argument("--d", type=int, help="token dimension, to print numbers of samples")
-    add_learner(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the sample ratios, the numbers of samples, and the thresholds of the model."""
-    from glassformer.core.errors import IncompatibleError, ParameterError
     from glassformer.verbs.plan import plan
 
-    option, target, quantity = "--target-error", options.target_error, options.quantity or "error"
-    if options.target_label_error is not None:
-        option, target, quantity = "--target-label-error", options.target_label_error, "label_error"
-        if options.quantity not in (None, quantity):
-            text = f"--target-label-error and --quantity {options.quantity} exclude each other"
-            raise IncompatibleError(f"{text}: use --target-error")
-    try:
-        found = plan(model(), target, learner_of(options.learner, options), quantity=quantity, d=options.d)
-    except ParameterError as error:
-        raise (error.named(option) if error.name == "target" else error) from error.__cause__
+    found = plan(
+        model(), options.target, learner_of(options.learner, options), quantity=options.quantity, d=options.d
+    )
     write(options, found)
     statuses = [entry.status for entry in found.entries]
     if options.json:

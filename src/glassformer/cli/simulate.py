@@ -7,27 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.cli.expected_time import require_short_time
-from glassformer.cli.learners import add_learner, learner_of
+from glassformer.cli.learners import learner_of
 from glassformer.cli.output import add_columns, report, write
 from glassformer.core.files import user_path
-from glassformer.core.parsing import parse_grid
-from glassformer.verbs.limits import limits
 
 # Steps of message passing that a run usually takes (measured for attention networks).
 _USUAL_STEPS = 40
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The learner and its settings, and sizes."""
-    add_learner(parser, theory=False)
+    """Sizes, and where runs are stored."""
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
     parser.add_argument("--instances", type=int, default=4, help="independent runs per sample ratio (default 4)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run (default 0)")
     parser.add_argument("--storage", default="float64", help="inputs: float64 (default), float32, sharded, generated")
     text = "folder for finished runs and the state of unfinished ones; the same command continues from it"
     parser.add_argument("--checkpoint", type=user_path, metavar="DIR", help=text)
-    text = "sample ratios of the curve of theory in the plot (default: those of the runs, without a curve)"
-    parser.add_argument("--theory-alpha", metavar="SPEC", help=text)
     add_columns(parser)
 
 
@@ -35,16 +30,10 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print errors and theory."""
     import numpy as np
 
-    from glassformer.core.errors import IncompatibleError
     from glassformer.verbs.simulate import simulate
 
     learner, asked = learner_of(options.learner, options), model()
     _require_short_time(options, learner, asked)
-    theory: Any = None
-    if options.theory_alpha is not None:
-        if options.plot is None:
-            raise IncompatibleError("--theory-alpha needs a plot: give its file with --plot")
-        theory = limits(asked, parse_grid("theory_alpha", options.theory_alpha), learner, throw=False)
     result = simulate(
         asked,
         options.alpha,
@@ -55,13 +44,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         storage=options.storage,
         checkpoint=options.checkpoint,
     )
-
-    def plot_with_theory(path: Any) -> None:
-        from glassformer.plotting.plots import plot_limits
-
-        plot_limits(theory, path, result)
-
-    write(options, result, None if theory is None else plot_with_theory)
+    write(options, result)
     others = result.known_columns(("row_error", "row_theory", "label_error", "label_theory"))
     known = [name for name in ("theory", "theory_bayes_optimal") if not np.all(np.isnan(result[name]))]
     if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.cli.expected_time import require_short_time
-from glassformer.cli.learners import add_learner, learner_of
+from glassformer.cli.learners import learner_of
 from glassformer.cli.output import print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
 from glassformer.verbs.thresholds import thresholds
@@ -17,11 +17,10 @@ _LARGEST, _SAMPLES = 4, 2**18
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """The learner and its settings, and the rows of one threshold."""
+    """The rows of one threshold."""
     rows = "rows, counted from 1, separated by commas"
     parser.add_argument("--subspace", metavar="ROWS", help=f"only the threshold of weak recovery of these {rows}")
     parser.add_argument("--known", metavar="ROWS", help=f"with --subspace: known {rows} (default: none)")
-    add_learner(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:

@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from glassformer.cli.learners import add_settings, learner_of
+from glassformer.cli.learners import learner_of
 from glassformer.cli.output import add_columns, report, write
 from glassformer.core.files import user_path
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Number of steps, the start, the algorithm, and simulated runs."""
+    """Number of steps, the start, and simulated runs."""
     parser.add_argument(
         "--steps",
         type=int,
@@ -23,17 +23,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "overlap with the truth before the first step (default: by side information, for even labels by a random start)"
     )
     parser.add_argument("--overlap", type=float, help=text)
-    text = (
-        "learner: gamp (default), blind-gamp, vamp, risk (proximal message passing), sgd (the same samples at every "
-        "step) or online-sgd (new samples)"
-    )
-    parser.add_argument("--learner", default="gamp", help=text)
     parser.add_argument("--d", type=int, help="token dimension of simulated runs (default: theory only)")
     parser.add_argument("--instances", type=int, help="independent runs, needs --d (default 4)")
     parser.add_argument("--seed", type=int, help="seed of the first run, needs --d (default 0)")
     text = "folder for finished runs and the state of unfinished ones; the same command continues from it"
     parser.add_argument("--checkpoint", type=user_path, metavar="DIR", help=text)
-    add_settings(parser)
     add_columns(parser)
 
 

@@ -67,8 +67,9 @@ class Option:
 
     @property
     def text(self) -> str:
-        """Help text: the meaning, and the default if the option is optional."""
+        """Help text: the meaning, and the default if the option is optional and the meaning does not say it."""
         show_default = not self.required and self.default is not None and not isinstance(self.default, bool)
+        show_default = show_default and "(default" not in self.meaning
         return f"{self.meaning} (default {self.default})" if show_default else self.meaning
 
     @property

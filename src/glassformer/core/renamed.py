@@ -60,6 +60,10 @@ RENAMED = {
     "overlap=": "start=, for instance start='overlap:0.3'",
     # Options of the command line.
     "--algorithm": "--learner",
+    "landscape --points": "--overlaps",
+    "plan --target-error": "--target",
+    "plan --target-label-error": "--target ... --quantity label_error",
+    "simulate --theory-alpha": "compare ... --run-alpha",
 }
 """What to write now, by the old word: a name, an argument ``NAME=``, an option ``--NAME``, a table ``[NAME]``.
 

@@ -287,18 +287,15 @@ class NamedEntries(ModelDisplayMixin, Mapping[str, E]):
         return self.to_pandas().set_index("name").to_xarray()
 
 
-def wide_error_bars(
-    alpha: Array, error: Array, estimate: Array, parameters: Mapping[str, Any], option: str = "--data-points"
-) -> list[str]:
+def wide_error_bars(alpha: Array, error: Array, estimate: Array, parameters: Mapping[str, Any]) -> list[str]:
     """Return a note on the largest relative error estimate, if it exceeds a fifth.
 
-    Errors below 0.001 are not checked. ``option`` is the command-line option of ``points``.
+    Errors below 0.001 are not checked.
 
     Example:
         >>> (note,) = wide_error_bars(np.array([0.5]), np.array([0.143]), np.array([0.125]), {"points": 64})
         >>> note
-        'wide error bar: the error estimate 0.125 at alpha = 0.5 is 87 % of the error 0.143. Raise points = 64 \
-(--data-points)'
+        'wide error bar: the error estimate 0.125 at alpha = 0.5 is 87 % of the error 0.143. Raise points = 64'
     """
     error, estimate = np.abs(np.asarray(error)), np.asarray(estimate)
     wide = np.isfinite(error) & np.isfinite(estimate) & (estimate > np.maximum(_WIDE * error, _VANISHING))
@@ -308,7 +305,7 @@ def wide_error_bars(
     k, others = int(np.argmax(share)), int(np.sum(wide)) - 1
     remedy = "Move alpha away from a threshold"
     if "points" in parameters:
-        remedy = f"Raise points = {parameters['points']} ({option})"
+        remedy = f"Raise points = {parameters['points']}"
     more = f"; {others} more value{'s have' if others > 1 else ' has'} a wide bar" if others else ""
     return [
         f"wide error bar: the error estimate {estimate[k]:.3g} at alpha = {alpha[k]:.4g} is {100 * share[k]:.0f} % of "

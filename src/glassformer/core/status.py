@@ -24,7 +24,7 @@ class Status(Enum):
     ITERATION_LIMIT = (
         "iteration_limit",
         "the residual is still above the tolerance: move alpha away from a threshold, where convergence slows down, "
-        "or raise the points of sampled averages (points, --data-points), or max_iterations where settings have it",
+        "or raise the points of sampled averages, or max_iterations where settings have it",
     )
     NON_FINITE = (
         "non_finite",
@@ -48,8 +48,7 @@ class Status(Enum):
     )
     INTEGRATION_NOT_CONVERGED = (
         "integration_not_converged",
-        "the error of the averages exceeds the tolerance: raise the points of sampled ones (points, --data-points), or "
-        "add noise (noise, --noise)",
+        "the error of the averages exceeds the tolerance: raise the points of sampled ones, or add noise",
     )
     OUTSIDE_CONE = (
         "overlap_outside_cone",
@@ -86,21 +85,21 @@ class Status(Enum):
 
         Example:
             >>> Status.INTEGRATION_NOT_CONVERGED.remedy_for({"noise": 0.0, "noise_law": "poisson", "points": 256})
-            'the error of the averages exceeds the tolerance: raise the points of sampled ones (points, --data-points)'
+            'the error of the averages exceeds the tolerance: raise the points of sampled ones'
             >>> Status.ITERATION_LIMIT.remedy_for({"max_steps": 100})
             'the residual is still above the tolerance: move alpha away from a threshold, where convergence slows \
-down, or raise max_steps (--max-iterations)'
+down, or raise max_steps'
         """
         if not parameters:
             return self.remedy
         limit = next((name for name in _LIMITS if name in parameters), None)
-        points = ["raise the points of sampled %s (points, --data-points)"] if "points" in parameters else []
+        points = ["raise the points of sampled %s"] if "points" in parameters else []
         if self is Status.INTEGRATION_NOT_CONVERGED:
             noise = "noise" in parameters and "noise_law" not in parameters
-            ways = [*(way % "ones" for way in points), *(["add noise (noise, --noise)"] if noise else [])]
+            ways = [*(way % "ones" for way in points), *(["add noise"] if noise else [])]
             return "the error of the averages exceeds the tolerance" + (f": {', or '.join(ways)}" if ways else "")
         if self is Status.ITERATION_LIMIT:
-            steps = "max_iterations where settings have it" if limit is None else f"{limit} (--max-iterations)"
+            steps = "max_iterations where settings have it" if limit is None else limit
             # A run on data has steps of its own, and a small penalty slows down both a run and its theory.
             run, small = "learner" in parameters, parameters.get("strength") not in (None, "best")
             away = [] if run else ["move alpha away from a threshold, where convergence slows down"]

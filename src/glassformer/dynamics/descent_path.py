@@ -580,7 +580,7 @@ def _doubts(path: DescentPath) -> list[str]:
             return []
         return [
             f"alpha = {path.alpha:g}: from step {path.undetermined_from} on the sets of trajectories contradict each "
-            "other. Raise trajectories (--trajectories), or the overlap of the start"
+            "other. Raise trajectories, or the overlap of the start"
         ]
     computed = int(np.isfinite(path.power.value).all(axis=(1, 2)).sum()) - 1
     end = f"; the power of a row exceeds {DIVERGED:g} after step {computed}" if computed < path.descent.steps else ""

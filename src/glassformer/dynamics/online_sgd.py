@@ -210,7 +210,7 @@ def online_trajectory(
     error, all_ratios = path.error.value[back], np.repeat(ratios, steps + 1)
     powers = np.diagonal(path.power.value, axis1=1, axis2=2).max(axis=1)[back]
     valid = np.isfinite(error) & ((path.status is not Status.DIVERGING) | (powers < _LARGE))
-    notes = wide_error_bars(all_ratios, error, estimates["error_estimate"], {"points": points}, "--field-points")
+    notes = wide_error_bars(all_ratios, error, estimates["error_estimate"], {"points": points})
     if not valid.all():
         last = np.max(samples[valid], initial=0.0) / pace.batch
         notes = [*notes, f"{path.status} after time {last:.3g}: {path.status.remedy}"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.files import user_path
-from glassformer.core.options import options_in
+from glassformer.core.options import Option, options_in
 from glassformer.core.registry import import_string
 from glassformer.core.settings import non_default_fields
 from glassformer.learners.base import Learner
@@ -181,39 +181,19 @@ def learners_with_limits() -> list[str]:
     return [name for name in LEARNERS if learner_type(name).info.limit_settings is not None]
 
 
-@dataclass(frozen=True)
-class SettingOption:
-    """A setting as an option of the command line.
+def settings_of(name: str, use: str = "runs") -> list[Option]:
+    """Return the settings of a learner as options of the command line.
 
-    Attributes:
-        name: name of the option, with underscores.
-        kind: type of the value.
-        texts: help text for each learner that has the setting, by the name of the learner.
-    """
-
-    name: str
-    kind: type
-    texts: dict[str, str]
-
-
-def options(theory: bool = False) -> list[SettingOption]:
-    """Return the settings of all learners as options of the command line; with ``theory`` those that change limits.
+    Args:
+        name: name of the learner.
+        use: ``"limits"`` or ``"trajectory"`` for the settings on which these depend, ``"runs"`` for all.
 
     Example:
-        >>> next(option for option in options() if option.name == "floor").kind
-        <class 'float'>
-        >>> [option.name for option in options(theory=True)][:5]
-        ['assumed_rho', 'strength', 'loss', 'penalty', 'student']
+        >>> [option.word for option in settings_of("nuclear-norm")]
+        ['--strength', '--tolerance', '--max-iterations']
+        >>> [option.word for option in settings_of("nuclear-norm", "limits")]
+        ['--strength']
     """
-    by_name: dict[str, SettingOption] = {}
-    for name in LEARNERS:
-        kind = learner_type(name)
-        for one in options_in(kind):
-            if theory and one.field not in (kind.info.limit_settings or ()):
-                continue
-            found = by_name.setdefault(one.name, SettingOption(one.name, one.kind, {}))
-            found.texts[name] = one.meaning
-            if found.kind is not one.kind:
-                # Some learners take more than a number: every learner reads the text of the option itself.
-                by_name[one.name] = replace(found, kind=str)
-    return list(by_name.values())
+    kind = learner_type(name)
+    allowed = {"limits": kind.info.limit_settings or (), "trajectory": kind.info.trajectory_settings}.get(use)
+    return [one for one in options_in(kind) if allowed is None or one.field in allowed]

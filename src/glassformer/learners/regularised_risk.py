@@ -363,7 +363,7 @@ def _without_penalty(penalty: Penalty) -> str:
     if penalty.positive or (penalty.spectral > 0 and penalty.square > 0):
         return "no solver is available for the interpolator; give strength > 0"
     name = "nuclear-norm" if penalty.spectral > 0 else "ridge"
-    return f"use --learner {name} --strength 0, or give strength > 0"
+    return f"use learner {name} with strength 0, or give strength > 0"
 
 
 def _fit(risk: EmpiricalRisk, estimate: Array) -> dict[str, float | None]:

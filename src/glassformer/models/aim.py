@@ -106,17 +106,17 @@ class AttentionIndexed(Model):
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
     temperature: float = parameter("inverse temperature of softmax", 1.0, usual=(0.1, 10.0))
     link: InitVar[Callable[..., Any] | None] = parameter(
-        "function of one sample, from indices (T, T), instead of --channel; NumPy or jax.numpy. Its file is run",
+        "function of one sample, from indices (T, T), instead of channel; NumPy or jax.numpy. Its file is run",
         None,
         metavar="FILE.py:FUNCTION",
         opens_file=True,
     )
     prior: Any = None
     untied: bool = parameter("independent key and query matrices", False)
-    width: int | None = parameter("fixed width r, instead of --rho", None)
+    width: int | None = parameter("fixed width r, instead of rho", None)
     token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=parse_number)
     spectrum: Any = parameter(
-        f"eigenvalues of S, instead of --rho: a file of numbers, or {POWER_LAW}",
+        f"eigenvalues of S, instead of rho: a file of numbers, or {POWER_LAW}",
         None,
         read=parse_text,
         opens_file=True,
@@ -143,7 +143,7 @@ class AttentionIndexed(Model):
             rho: Any = self.rho
             if not (is_number(rho) and (_SMALLEST_RHO <= rho <= _LARGEST_RHO or rho in (0, np.inf))):
                 allowed = f"0, {_SMALLEST_RHO:g} to {_LARGEST_RHO:g}, or inf"
-                raise ParameterError("rho", rho, allowed, "give --rho, --width or --spectrum")
+                raise ParameterError("rho", rho, allowed, "give rho, width or spectrum")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
@@ -168,9 +168,7 @@ class AttentionIndexed(Model):
     def select(cls, given: dict[str, Any]) -> dict[str, Any] | None:
         given.pop("layers", None)
         if given.get("skip") is not None:
-            raise IncompatibleError(
-                f"skip = {given['skip']} needs several layers: give layers (--layers) >= 2, or leave skip out"
-            )
+            raise IncompatibleError(f"skip = {given['skip']} needs several layers: give layers >= 2, or leave skip out")
         given.pop("skip", None)
         return given
 

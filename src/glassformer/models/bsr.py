@@ -100,23 +100,23 @@ class BilinearSequenceRegression(Model):
     rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None, usual=(0.05, 1.5), begin=0.5)
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
     channel: Any = parameter(", ".join(NAMES), "gaussian", among=NAMES)
-    width: int | None = parameter("fixed width r, instead of --rho", None)
+    width: int | None = parameter("fixed width r, instead of rho", None)
     link: InitVar[Callable[..., Any] | None] = parameter(
-        "function of one sample, from a field h to a number, instead of --channel; NumPy or jax.numpy. Its file is run",
+        "function of one sample, from a field h to a number, instead of channel; NumPy or jax.numpy. Its file is run",
         None,
         metavar="FILE.py:FUNCTION",
         opens_file=True,
     )
     noise_law: InitVar[Any] = parameter(
-        f"noise of discrete labels, instead of --noise: {', '.join(CONFUSIONS)}", None, read=parse_text
+        f"noise of discrete labels, instead of noise: {', '.join(CONFUSIONS)}", None, read=parse_text
     )
     prior: Any = parameter(
-        f"law of the factors' entries, with --width: {', '.join(LAWS)}",
+        f"law of the factors' entries, with width: {', '.join(LAWS)}",
         None,
         read=parse_text,
     )
     spectrum: Any = parameter(
-        f"singular values of S, instead of --rho: a file of numbers, or {POWER_LAW}",
+        f"singular values of S, instead of rho: a file of numbers, or {POWER_LAW}",
         None,
         read=parse_text,
         opens_file=True,

@@ -84,7 +84,7 @@ class SequenceMultiIndex(Model):
     label_type: str = parameter("auto, discrete or continuous", "auto", among=("auto", "discrete", "continuous"))
     side_information: float = parameter("strength lambda in [0, 1) of the side information", 0.0)
     noise_law: Any = parameter(
-        f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)} (poisson: link is the log rate)",
+        f"law of labels around the link, instead of noise: {', '.join(LABEL_LAWS)} (poisson: link is the log rate)",
         None,
         read=parse_text,
     )

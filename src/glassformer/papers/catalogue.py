@@ -160,13 +160,13 @@ FIGURES = {
         paper="gerbelot2022rigorous",
     ),
     "smi-3-right": Figure(
-        "Attention layers trained on questions (needs --data)",
+        "Attention layers trained on questions (needs a data set)",
         "text.figure:layers_of_text",
         takes_data=True,
         needs_data=True,
     ),
     "universality-1": Figure(
-        "Tokens that are not Gaussian: three families on signs, heavy tails and, with --data, embedded questions",
+        "Tokens that are not Gaussian: three families on signs, heavy tails and, with a data set, embedded questions",
         "universality:three_families",
         takes_data=True,
         own=True,
@@ -195,7 +195,7 @@ def draw_all(out: Path, quick: bool = False, reference: Path | None = None, data
     converged = []
     for name, figure in FIGURES.items():
         if figure.needs_data and data is None:
-            print(f"{name}: left out, it needs a data set (--data DIR)\n")
+            print(f"{name}: left out, it needs a data set (data, its folder)\n")
             continue
         converged.append(draw(name, out, quick, *((None, data) if figure.takes_data else (reference, None))))
         print()
