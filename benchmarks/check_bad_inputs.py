@@ -67,7 +67,7 @@ LINES = {
         "noise": NUMBERS,
         "temperature": NUMBERS,
     },
-    "limits attention --alpha 0.1 --data-points 32": {
+    "limits attention --alpha 0.1 --points 32": {
         "alpha": SPECS,
         "depth": (*WHOLE, "40"),
         "tokens": (*WHOLE, "40", "200"),
@@ -80,12 +80,12 @@ LINES = {
         "output": NAMES,
         "limit": NAMES,
     },
-    "limits attention --alpha 0.1 --data-points 32 --limit large-depth": {
+    "limits attention --alpha 0.1 --points 32 --limit large-depth": {
         "depth": WHOLE,
         "tokens": WHOLE,
         "skip": NUMBERS,
     },
-    "limits attention --alpha 0.1 --data-points 32 --untied": {"depth": WHOLE, "tokens": WHOLE, "heads": WHOLE},
+    "limits attention --alpha 0.1 --points 32 --untied": {"depth": WHOLE, "tokens": WHOLE, "heads": WHOLE},
     "limits smi --alpha 0.1 --link link.py:link --indices 1": {
         "indices": WHOLE,
         "tokens": WHOLE,
@@ -132,13 +132,13 @@ LINES = {
         "rho": (*NUMBERS, "1e6"),
         "tokens": WHOLE,
     },
-    "simulate attention --alpha 2 --d 10 --instances 1 --data-points 32 --learner sgd": {
+    "simulate attention --alpha 2 --d 10 --instances 1 --points 32 --learner sgd": {
         "batch": WHOLE,
         "passes": WHOLE,
         "d": WHOLE,
         "heads": WHOLE,
     },
-    "phase-diagram attention --depth 1 --data-points 32": {"skip": (*SPECS, "0,0", "abc"), "tokens": WHOLE},
+    "phase-diagram attention --depth 1 --points 32": {"skip": (*SPECS, "0,0", "abc"), "tokens": WHOLE},
     "figure": {"out": ("/proc/no",), "reference": ("/nothing",)},
     "figure nothing": {},
     "cite nothing": {},

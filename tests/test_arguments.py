@@ -64,7 +64,14 @@ FUNCTIONS = [
 ARGUMENTS = [(function, name) for function in FUNCTIONS for name in inspect.signature(function).parameters]
 
 
-NAMED = {"inputs": DESIGN.inputs[0], "labels": LABELS, "quantity": "error", "X": DESIGN.inputs[0], "y": LABELS}
+NAMED = {
+    "inputs": DESIGN.inputs[0],
+    "labels": LABELS,
+    "quantity": "error",
+    "learner": "gamp",
+    "X": DESIGN.inputs[0],
+    "y": LABELS,
+}
 
 
 def _given(name, annotation):

@@ -272,7 +272,7 @@ assert abs(first[10] / 0.01 / (second[10] / 0.03) - 1) < 0.1
 #
 #     glassformer trajectory smi --link links.py:sign --indices 1 --noise-law flip:0.1 --alpha 2 --steps 40 \
 #         --learner sgd --loss logistic --learning-rate 0.5 --weight-decay 0.3 --init small --small 0.577 --d 400
-#     glassformer trajectory attention --depth 1 --noise 0.04 --alpha 3 --steps 24 --overlap 0.3 \
+#     glassformer trajectory attention --depth 1 --noise 0.04 --alpha 3 --steps 24 --start overlap:0.3 \
 #         --learner sgd --learning-rate 0.3 --weight-decay 0.02 --d 400
 #
 # :doc:`/theory-training` derives the equations and says what is proven.

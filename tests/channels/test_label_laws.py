@@ -156,7 +156,7 @@ def test_laws_by_name():
 @pytest.mark.slow
 def test_the_command_line(tmp_path, capsys):
     (tmp_path / "link.py").write_text("def link(z):\n    return 3 * z[0, 0]\n")
-    line = f"limits smi --link {tmp_path}/link.py:link --indices 1 --noise-law logistic --alpha 1 --data-points 64"
+    line = f"limits smi --link {tmp_path}/link.py:link --indices 1 --noise-law logistic --alpha 1 --points 64"
     assert main(line.split(" ")) == 0
     assert "noise_law = logistic" in capsys.readouterr().out
 

@@ -270,7 +270,7 @@ def test_averages_of_seventy_pieces_use_few_nodes():
 def test_exponents_of_every_row_are_printed(tmp_path, capsys):
     link = tmp_path / "link.py"
     link.write_text("def link(z):\n    return z[0, 0] + z[1, 0] ** 2\n")
-    model = ["smi", "--link", f"{link}:link", "--indices", "2", "--noise", "0.1", "--data-points", "32"]
+    model = ["smi", "--link", f"{link}:link", "--indices", "2", "--noise", "0.1", "--points", "32"]
     assert main(["thresholds", *model, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["row_exponents"] == {
         f"row {k}": {"information": k, "generative": k} for k in (1, 2)

@@ -49,10 +49,10 @@ TOO_MUCH = [
     (f"{ATTENTION} --tokens 1000000", "tokens", "operations"),
     (f"{ATTENTION} --output sequence --noise 0.1 --tokens 1000000", "tokens", "operations"),
     (f"{ATTENTION} --heads 100000", "heads", "operations"),
-    (f"{ATTENTION} --data-points {2**40}", "data-points", "operations"),
+    (f"{ATTENTION} --points {2**40}", "data-points", "operations"),
     (f"{SMI} --indices 1000000", "indices", "operations"),
     (f"{SMI} --indices 1 --tokens 1000000", "tokens", "operations"),
-    (f"{SMI} --indices 2 --data-points {2**40}", "data-points", "operations"),
+    (f"{SMI} --indices 2 --points {2**40}", "data-points", "operations"),
     ("limits aim --rho 0.5 --alpha 0.1 --layers 100000", "layers", "operations"),
     ("limits aim --rho 0.5 --alpha 0.1 --layers 2 --tokens 200", "tokens", "operations"),
     ("limits aim --rho 0.5 --alpha 0.1 --noise 0.1 --tokens 40", "tokens", "operations"),
@@ -178,7 +178,7 @@ def test_the_skip_strength_is_one_unless_given():
 
 def test_a_parameter_that_cannot_be_left_out_may_vary_nonetheless(tmp_path, capsys):
     (tmp_path / "link.py").write_text("def link(z):\n    return z[0, 0]\n")
-    asked = f"phase-diagram smi --link {tmp_path / 'link.py:link'} --indices 1 --along indices=1 --data-points 32"
+    asked = f"phase-diagram smi --link {tmp_path / 'link.py:link'} --indices 1 --along indices=1 --points 32"
     assert main(shlex.split(asked)) == 0
     assert "weak_recovery" in capsys.readouterr().out
 

@@ -531,10 +531,10 @@ BAD = [
 @pytest.mark.slow
 def test_commands_that_take_long_are_refused_with_their_time_unless_data_points_are_given(run, monkeypatch):
     line = "simulate attention --alpha 1 --depth 2 --heads 2 --untied --d 60"
-    is_one_clear_line(run(line), "depth = 2", "at most 10 minutes", "minutes needed", "--data-points 2048")
+    is_one_clear_line(run(line), "depth = 2", "at most 10 minutes", "minutes needed", "--points 2048")
     monkeypatch.setattr("glassformer.verbs.simulate.experiment_of", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        run(f"{line} --data-points 2048")
+        run(f"{line} --points 2048")
 
 
 @pytest.mark.slow

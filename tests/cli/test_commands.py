@@ -25,6 +25,7 @@ ASK = {
     "hysteresis": ("bsr --alpha 0.3,0.6 --rho inf", "0.4"),
     "trajectory": ("bsr --alpha 0.5 --rho 0.5 --noise 0.1 --steps 3", "0.5071"),
     "simulate": ("bsr --alpha 0.8 --rho 1 --d 10 --instances 1 --learner ridge", "converged"),
+    "compare": ("bsr --alpha 0.8 --rho 1 --noise 0.1 --learner gamp --learner 'ridge strength=0.1'", "ridge, strength"),
     "phase-diagram": ("bsr --along noise=1 --rho 0.3", "weak_recovery"),
     "figure": ("--list", "bsr-1"),
     "sweep": ("run sweep.toml --store results", "1 point"),

@@ -12,6 +12,7 @@ import pytest
 import glassformer
 from glassformer import IncompatibleError, OnlineSGD
 from glassformer.cli import main
+from glassformer.cli.accuracy import accuracy_options
 from glassformer.cli.commands import COMMANDS
 from glassformer.cli.learners import _CANNOT_RUN, add_settings, given_learner, learner_of, listed_learners
 from glassformer.cli.parse import parse
@@ -61,7 +62,8 @@ def cases(command):
             yield model, names()[0], ""
             yield from ((model, learner, f"--learner {learner}") for learner in names())
         else:
-            yield model, None, ""
+            # Learners of compare are required, one or several.
+            yield model, None, "--learner gamp" if command == "compare" else ""
 
 
 @pytest.mark.parametrize("command", OF_MODELS)
@@ -74,6 +76,8 @@ def test_help_shows_the_options_that_are_accepted(command, capsys):
         parser = last_parser(parser_for(line.split()), line.split())
         accepted = {word for word in parser._option_string_actions if word.startswith("--")}
         own = models_words(model) | (learners_words(learner, COMMANDS[command].settings) if learner else set())
+        accuracy = COMMANDS[command].accuracy
+        own |= {one.word for one in accuracy_options(model, accuracy, learner or "")} if accuracy else set()
         assert (code, shown) == (0, accepted), line
         assert own <= shown, line
         common.add(frozenset(shown - own))
@@ -114,16 +118,13 @@ def test_trajectories_with_runs_take_all_settings(capsys):
     assert learners_words("gamp", "trajectory") < learners_words("gamp", "runs")
 
 
-def test_a_word_of_two_parts_has_one_meaning():
-    """The command's own word is no setting; the value of the model's is also that of the setting."""
-    steps, points = (option for option in settings_of("online-sgd") if option.field in ("looks", "points"))
+def test_a_word_of_the_command_is_no_setting():
+    (steps,) = (option for option in settings_of("online-sgd") if option.field == "batch")
     parser = Parser()
     parser.add_argument(steps.word, type=int)
-    parser.add_argument(points.word, dest="model_points", type=int)
     add_settings(parser, "online-sgd: title", settings_of("online-sgd"))
-    options = parser.parse_args([f"{steps.word}=7", f"{points.word}=64", "--batch=3"])
-    learner = learner_of("online-sgd", options)
-    assert (learner.looks, learner.points, learner.batch) == (OnlineSGD().looks, 64, 3)
+    learner = learner_of("online-sgd", parser.parse_args([f"{steps.word}=7", "--learning-rate=0.3"]))
+    assert (learner.batch, learner.learning_rate) == (OnlineSGD().batch, 0.3)
 
 
 @pytest.mark.slow
@@ -234,10 +235,10 @@ UNKNOWN = {
     "limits bsr --learner ridge --loss x": "learner ridge has no option --loss: risk, sgd have it (--learner risk)",
     "simulate bsr --loss hinge": "learner gamp has no option --loss: risk, sgd have it (--learner risk)",
     "limits bsr --tokens 2": "model bsr has no option --tokens: aim, attention, smi have it",
-    "limits bsr --seed 3": "limits has no option --seed: trajectory, simulate have it",
+    "limits bsr --seed 3": "limits has no option --seed: trajectory, simulate, compare have it",
     "sweep status store --workers 3": "sweep status has no option --workers: sweep run has it",
     "landscape bsr --strength 3": "landscape takes no learner, and --strength is a setting of ridge, nuclear-norm, "
-    "risk: use limits, thresholds, plan, hysteresis, trajectory, simulate",
+    "risk: use limits, thresholds, plan, hysteresis, trajectory, simulate, phase-diagram",
     "schema --rho 3": "schema takes no options of models, and --rho is one of bsr, aim",
     "limits bsr --chanel sign": f"limits bsr has no option --chanel: did you mean --channel? {ALL}",
     "limits bsr --stregth 3": "limits bsr has no option --stregth: the closest is --strength, but learner gamp has no "

@@ -114,7 +114,7 @@ def test_a_name_stands_for_the_learner_with_its_defaults(name):
 def test_limits_are_known_where_it_says_so(name):
     model = FOR[name][0]
     if learner_type(name).info.limit_settings is None:
-        with pytest.raises(IncompatibleError, match="no theory is known|no closed equations"):
+        with pytest.raises(IncompatibleError, match=r"no theory is known|no closed equations"):
             limits(model, [0.6], learner(name))
     else:
         found = limits(model, [0.6], quick(name))

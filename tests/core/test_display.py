@@ -13,6 +13,7 @@ from glassformer import (
     BilinearSequenceRegression,
     SequenceMultiIndex,
     Status,
+    compare,
     hysteresis,
     landscape,
     limits,
@@ -62,6 +63,10 @@ RESULTS = {
     "thresholds": (lambda: thresholds(LINEAR), "hard phase: no"),
     "plan": (lambda: plan(LINEAR, 0.3, "ridge"), "error at or below 0.3"),
     "phase_diagram": (lambda: phase_diagram(LINEAR, "beta", [1, 2]), "weak_recovery"),
+    "compare": (
+        lambda: compare(BilinearSequenceRegression(rho=0.5, noise=0.1), [0.3, 0.6], ["gamp", "ridge"], d=8),
+        "ridge, strength 0.1",
+    ),
     "online_sgd": (of_network, "cosine"),
     "risk_path": (lambda: risk_path(DenseDesign(X), Y, strengths=[3.0, 1.0]), "rank"),
     "cross_validate": (lambda: cross_validate(DenseDesign(X), Y, strengths=5), "standard_error"),

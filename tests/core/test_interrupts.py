@@ -19,6 +19,14 @@ from glassformer.sweeps import workers
 from glassformer.sweeps.workers import compute_tasks
 
 
+@pytest.fixture(autouse=True)
+def usual_handler():
+    """Event loops of other tests may have left a handler of theirs."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_an_interrupt_in_a_callback_of_the_garbage_collector_is_not_lost():
     def callback(phase, info):
         gc.callbacks.remove(callback)

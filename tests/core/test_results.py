@@ -24,6 +24,7 @@ from glassformer import (
     trajectory,
 )
 from glassformer.core.results import to_json_types, wide_error_bars
+from glassformer.errors import ParameterError
 from glassformer.results import Table
 
 MODEL = BilinearSequenceRegression(beta=2, rho=0.5, noise=0.1)
@@ -140,7 +141,7 @@ def test_thresholds_in_every_form(found):
 
 
 def test_an_unknown_threshold_is_named(found):
-    with pytest.raises(glassformer.ParameterError, match=r"name = 'strong'.*perfect_recovery"):
+    with pytest.raises(ParameterError, match=r"name = 'strong'.*perfect_recovery"):
         found["strong"]
 
 

@@ -174,7 +174,7 @@ def test_on_the_command_line(capsys, tmp_path):
         "--overlap",
         "0.3",
     ]
-    settings = ["--learning-rate", "0.5", "--batch", "2", "--field-points", "32", "--d", "30", "--instances", "2"]
+    settings = ["--learning-rate", "0.5", "--batch", "2", "--points", "32", "--d", "30", "--instances", "2"]
     assert main([*asked, *settings, "--plot", str(plot)]) == 0
     printed = capsys.readouterr().out
     assert "learning_rate = 0.5" in printed

@@ -466,15 +466,15 @@ def test_arguments_out_of_range_are_refused():
 
 @pytest.mark.slow
 def test_deep_attention_from_the_command_line(capsys, tmp_path):
-    assert main(["limits", "attention", "--alpha", "0.4", "--depth", "1", "--data-points", "64", "--json"]) == 0
+    assert main(["limits", "attention", "--alpha", "0.4", "--depth", "1", "--points", "64", "--json"]) == 0
     point = json.loads(capsys.readouterr().out)["points"][0]
     assert {"overlap", "prediction_error", "plugin_error", "error_estimate", "status"} <= set(point)
     assert np.shape(point["overlap"]) == (1, 1)
-    assert main(["phase-diagram", "attention", "--depth", "1", "--skip", "0:4:2", "--data-points", "64", "--json"]) == 0
+    assert main(["phase-diagram", "attention", "--depth", "1", "--skip", "0:4:2", "--points", "64", "--json"]) == 0
     points = json.loads(capsys.readouterr().out)["points"]
     assert [p["skip"] for p in points if p["threshold"] == "weak_recovery"] == [0.0, 4.0]
     sgd = ["--learner", "sgd", "--passes", "2", "--batch", "10", "--d", "20", "--instances", "1"]
-    assert main(["simulate", "attention", "--alpha", "2", "--depth", "1", "--data-points", "64", *sgd]) in (0, 3)
+    assert main(["simulate", "attention", "--alpha", "2", "--depth", "1", "--points", "64", *sgd]) in (0, 3)
     assert "theory_bayes_optimal" in capsys.readouterr().out
     file = tmp_path / "link.py"
     file.write_text("import jax.numpy as jnp\n\ndef phase(z):\n    return jnp.abs(z[0, 0])\n")

@@ -145,7 +145,7 @@ def test_ranks_that_are_refused():
 @pytest.mark.statistics
 def test_the_command_line_takes_one_rank_or_one_per_layer(capsys):
     words = ["limits", "attention", "--depth", "1", "--rank", "2", "--activation", "linear", "--alpha", "0.2"]
-    assert main([*words, "--data-points", "32", "--json"]) == 0
+    assert main([*words, "--points", "32", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"]["rank"] == [2]
 
 

@@ -94,7 +94,7 @@ def test_the_root_squares_to_the_matrix():
 
 @pytest.mark.slow
 def test_the_command_line(capsys):
-    line = "limits attention --depth 1 --alpha 0.3 --token-correlation 0.5 --data-points 64"
+    line = "limits attention --depth 1 --alpha 0.3 --token-correlation 0.5 --points 64"
     assert main(line.split(" ")) == 0
     assert "token_correlation = 0.5" in capsys.readouterr().out
 

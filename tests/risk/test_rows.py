@@ -251,7 +251,7 @@ def test_rows_of_different_heads_see_different_coordinates():
 
 def test_side_information_is_refused():
     model = SequenceMultiIndex(sign, side_information=0.5)
-    with pytest.raises(IncompatibleError, match="side_information = 0.5"):
+    with pytest.raises(IncompatibleError, match=r"side_information = 0\.5"):
         RegularisedRisk("logistic").check(model)
 
 
@@ -405,7 +405,7 @@ def test_an_intercept_is_a_flag_of_the_command_line(links, capsys):
 @pytest.mark.slow
 def test_the_command_line_lists_several_minima(links, capsys):
     words = ["limits", "smi", "--indices", "1", "--tokens", "2", "--link", f"{links}:mixed", "--alpha", "1.5"]
-    own = ["--student", f"{links}:attention", "--positions", "2,-2", "--strength", "0.04", "--data-points", "128"]
+    own = ["--student", f"{links}:attention", "--positions", "2,-2", "--strength", "0.04", "--points", "128"]
     assert main([*words, "--learner", "risk", *own]) == 3
     printed = capsys.readouterr().out
     assert "bistable" in printed and "several minima, of which the first counts: informed" in printed

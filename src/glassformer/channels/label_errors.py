@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import mode
 
 from glassformer.channels.base import Channel
 from glassformer.channels.confusion import label_tolerance
@@ -148,6 +147,9 @@ def predicted_labels(channel: Channel, fields: Array, variance: Array) -> Array:
         Shape (samples, ...): for discrete labels the most frequent prediction of the estimates, else their mean.
     """
     if channel.discrete:
+        # Imported here: slow to import, and not needed for anything else.
+        from scipy.stats import mode
+
         labels = np.array([channel.likeliest_labels(one, variance) for one in fields])
         return np.asarray(mode(labels, axis=0).mode)
     points = normal_points(fields.shape[-2] * fields.shape[-1], _POSTERIOR_POINTS, 1)[0]

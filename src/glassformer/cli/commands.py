@@ -16,6 +16,8 @@ class Command(NamedTuple):
         takes_alpha: whether it takes sample ratios; they are numbers in ``options.alpha``.
         settings: settings of learners that are options of the command: those on which the ``limits`` or the
             ``trajectory`` depend, or all, for ``runs``. Empty for a command without a learner.
+        accuracy: values of an accuracy that are options: those of the model's ``points`` alone, or those on which the
+            ``limits`` or the ``trajectory`` of the learner depend, or all, for ``runs``.
     """
 
     module: str
@@ -23,28 +25,51 @@ class Command(NamedTuple):
     takes_model: bool = True
     takes_alpha: bool = True
     settings: str = ""
+    accuracy: str = ""
 
 
 COMMANDS = {
-    "limits": Command("limits", "Bayes-optimal error and overlap against the sample ratio", settings="limits"),
+    "limits": Command(
+        "limits", "Bayes-optimal error and overlap against the sample ratio", settings="limits", accuracy="limits"
+    ),
     "thresholds": Command(
-        "thresholds", "sample ratios of weak and perfect recovery, hard phase", takes_alpha=False, settings="limits"
+        "thresholds",
+        "sample ratios of weak and perfect recovery, hard phase",
+        takes_alpha=False,
+        settings="limits",
+        accuracy="points",
     ),
     "plan": Command(
         "plan",
         "number of samples for a target error, for any learner with a theory",
         takes_alpha=False,
         settings="limits",
+        accuracy="limits",
     ),
-    "landscape": Command("landscape", "free entropy against the overlap"),
+    "landscape": Command("landscape", "free entropy against the overlap", accuracy="points"),
     "hysteresis": Command(
-        "hysteresis", "fixed points continued upwards and downwards in the sample ratio", settings="limits"
+        "hysteresis",
+        "fixed points continued upwards and downwards in the sample ratio",
+        settings="limits",
+        accuracy="limits",
     ),
     "trajectory": Command(
-        "trajectory", "error after every step of an algorithm, in theory and on data", settings="trajectory"
+        "trajectory",
+        "error after every step of a learner, in theory and on data",
+        settings="trajectory",
+        accuracy="trajectory",
     ),
-    "simulate": Command("simulate", "errors of an algorithm on simulated data, compared with theory", settings="runs"),
-    "phase-diagram": Command("phase_diagram", "thresholds against a parameter of the model", takes_alpha=False),
+    "simulate": Command(
+        "simulate", "errors of a learner on simulated data, compared with theory", settings="runs", accuracy="runs"
+    ),
+    "compare": Command("compare", "errors of several learners, in theory and on simulated data", accuracy="all"),
+    "phase-diagram": Command(
+        "phase_diagram",
+        "thresholds against a parameter of the model",
+        takes_alpha=False,
+        settings="limits",
+        accuracy="points",
+    ),
     "explore": Command("explore", "interactive figures in the browser", takes_model=False),
     "figure": Command("figure", "compute and draw a figure of the papers", takes_model=False),
     "sweep": Command("sweep", "one computation on a grid of parameters, stored point by point", takes_model=False),

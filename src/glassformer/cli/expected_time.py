@@ -6,7 +6,6 @@ import argparse
 from typing import Any
 
 from glassformer.core.errors import ParameterError
-from glassformer.models.registry import options_of
 
 # Longest time, in seconds, of a command that starts without being asked to (a convention).
 _LONGEST = 600.0
@@ -29,7 +28,7 @@ def require_short_time(
     Raises:
         ParameterError: it would take longer; the message has the time and the remedies.
     """
-    if seconds <= _LONGEST or getattr(options, "model_points", None) is not None:
+    if seconds <= _LONGEST or getattr(options, "accuracy_points", None) is not None:
         return
     sizes = {name: getattr(model, name) for name in _SIZES if hasattr(options, f"model_{name}")}
     if hasattr(options, "instances"):
@@ -42,6 +41,5 @@ def require_short_time(
     expected = f"at most {_LONGEST / 60:.0f} minutes of computing (about {needed} needed, on all cores)"
     smaller = "a smaller d, fewer instances, " if hasattr(options, "instances") else ""
     smaller += "fewer values, " if values > 1 else ""
-    points = next(option.word for option in options_of(options.model) if option.field == "points")
-    remedy = f"use {smaller}fewer layers, heads, tokens or {points}; to wait, give {points} {model.points}"
+    remedy = f"use {smaller}fewer layers, heads, tokens or --points; to wait, give --points {model.points}"
     raise ParameterError(name, sizes[name], expected, remedy)

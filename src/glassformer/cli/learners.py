@@ -42,7 +42,8 @@ def learner_name(words: Sequence[str]) -> str:
     """
     from glassformer.learners.registry import names
 
-    return (given_learner(words) or names()[0]).partition(":")[0]
+    text = given_learner(words) or names()[0]
+    return text if ".py:" in text else text.partition(":")[0]
 
 
 def use_of(settings: str, words: Sequence[str]) -> str:
@@ -91,7 +92,11 @@ def add_learner(parser: argparse.ArgumentParser, model: str, settings: str, word
     group = parser.add_argument_group("learners", description)
     group.add_argument("--learner", default=default, metavar="NAME", help=f"learner (default {default}{text})")
     name = learner_name(words)
-    add_settings(parser, f"{name}: {learner_type(name).info.title}", settings_of(name, use_of(settings, words)))
+    if ".py:" in name:
+        # Training of one's own has no settings here.
+        parser.set_defaults(settings={})
+    else:
+        add_settings(parser, f"{name}: {learner_type(name).info.title}", settings_of(name, use_of(settings, words)))
 
 
 def add_settings(parser: argparse.ArgumentParser, title: str, settings: Iterable[Option]) -> None:
@@ -112,12 +117,13 @@ def add_settings(parser: argparse.ArgumentParser, title: str, settings: Iterable
 
 
 def learner_of(name: str, options: argparse.Namespace) -> Any:
-    """Return the learner of this name with the given settings."""
+    """Return the learner of this name with the given settings, at the given accuracy."""
+    from glassformer.cli.accuracy import accuracy_of
     from glassformer.learners.registry import learner, settings_of
 
     given = {}
-    for option in settings_of(name.partition(":")[0]):
+    for option in () if ".py:" in name else settings_of(name.partition(":")[0]):
         value = option.value(getattr(options, options.settings.get(option.field, ""), None))
         if value is not None:
             given[option.field] = value
-    return learner(name, **given)
+    return learner(name, **given).at_accuracy(accuracy_of(options))

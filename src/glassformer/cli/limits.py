@@ -9,7 +9,6 @@ from typing import Any
 from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import learner_of
 from glassformer.cli.output import add_columns, report, write
-from glassformer.verbs.limits import limits
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the limits."""
     from glassformer.bayes_optimal.expected_time import expected_seconds
+    from glassformer.verbs.limits import limits
 
     learner, asked = learner_of(options.learner, options), model()
     if learner.info.name == "gamp":

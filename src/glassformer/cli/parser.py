@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, NoReturn
 
 from glassformer import __version__
+from glassformer.cli.accuracy import accuracy_of, accuracy_options, add_accuracy
 from glassformer.cli.commands import COMMANDS, Command
-from glassformer.cli.learners import add_learner, add_option
+from glassformer.cli.learners import add_learner, add_option, learner_name
 from glassformer.cli.output import BAD_USAGE, add_files, add_progress
 from glassformer.core.errors import ParameterError
 from glassformer.core.parsing import parse_grid
@@ -73,6 +74,8 @@ def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, 
         add_progress(own)
         if command.settings:
             add_learner(own, name, command.settings, words)
+        if command.accuracy:
+            add_accuracy(own, accuracy_options(name, command.accuracy, learner_name(words)))
         own.set_defaults(run=partial(_run, module.run))
 
 
@@ -91,7 +94,7 @@ def last_parser(parser: Parser, words: Sequence[str]) -> Parser:
 def on_command_line(error: ParameterError, parser: Parser) -> ParameterError:
     """Return the error with the option in place of the name of a parameter, if the parser has an option for it."""
     options = {one.dest: one.option_strings[-1] for one in parser._actions if one.option_strings}
-    keys = (error.name, f"learner_{error.name}", f"model_{error.name}")
+    keys = (error.name, f"learner_{error.name}", f"model_{error.name}", f"accuracy_{error.name}")
     return next((error.named(options[key]) for key in keys if key in options), error)
 
 
@@ -105,4 +108,5 @@ def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namesp
 def model_of(options: argparse.Namespace, **other: Any) -> Any:
     """Return the model with the parameters of the options and ``other``; further ones have the model's defaults."""
     given = {o.field: o.value(getattr(options, f"model_{o.field}")) for o in options_of(options.model)}
-    return build(options.model, {**{name: value for name, value in given.items() if value is not None}, **other})
+    model = build(options.model, {**{name: value for name, value in given.items() if value is not None}, **other})
+    return model.at_accuracy(accuracy_of(options))

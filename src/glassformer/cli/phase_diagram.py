@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.cli.expected_time import require_short_time
+from glassformer.cli.learners import learner_of
 from glassformer.cli.output import print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
 from glassformer.core.errors import IncompatibleError, ParameterError
@@ -29,10 +30,11 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     from glassformer.verbs.phase_diagram import phase_diagram
 
     name, values = _varied(options)
-    models = [model(**{name: value}) for value in values]
-    seconds = sum(expected_seconds(one, "thresholds", one.prior.rows) for one in models)
-    require_short_time(options, models[-1], seconds, name, len(values))
-    found = phase_diagram(models[0], name, values)
+    models, learner = [model(**{name: value}) for value in values], learner_of(options.learner, options)
+    if learner.name == "gamp":
+        seconds = sum(expected_seconds(one, "thresholds", one.prior.rows) for one in models)
+        require_short_time(options, models[-1], seconds, name, len(values))
+    found = phase_diagram(models[0], name, values, learner)
     write(options, found)
     if options.json:
         print_json("phase-diagram", found.to_dict())

@@ -25,9 +25,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the sample ratios, the numbers of samples, and the thresholds of the model."""
     from glassformer.verbs.plan import plan
 
-    found = plan(
-        model(), options.target, learner_of(options.learner, options), quantity=options.quantity, d=options.d
-    )
+    found = plan(model(), options.target, learner_of(options.learner, options), quantity=options.quantity, d=options.d)
     write(options, found)
     statuses = [entry.status for entry in found.entries]
     if options.json:

@@ -1,4 +1,4 @@
-"""Errors of an algorithm on simulated data, compared with theory."""
+"""Errors of a learner on simulated data, compared with theory."""
 
 from __future__ import annotations
 
@@ -46,6 +46,9 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     )
     write(options, result)
     others = result.known_columns(("row_error", "row_theory", "label_error", "label_theory"))
+    if "error" not in result.columns:
+        found = ("label_error", "label_above_optimum", "prediction_error", "prediction_above_optimum")
+        return report(options, result, ["alpha", *result.known_columns(found), "status"])
     known = [name for name in ("theory", "theory_bayes_optimal") if not np.all(np.isnan(result[name]))]
     if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):
         known = known[:1]

@@ -10,7 +10,6 @@ from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import learner_of
 from glassformer.cli.output import print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
-from glassformer.verbs.thresholds import thresholds
 
 # Largest degree of the polynomials of a row that are tried, and number of samples for the test of each.
 _LARGEST, _SAMPLES = 4, 2**18
@@ -26,6 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the thresholds."""
     from glassformer.bayes_optimal.expected_time import expected_seconds
+    from glassformer.verbs.thresholds import thresholds
 
     chosen = model()
     learner = learner_of(options.learner, options)

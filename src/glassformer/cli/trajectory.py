@@ -1,4 +1,4 @@
-"""Errors after every step of an algorithm."""
+"""Errors after every step of a learner."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from glassformer.core.files import user_path
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Number of steps, the start, and simulated runs."""
-    parser.add_argument(
-        "--steps",
-        type=int,
-        default=50,
-        help="steps; of sgd gradient steps, of online-sgd equal intervals of time (default 50)",
-    )
+    text = "steps; of sgd gradient steps, of online-sgd equal intervals of time (default those of the learner, or 50)"
+    parser.add_argument("--steps", type=int, help=text)
     text = (
-        "overlap with the truth before the first step (default: by side information, for even labels by a random start)"
+        "overlap:X, overlap with the truth before the first step (default: by side information, for even labels by a "
+        "random start); for descent also prior, or small:X"
     )
-    parser.add_argument("--overlap", type=float, help=text)
+    parser.add_argument("--start", help=text)
     parser.add_argument("--d", type=int, help="token dimension of simulated runs (default: theory only)")
     parser.add_argument("--instances", type=int, help="independent runs, needs --d (default 4)")
     parser.add_argument("--seed", type=int, help="seed of the first run, needs --d (default 0)")
+    parser.add_argument("--storage", help="inputs of runs, needs --d: float64 (default), float32, ...")
     text = "folder for finished runs and the state of unfinished ones; the same command continues from it"
     parser.add_argument("--checkpoint", type=user_path, metavar="DIR", help=text)
     add_columns(parser)
@@ -40,11 +38,13 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         options.alpha,
         learner_of(options.learner, options),
         steps=options.steps,
-        start=f"overlap:{options.overlap}",
+        start=options.start,
         d=options.d,
         instances=options.instances,
         seed=options.seed,
+        storage=options.storage,
         checkpoint=options.checkpoint,
+        throw=False,
     )
     write(options, table)
     names = (

@@ -59,6 +59,10 @@ RENAMED = {
     "landscape points=": "overlaps=",
     "overlap=": "start=, for instance start='overlap:0.3'",
     # Options of the command line.
+    "--data-points": "--points",
+    "--field-points": "--points",
+    "trajectory --overlap": "--start overlap:X",
+    "trajectory --start-overlap": "--start overlap:X",
     "--algorithm": "--learner",
     "landscape --points": "--overlaps",
     "plan --target-error": "--target",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -91,6 +92,34 @@ def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None =
         if key in readers and isinstance(text, str):
             parsed[key] = readers[key](key, str(user_path(text, folder)) if ":" in text else text)
     return parsed
+
+
+def is_listed(name: str) -> bool:
+    """Return whether a learner of this name is in the table; training of one's own is not."""
+    return name in LEARNERS
+
+
+def learner_from_text(text: str, d: int | None = None) -> Learner:
+    """Return the learner of a name, followed by its settings.
+
+    Args:
+        text: ``NAME SETTING=VALUE ...``.
+        d: token dimension, for learners that refer to one.
+
+    Raises:
+        ParameterError: the name or a setting is unknown, or a value is out of range.
+
+    Example:
+        >>> learner_from_text("ridge strength=0.5")
+        Ridge(strength=0.5)
+    """
+    name, *pairs = shlex.split(text) or [""]
+    given = dict(pair.partition("=")[::2] for pair in pairs)
+    known = {} if ".py:" in name else {one.field: one for one in settings_of(name.partition(":")[0])}
+    for key in given.keys() - known.keys():
+        allowed = f"one of the settings of {name}: {', '.join(known) or 'there are none'}"
+        raise ParameterError(key.replace("-", "_"), given[key], allowed)
+    return learner(name, **{key: known[key].value(value) for key, value in given.items()})
 
 
 def resolve_learner(given: Any) -> Learner:

@@ -69,10 +69,6 @@ class Comparison(Table):
     curves: tuple[ComparedCurve, ...]
     drawing = "plot_comparison"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the table as the command line writes it in JSON."""
-        return {**super().to_dict(), "quantity": self.quantity}
-
 
 @verb
 def compare(
@@ -229,7 +225,7 @@ def _table(
     kinds = [np.full(len(one.alpha), "runs" if one.runs else "theory", dtype=object) for one in curves]
     return Comparison(
         model=model.name,
-        parameters={**model.parameters, **({} if sizes["d"] is None else sizes)},
+        parameters={**model.parameters, **({} if sizes["d"] is None else sizes), "quantity": quantity},
         columns={
             "alpha": np.concatenate([one.alpha for one in curves]),
             "learner": np.concatenate(repeated),
