@@ -96,9 +96,9 @@ def descent_step(d: int, samples: int) -> None:
     flat = design.inputs[0].reshape(samples, -1)
     one = plain_step(flat, labels.astype(np.float32), d, width)
     rng = np.random.default_rng(0)
-    descend(factor_student(design, labels, width), GradientDescent(max_steps=100), rng, starts, signal)
+    descend(factor_student(design, labels, width), GradientDescent(steps=100), rng, starts, signal)
     start = time.perf_counter()
-    descend(factor_student(design, labels, width), GradientDescent(max_steps=100), rng, starts, signal)
+    descend(factor_student(design, labels, width), GradientDescent(steps=100), rng, starts, signal)
     all_of_them = (time.perf_counter() - start) / 100
     ratio = starts * one / all_of_them
     print(
@@ -115,7 +115,7 @@ def exploration(steps: int) -> None:
     student = factor_student(design, design.forward(signal, 0), width)
     seconds = []
     for explore in (0, steps - 1):
-        settings = GradientDescent(optimizer="adam", learning_rate=0.5, explore=explore, max_steps=steps, floor=1e-30)
+        settings = GradientDescent(optimizer="adam", learning_rate=0.5, explore=explore, steps=steps, floor=1e-30)
         descend(student, settings, rng, starts)
         start = time.process_time()
         descend(student, settings, rng, starts)
@@ -131,7 +131,7 @@ def published(reference: Path, starts: int, instances: int) -> None:
     released = descents(reference)
     if released is None:
         raise SystemExit(f"{reference}: two files with the columns {DESCENT} are needed")
-    model, settings = BilinearSequenceRegression(beta=1, rho=0.2), GradientDescent(starts=starts, floor=1e-6)
+    model, settings = BilinearSequenceRegression(beta=1, rho=0.2), GradientDescent(initialisations=starts, floor=1e-6)
     for alpha in RATIOS:
         for name, frame in zip(("gd", "averaged-gd"), released, strict=True):
             start = time.perf_counter()

@@ -78,8 +78,8 @@ def branches(points: int) -> None:
     )
     classes = SequenceMultiIndex(largest, indices=3).at_accuracy(Accuracy(points=points))
     for name, model, alpha, learner in (
-        ("attention, one layer", attention, 2.0, RegularisedRisk(strength=0.05, start="informed")),
-        ("attention, two layers", layers, 4.0, RegularisedRisk(strength=0.1, start="informed")),
+        ("attention, one layer", attention, 2.0, RegularisedRisk(strength=0.05, branch="informed")),
+        ("attention, two layers", layers, 4.0, RegularisedRisk(strength=0.1, branch="informed")),
         ("three classes, ridge", classes, 2.0, RegularisedRisk("cross-entropy", strength=0.2)),
         ("three classes, group", classes, 2.0, RegularisedRisk("cross-entropy", "group", 0.2)),
     ):

@@ -116,14 +116,14 @@ LINES = {
         "storage": ("float64", "float32", "generated", "sharded")
     },
     "simulate bsr --alpha 0.5 --rho 0.5 --d 10 --instances 1 --learner ridge": {"strength": NUMBERS},
-    "simulate bsr --alpha 0.5 --rho 0.5 --d 10 --instances 1 --learner gd --max-iterations 20": {
+    "simulate bsr --alpha 0.5 --rho 0.5 --d 10 --instances 1 --learner gd --steps 20": {
         "student-width": WHOLE,
-        "starts": WHOLE,
+        "initialisations": WHOLE,
         "learning-rate": NUMBERS,
         "momentum": NUMBERS,
         "weight-decay": NUMBERS,
         "optimizer": NAMES,
-        "init": NAMES,
+        "start": NAMES,
         "explore": WHOLE,
     },
     "simulate aim --alpha 0.5 --rho 0.5 --d 10 --instances 1": {

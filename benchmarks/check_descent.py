@@ -70,19 +70,19 @@ def two_heads(z: Any) -> Any:
 
 def cases() -> Iterator[Case]:
     flips = SequenceMultiIndex(sign, noise_law="flip:0.1")
-    momentum = SGD(learning_rate=0.4, loss="logistic", momentum=0.8, nesterov=True, weight_decay=0.1)
+    momentum = SGD(learning_rate=0.4, loss="logistic", momentum="nesterov:0.8", weight_decay=0.1)
     yield Case("logistic, flips, Nesterov", flips, 2.0, (2, 8, 20), momentum)
     tanh = SequenceMultiIndex(two_tokens, indices=2, tokens=2, noise=0.1)
-    batches = SGD(learning_rate=0.15, batch=0.3, momentum=0.5, weight_decay=0.05, overlap=0.4)
+    batches = SGD(learning_rate=0.15, batch=0.3, momentum=0.5, weight_decay=0.05, start="overlap:0.4")
     yield Case("two rows, two tokens, batches", tanh, 2.0, (3, 10, 25), batches)
     softmax = SequenceMultiIndex(attention, indices=1, tokens=2, noise=0.04)
-    yield Case("attention", softmax, 3.0, (2, 8, 20), SGD(learning_rate=0.3, weight_decay=0.02, overlap=0.3))
-    repeated = SGD(learning_rate=0.3, batch=0.25, repeats=3, weight_decay=0.03, overlap=0.4)
+    yield Case("attention", softmax, 3.0, (2, 8, 20), SGD(learning_rate=0.3, weight_decay=0.02, start="overlap:0.3"))
+    repeated = SGD(learning_rate=0.3, batch=0.25, repeats=3, weight_decay=0.03, start="overlap:0.4")
     yield Case("attention, repeated batches", softmax, 2.0, (3, 9, 24), repeated)
     correlated = DeepAttention(depth=1, tokens=2, noise=0.05, token_correlation=0.5)
-    yield Case("attention, correlated tokens", correlated, 3.0, (2, 8, 20), SGD(learning_rate=0.3, overlap=0.3))
+    yield Case("attention, correlated tokens", correlated, 3.0, (2, 8, 20), SGD(learning_rate=0.3, start="overlap:0.3"))
     deep = DeepAttention(depth=2, tokens=2, noise=0.05)
-    yield Case("two layers of attention", deep, 4.0, (3, 10, 20), SGD(learning_rate=0.2, overlap=0.4))
+    yield Case("two layers of attention", deep, 4.0, (3, 10, 20), SGD(learning_rate=0.2, start="overlap:0.4"))
     classes = SequenceMultiIndex(largest, indices=3)
     schedule = SGD(learning_rate=lambda step: 2 / (1 + 0.1 * step), loss="cross-entropy", weight_decay=0.05)
     yield Case("three classes, schedule", classes, 2.0, (2, 8, 20), schedule)
@@ -90,11 +90,15 @@ def cases() -> Iterator[Case]:
     huber = SGD(learning_rate=0.25, loss="huber", student="linear")
     yield Case("Huber, Laplace noise", laplace, 2.0, (2, 8, 20), huber)
     spectrum = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1, feature_spectrum=[0.2, 0.8, 2.0])
-    yield Case("features of three variances", spectrum, 3.0, (2, 8, 20), SGD(learning_rate=0.15, overlap=0.3))
+    yield Case("features of three variances", spectrum, 3.0, (2, 8, 20), SGD(learning_rate=0.15, start="overlap:0.3"))
     heads = DeepAttention(depth=1, tokens=2, heads=2, noise=0.05)
-    yield Case("two heads", heads, 3.0, (2, 8, 20), SGD(learning_rate=0.15, overlap=0.3, student=two_heads))
+    yield Case("two heads", heads, 3.0, (2, 8, 20), SGD(learning_rate=0.15, start="overlap:0.3", student=two_heads))
     yield Case(
-        "phase retrieval", SequenceMultiIndex(square, noise=0.1), 4.0, (2, 6, 12), SGD(learning_rate=0.01, overlap=0.4)
+        "phase retrieval",
+        SequenceMultiIndex(square, noise=0.1),
+        4.0,
+        (2, 6, 12),
+        SGD(learning_rate=0.01, start="overlap:0.4"),
     )
 
 

@@ -130,11 +130,11 @@ def cases(points: int = 4096) -> Iterator[Case]:
     )
     yield Case("three classes", classes, 3.0, RegularisedRisk("cross-entropy", strength=0.1))
     yield Case("three classes, group", classes, 2.0, RegularisedRisk("cross-entropy", "group", 0.2))
-    informed = RegularisedRisk(strength=0.05, start="informed")
-    yield Case("two tanh", tanh, 4.0, RegularisedRisk(strength=0.1, start="informed"))
-    yield Case("two tanh, stable", tanh, 4.0, RegularisedRisk(strength=0.3, start="informed"))
+    informed = RegularisedRisk(strength=0.05, branch="informed")
+    yield Case("two tanh", tanh, 4.0, RegularisedRisk(strength=0.1, branch="informed"))
+    yield Case("two tanh, stable", tanh, 4.0, RegularisedRisk(strength=0.3, branch="informed"))
     yield Case(
-        "one tanh on two", tanh, 3.0, RegularisedRisk(strength=0.2, start="informed", student=one_tanh, student_rows=1)
+        "one tanh on two", tanh, 3.0, RegularisedRisk(strength=0.2, branch="informed", student=one_tanh, student_rows=1)
     )
     yield Case(
         "linear rows on signs",
@@ -147,7 +147,7 @@ def cases(points: int = 4096) -> Iterator[Case]:
         "attention, other student",
         softmax,
         2.0,
-        RegularisedRisk(strength=0.05, start="informed", student=weaker_attention),
+        RegularisedRisk(strength=0.05, branch="informed", student=weaker_attention),
     )
     correlated = DeepAttention(depth=1, tokens=2, noise=0.05, token_correlation=0.5).at_accuracy(
         Accuracy(points=points)
@@ -158,14 +158,14 @@ def cases(points: int = 4096) -> Iterator[Case]:
         "attention, positions",
         encoded,
         2.0,
-        RegularisedRisk(strength=0.04, start="informed", student=attention, positions=[2.0, -2.0]),
+        RegularisedRisk(strength=0.04, branch="informed", student=attention, positions=[2.0, -2.0]),
     )
     # The sign of the row is not determined: what is left is the absolute overlap, which falls as the root of 1/d.
     yield Case(
         "positional minimum",
         encoded,
         1.0,
-        RegularisedRisk(strength=0.04, start="positional", student=attention, positions=[2.0, -2.0]),
+        RegularisedRisk(strength=0.04, branch="positional", student=attention, positions=[2.0, -2.0]),
         without=("overlap", "error"),
     )
 

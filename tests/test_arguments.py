@@ -76,6 +76,8 @@ NAMED = {
 
 def _given(name, annotation):
     kinds = annotation.split(" | ")
+    if name == "learner" and "str" not in kinds:
+        return None
     if name == "start" and "str" in kinds:
         return "uninformed"
     return NAMED.get(name, None if "None" in kinds else GIVEN[kinds[0]])

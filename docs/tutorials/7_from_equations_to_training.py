@@ -74,12 +74,11 @@ model = SequenceMultiIndex(lambda Z: jnp.sign(Z[0, 0]), indices=1, noise_law=f"f
 def theory(lr=1.0, decay=0.15, share=1.0, trajectories=4096, **other):
     """The learner whose steps are those of the script."""
     rate, strength = lr / (ALPHA * share), decay * ALPHA * share
-    start = {"init": "small", "small": 3**-0.5}
-    given = {"batch": share, "loss": "logistic", "trajectories": trajectories, "convention": "sum"}
-    return SGD(learning_rate=rate, weight_decay=strength, **start, **given, **other)
+    given = {"batch": share, "loss": "logistic", "start": f"small:{3**-0.5}", "trajectories": trajectories}
+    return SGD(learning_rate=rate, weight_decay=strength, **given, **other)
 
 
-published = SGD(learning_rate=15.0, weight_decay=0.07, batch=200).descent(ALPHA, d=500)
+published = SGD.published(500).descent(ALPHA, d=500)
 assert np.allclose([published.learning_rate, published.batch, published.weight_decay], [0.06, 0.2, 0.035])
 
 # %%
@@ -239,7 +238,7 @@ print(table.notes[0])
 # cosine of 0.3 with the truth:
 
 attention = DeepAttention(depth=1, tokens=2, noise=0.04)
-learner = SGD(learning_rate=0.3, weight_decay=0.02, overlap=0.3).at_accuracy(Accuracy(trajectories=16_384))
+learner = SGD(learning_rate=0.3, weight_decay=0.02, start="overlap:0.3").at_accuracy(Accuracy(trajectories=16_384))
 table = trajectory(attention, [3.0], learner, steps=24, d=400, instances=4)
 cosine, bars = table["cosine"][:, 0], table["cosine_error_estimate"][:, 0]
 plt.figure()
@@ -259,7 +258,7 @@ save("attention")
 # a fixed number of steps, and theory needs the overlap at which it begins.
 
 small = [
-    SGD(learning_rate=0.3, weight_decay=0.02, overlap=m).at_accuracy(Accuracy(trajectories=16_384))
+    SGD(learning_rate=0.3, weight_decay=0.02, start=f"overlap:{m}").at_accuracy(Accuracy(trajectories=16_384))
     for m in (0.0, 0.01, 0.03)
 ]
 nothing, first, second = (one.path(attention, 3.0, 24).overlap.value[:, 0, 0] for one in small)
@@ -271,8 +270,8 @@ assert abs(first[10] / 0.01 / (second[10] / 0.03) - 1) < 0.1
 # On the command line, with the link ``sign`` in a file ``links.py``::
 #
 #     glassformer trajectory smi --link links.py:sign --indices 1 --noise-law flip:0.1 --alpha 2 --steps 40 \
-#         --learner sgd --loss logistic --learning-rate 0.5 --weight-decay 0.3 --init small --small 0.577 --d 400
-#     glassformer trajectory attention --depth 1 --noise 0.04 --alpha 3 --steps 24 --start overlap:0.3 \
+#         --learner sgd --loss logistic --learning-rate 0.5 --weight-decay 0.3 --start small:0.577 --d 400
+#     glassformer trajectory attention --depth 1 --noise 0.04 --alpha 3 --steps 24 --overlap 0.3 \
 #         --learner sgd --learning-rate 0.3 --weight-decay 0.02 --d 400
 #
 # :doc:`/theory-training` derives the equations and says what is proven.

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from glassformer import BilinearSequenceRegression, SequenceMultiIndex, limits, thresholds
+from glassformer import Accuracy, BilinearSequenceRegression, SequenceMultiIndex, limits, thresholds
 from glassformer.bayes_optimal.equation_of_state import StateCurve, equation_of_state
 from glassformer.channels.link.channel import LinkChannel
 from glassformer.channels.link.exponents import link_exponents
@@ -322,16 +322,17 @@ def test_label_errors_of_steps_against_plain_grids(variance):
 @pytest.mark.parametrize("noise_law", [None, "flip:0.1"])
 def test_classes_have_no_squared_errors(noise_law):
     """Differences of positions of maxima have no meaning; differences of counts have."""
-    options = {"indices": 2, "tokens": 1, "points": 32, "noise_law": noise_law}
+    options = {"indices": 2, "tokens": 1, "noise_law": noise_law}
     squares = {"prediction_error", "plugin_error", "label_noise"}
     links = [(lambda z: jnp.argmax(z[:, 0]), True), (lambda z: jnp.sum(z > 0), False)]
     if noise_law is None:
         links.append((lambda z: jnp.argmin(-z, axis=0).astype(float), True))
     for link, classes in links:
-        model = SequenceMultiIndex(link, **options)
+        model = SequenceMultiIndex(link, **options).at_accuracy(Accuracy(points=32))
         assert model.channel.classes == classes == (not model.channel.predictable)
     estimate = np.eye(2, 20)
-    measured = SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), **options).measured(estimate, estimate)
+    model = SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), **options).at_accuracy(Accuracy(points=32))
+    measured = model.measured(estimate, estimate)
     assert not squares & set(measured) and "label_error" in measured
 
 

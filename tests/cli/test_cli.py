@@ -501,7 +501,10 @@ BAD = [
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --seed -1", ["seed = -1", ">= 0"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --instances 0", ["instances = 0", ">= 1"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --instances 1000000", ["instances = 1000000", "less than a day"]),
-    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --starts 1000000", ["starts = 1000000", "at most"]),
+    (
+        "simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --initialisations 1000000",
+        ["initialisations = 1000000", "at most"],
+    ),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --student-width 1000000", ["--student-width", "at most"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --weight-decay 1e300", ["--weight-decay = 1e+300", "1e6"]),
     ("simulate attention --alpha 0.5 --d 10 --learner sgd --weight-decay 1e300", ["--weight-decay = 1e+300", "1e6"]),

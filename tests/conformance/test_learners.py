@@ -1,11 +1,14 @@
 """The same checks for every learner in the table. A new one needs one line in ``FOR``."""
 
-from dataclasses import fields
+import copy
+import pickle
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from glassformer import (
+    SGD,
     Accuracy,
     AttentionIndexed,
     BilinearSequenceRegression,
@@ -15,6 +18,7 @@ from glassformer import (
     simulate,
 )
 from glassformer.core.checkpoints import Checkpoint
+from glassformer.core.errors import RenamedError
 from glassformer.core.options import options_in
 from glassformer.errors import ParameterError
 from glassformer.learners.registry import (
@@ -38,10 +42,10 @@ FOR = {
     "ridge": (LINEAR, AttentionIndexed(0.5), {"strength": 0.2}),
     "nuclear-norm": (LINEAR, NETWORK, {"strength": 0.2}),
     "risk": (LINEAR, AttentionIndexed(0.5, tokens=2, channel="softmax"), {"strength": 0.2}),
-    "gd": (LINEAR, NETWORK, {"max_steps": 60}),
-    "averaged-gd": (LINEAR, NETWORK, {"max_steps": 60, "starts": 2}),
+    "gd": (LINEAR, NETWORK, {"steps": 60}),
+    "averaged-gd": (LINEAR, NETWORK, {"steps": 60, "initialisations": 2}),
     "sgd": (NETWORK, LINEAR, {"passes": 2, "batch": 0.5}),
-    "online-sgd": (NETWORK, LINEAR, {"batch": 2, "looks": 3}),
+    "online-sgd": (NETWORK, LINEAR, {"batch": 2, "record_every": 3}),
 }
 BAD = {bool: "yes", int: 2.5, float: float("nan"), str: "nonsense"}
 
@@ -93,7 +97,7 @@ def test_what_it_is_not_for_is_refused_with_a_remedy(name):
 @pytest.mark.slow
 def test_settings_are_described_checked_and_kept(name, result):
     kind = learner_type(name)
-    for one in fields(kind):
+    for one in (one for one in fields(kind) if not one.name.startswith("_")):
         assert one.metadata["help"]
         option = next(option for option in options_in(kind) if option.field == one.name)
         for value in (BAD[option.kind], [], *([] if option.flag else [True])):
@@ -108,6 +112,37 @@ def test_a_name_stands_for_the_learner_with_its_defaults(name):
     own = quick(name)
     assert resolve_learner(own) is own
     assert resolve_learner(name) == learner_type(name)()
+
+
+def test_learners_are_copied_and_replaced(name):
+    own = learner(name, **FOR[name][2])
+    assert pickle.loads(pickle.dumps(own)) == copy.deepcopy(own) == copy.copy(own) == replace(own) == own
+
+
+def test_variants_have_the_settings_of_a_dimension():
+    assert learner("sgd:published", d=60) == SGD.published(60)
+    assert learner("sgd:published", d=60, passes=20) == replace(SGD.published(60), passes=20)
+    with pytest.raises(IncompatibleError, match="depend on the token dimension: give d"):
+        resolve_learner("sgd:published")
+    with pytest.raises(ParameterError, match="sgd or sgd:published"):
+        learner("sgd:fast", d=60)
+    with pytest.raises(ParameterError, match="learner = 'gd:published' is not allowed: expected gd"):
+        learner("gd:published", d=60)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("averaged-gd", {"starts": 3}, "starts is now initialisations"),
+        ("gd", {"max_steps": 3}, "max_steps is now steps"),
+        ("gd", {"init": "small"}, 'init is now start="prior" or start="small:0.001"'),
+        ("online-sgd", {"overlap": 0.3}, 'overlap is now start="overlap:0.3"'),
+        ("risk", {"start": "informed"}, "start is now branch"),
+    ],
+)
+def test_old_words_of_settings_say_the_new_ones(name, given, words):
+    with pytest.raises(RenamedError, match=words):
+        learner_type(name)(**given)
 
 
 @pytest.mark.slow

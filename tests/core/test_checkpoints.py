@@ -30,9 +30,9 @@ def linear(z):
 
 BSR = BilinearSequenceRegression(beta=1, rho=0.2)
 RUNS = {
-    "gd": (BSR, 0.3, 16, GradientDescent(max_steps=500, floor=0.0)),
-    "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, AveragedGradientDescent(starts=3, max_steps=500)),
-    "exploring": (BSR, 0.3, 16, AveragedGradientDescent(starts=3, max_steps=500)),
+    "gd": (BSR, 0.3, 16, GradientDescent(steps=500, floor=0.0)),
+    "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, AveragedGradientDescent(initialisations=3, steps=500)),
+    "exploring": (BSR, 0.3, 16, AveragedGradientDescent(initialisations=3, steps=500)),
     "sgd": (SequenceMultiIndex(linear, noise=0.1), 2.0, 40, SGD(batch=20, passes=8)),
     "nuclear-norm": (BSR, 0.3, 16, NuclearNorm()),
     "gamp": (BSR, 0.3, 20, MessagePassing().at_accuracy(Accuracy(max_iterations=30))),

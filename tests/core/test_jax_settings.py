@@ -28,7 +28,7 @@ STRICT = {
 COMPUTATIONS = {
     "link of two indices": lambda: doctor.CHECKS["two indices"](),
     "gradient descent": lambda: simulate(
-        BilinearSequenceRegression(rho=0.5, noise=0.1), 0.6, GradientDescent(max_steps=20), d=8, instances=1, seed=0
+        BilinearSequenceRegression(rho=0.5, noise=0.1), 0.6, GradientDescent(steps=20), d=8, instances=1, seed=0
     )["error"],
     "online": lambda: simulate(SequenceMultiIndex(lambda z: z[0, 0] ** 2), 1.0, OnlineSGD(), d=10, instances=1, seed=0)[
         "error"

@@ -197,10 +197,10 @@ def test_every_status_has_a_remedy():
 @pytest.mark.parametrize(
     ("parameters", "named", "unnamed"),
     [
-        ({"noise": 0.0, "noise_law": "poisson", "points": 256}, {"the points of"}, {"add noise"}),
-        ({"noise": 0.0}, {"add noise"}, {"the points of"}),
-        ({"noise": 0.0, "max_steps": 9}, {"max_steps"}, {"max_iterations", "the points of"}),
-        ({"points": 256, "max_iterations": 9}, {"max_iterations", "the points of"}, {"max_steps", "add noise"}),
+        ({"noise": 0.0, "noise_law": "poisson", "points": 256}, {"points"}, {"noise"}),
+        ({"noise": 0.0}, {"noise"}, {"points"}),
+        ({"noise": 0.0, "steps": 9}, {"steps"}, {"max_iterations", "points"}),
+        ({"points": 256, "max_iterations": 9}, {"max_iterations", "points"}, {"noise"}),
     ],
 )
 def test_remedies_name_only_settings_of_the_result(parameters, named, unnamed):

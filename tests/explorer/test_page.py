@@ -48,10 +48,14 @@ def test_every_tab_has_its_controls_and_the_code_restores_the_view(opened):
 
 def test_the_settings_of_the_chosen_learner_are_controls(opened):
     page = opened("?model=attention&tab=time&alpha=1", wait=False)
-    assert page.run.visible and "sgd.overlap" not in names(page)
+    assert page.run.visible and "sgd.start" not in names(page)
     page.change("learner", "sgd")
     assert not page.run.visible, "its steps have a preview"
-    assert field(page, "sgd.overlap")["kind"] == "slider" and "sgd.trajectories" not in names(page)
+    assert (
+        field(page, "sgd.batch")["kind"] == "slider"
+        and field(page, "sgd.start")["text"] == "overlap:0.3"
+        and "sgd.trajectories" not in names(page)
+    )
     page.change("sgd.batch", "2.5")
     page.work.end()
     assert page.question().learner("online-sgd").name == "online-sgd"

@@ -67,13 +67,13 @@ def test_gradients_agree_with_finite_differences(name):
     [
         (GradientDescent(), SOFTMAX),
         pytest.param(GradientDescent(optimizer="sgd"), LinearAttentionChannel(1), marks=pytest.mark.statistics),
-        (GradientDescent(init="small"), LinearAttentionChannel(2)),
+        (GradientDescent(start="small:0.001"), LinearAttentionChannel(2)),
         pytest.param(GradientDescent(), LinearAttentionChannel(2), marks=pytest.mark.statistics),
         pytest.param(GradientDescent(), LinearAttentionChannel(1), marks=pytest.mark.statistics),
         pytest.param(GradientDescent(optimizer="sgd"), SOFTMAX, marks=pytest.mark.statistics),
         pytest.param(GradientDescent(optimizer="sgd"), LinearAttentionChannel(2), marks=pytest.mark.statistics),
-        pytest.param(GradientDescent(init="small"), SOFTMAX, marks=pytest.mark.statistics),
-        pytest.param(GradientDescent(init="small"), LinearAttentionChannel(1), marks=pytest.mark.statistics),
+        pytest.param(GradientDescent(start="small:0.001"), SOFTMAX, marks=pytest.mark.statistics),
+        pytest.param(GradientDescent(start="small:0.001"), LinearAttentionChannel(1), marks=pytest.mark.statistics),
     ],
 )
 def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
@@ -89,7 +89,7 @@ def test_hardmax_labels_determine_the_signal_up_to_its_scale():
     design, signal, labels = drawn(channel, 400)
     found = descend(
         attention_student(channel, design, labels, 2),
-        GradientDescent(max_steps=4000),
+        GradientDescent(steps=4000),
         np.random.default_rng(2),
         2,
         signal,
@@ -102,7 +102,7 @@ def test_hardmax_labels_determine_the_signal_up_to_its_scale():
 @pytest.mark.statistics
 def test_starts_are_trained_independently():
     design, signal, labels = drawn(SOFTMAX, 60)
-    settings = GradientDescent(max_steps=40)
+    settings = GradientDescent(steps=40)
     together = descend(attention_student(SOFTMAX, design, labels, 2), settings, np.random.default_rng(5), 3, signal)
     alone = descend(attention_student(SOFTMAX, design, labels, 2), settings, np.random.default_rng(5), 1, signal)
     np.testing.assert_allclose(together.signals[0], alone.signals[0], atol=1e-9)
@@ -111,7 +111,7 @@ def test_starts_are_trained_independently():
 @pytest.mark.statistics
 def test_averaging_over_starts_halves_the_error_of_gradient_descent():
     ask = {"d": 30, "instances": 2, "storage": "float32"}
-    settings = GradientDescent(max_steps=1500, floor=1e-6, starts=16)
+    settings = GradientDescent(steps=1500, floor=1e-6, initialisations=16)
     model = AttentionIndexed(0.5)
     single = simulate(model, [0.1], settings, **ask)
     averaged = simulate(model, [0.1], settings, **ask)
@@ -125,12 +125,12 @@ def test_in_a_simulation():
     result = simulate(AttentionIndexed(0.3), [0.4], "gd", d=12, instances=2)
     assert np.all(result["relative_error"] < 1e-3)
     assert result.parameters["learner"] == "gd"
-    assert result.parameters["max_steps"] == 50_000
+    assert result.parameters["steps"] == 50_000
 
 
 @pytest.mark.slow
 def test_defaults_end_where_few_samples_are_fitted_and_say_what_descent_reaches():
-    learner = AveragedGradientDescent(starts=2)
+    learner = AveragedGradientDescent(initialisations=2)
     result = simulate(AttentionIndexed(0.5), [0.1], learner, d=12, instances=1)
     (run,) = result.instances[0]
     assert run.status is Status.CONVERGED and run.iterations < 10_000

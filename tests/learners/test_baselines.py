@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    SGD,
     Accuracy,
     BilinearSequenceRegression,
     BlindMessagePassing,
@@ -253,10 +254,28 @@ def test_bad_low_width_parameter_is_named():
 
 
 @pytest.mark.parametrize(
+    ("kind", "start", "allowed"),
+    [
+        (GradientDescent, "overlap:0.3", "prior, or small:SIZE with a number > 0"),
+        (GradientDescent, "small", "prior, or small:SIZE with a number > 0"),
+        (OnlineSGD, "small:-5", "prior, small:SIZE with a number > 0, or overlap:COSINE with a number in [0, 1)"),
+        (
+            OnlineSGD,
+            ([[0.1]], [[1.0]]),
+            "prior, small:SIZE with a number > 0, or overlap:COSINE with a number in [0, 1)",
+        ),
+        (SGD, "large", "or a pair of matrices, overlap m and power C"),
+    ],
+)
+def test_starts_that_a_learner_does_not_have_are_refused_with_those_it_has(kind, start, allowed):
+    with pytest.raises(ParameterError) as error:
+        kind(start=start)
+    assert str(error.value).startswith("start = ") and str(error.value).endswith(allowed)
+
+
+@pytest.mark.parametrize(
     ("kind", "settings", "name"),
     [
-        (GradientDescent, {"small": 5.0}, "small"),
-        (OnlineSGD, {"small": 5.0}, "small"),
         (BlindMessagePassing, {"assumed_rho": 0.5, "smoothing": 3.0}, "smoothing"),
     ],
 )

@@ -58,7 +58,7 @@ def test_gradients_agree_with_finite_differences():
 @pytest.mark.slow
 def test_starts_are_trained_independently():
     design, signal, labels = drawn()
-    settings = GradientDescent(max_steps=200)
+    settings = GradientDescent(steps=200)
     together = descend(factor_student(design, labels, 2), settings, np.random.default_rng(5), 3, signal)
     rng = np.random.default_rng(5)
     left, right = rng.standard_normal((3, 10, 2)), rng.standard_normal((3, 10, 2))
@@ -82,7 +82,7 @@ def test_starts_are_trained_independently():
     "settings",
     [
         GradientDescent(),
-        GradientDescent(init="small"),
+        GradientDescent(start="small:0.001"),
         GradientDescent(optimizer="adam", learning_rate=0.02),
         GradientDescent(momentum=0.8, learning_rate=0.05),
         GradientDescent(student_width=4),
@@ -114,7 +114,7 @@ def test_a_rate_that_diverges_is_halved_until_it_does_not():
 @pytest.mark.slow
 def test_steps_too_short_to_learn_are_not_called_converged():
     design, _, labels = drawn(120, 6, 1)
-    settings = GradientDescent(learning_rate=1e-6, max_steps=5000)
+    settings = GradientDescent(learning_rate=1e-6, steps=5000)
     short = descend(factor_student(design, labels, 1), settings, np.random.default_rng(2))
     assert not short.training.status.ok
     silent = descend(factor_student(design, 0 * labels, 1), GradientDescent(), np.random.default_rng(2))
@@ -133,7 +133,7 @@ def test_narrow_student_stops_at_a_flat_objective():
 @pytest.mark.statistics
 def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_error():
     averaged, single = (
-        simulate(MODEL, [0.2], kind(starts=16, learning_rate=0.5), d=36, instances=3)
+        simulate(MODEL, [0.2], kind(initialisations=16, learning_rate=0.5), d=36, instances=3)
         for kind in (AveragedGradientDescent, GradientDescent)
     )
     gap = averaged["relative_error"][0] - averaged["theory_bayes_optimal"][0]
@@ -156,11 +156,11 @@ def test_no_floor_counts_while_weights_explore():
 @pytest.mark.slow
 def test_results_say_how_averages_were_trained():
     ask = {"d": 10, "instances": 1}
-    own = simulate(MODEL, [0.3], AveragedGradientDescent(starts=2, max_steps=200), **ask).parameters
+    own = simulate(MODEL, [0.3], AveragedGradientDescent(initialisations=2, steps=200), **ask).parameters
     assert (own["optimizer"], own["learning_rate"], own["explore"]) == ("adam", 0.5, 100)
-    fewer = simulate(MODEL, [0.3], AveragedGradientDescent(starts=2, max_steps=200, explore=50), **ask).parameters
+    fewer = simulate(MODEL, [0.3], AveragedGradientDescent(initialisations=2, steps=200, explore=50), **ask).parameters
     assert (fewer["optimizer"], fewer["explore"]) == ("adam", 50)
-    plain = simulate(MODEL, [0.3], AveragedGradientDescent(starts=2, max_steps=200, explore=0), **ask).parameters
+    plain = simulate(MODEL, [0.3], AveragedGradientDescent(initialisations=2, steps=200, explore=0), **ask).parameters
     assert (plain["optimizer"], plain["learning_rate"], plain["explore"]) == ("sgd", 0.7, 0)
 
 
@@ -174,7 +174,7 @@ def test_exploration_is_shorter_than_the_run(explore):
 def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
     ask = {"d": 30, "instances": 4, "storage": "float32"}
     plain, exploring = (
-        simulate(MODEL, [0.3], AveragedGradientDescent(starts=16, floor=1e-6, optimizer=name), **ask)
+        simulate(MODEL, [0.3], AveragedGradientDescent(initialisations=16, floor=1e-6, optimizer=name), **ask)
         for name in ("sgd", None)
     )
     errors = [np.array([run.error for run in found.instances[0]]) for found in (plain, exploring)]
@@ -227,7 +227,14 @@ def test_combinations_that_do_not_exist_are_refused():
         simulate(MODEL, [0.2], "sgd", d=20)
     with pytest.raises(ParameterError, match="learner"):
         simulate(MODEL, [0.2], "other", d=20)
-    for bad in ({"optimizer": "newton"}, {"init": "large"}, {"starts": 0}, {"momentum": 1.0}, {"learning_rate": 0.0}):
+    for bad in (
+        {"optimizer": "newton"},
+        {"start": "large"},
+        {"start": "overlap:0.3"},
+        {"initialisations": 0},
+        {"momentum": 1.0},
+        {"learning_rate": 0.0},
+    ):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             GradientDescent(**bad)
     with pytest.raises(ParameterError, match="momentum"):
@@ -238,7 +245,7 @@ def test_combinations_that_do_not_exist_are_refused():
 def test_links_with_slopes_are_fitted():
     """Enough noisy labels of a bent link: close to the optimum, from one start."""
     model = BilinearSequenceRegression(beta=1, rho=0.1, channel=jnp.tanh, noise=0.01)
-    settings = GradientDescent(max_steps=800)
+    settings = GradientDescent(steps=800)
     found = simulate(model, [1.2], settings, d=20, instances=1)
     assert 0.2 * found["theory_bayes_optimal"][0] < found["error"][0] < 0.03
 
@@ -261,15 +268,15 @@ def test_errors_of_even_labels_are_those_of_the_better_sign():
 @pytest.mark.slow
 def test_baselines_from_the_command_line(capsys):
     common = ["simulate", "bsr", "--rho", "0.2", "--alpha", "0.3", "--d", "10", "--instances", "2"]
-    assert main([*common, "--learner", "gd", "--starts", "2", "--optimizer", "adam", "--json"]) == 0
+    assert main([*common, "--learner", "gd", "--initialisations", "2", "--optimizer", "adam", "--json"]) == 0
     point = json.loads(capsys.readouterr().out)["points"][0]
     history = point["instances"][0]["history"]
     assert {"step", "training_error", "error", "nuclear_norm", "singular_values"} <= set(history[-1])
     assert point["early_stopped_error"] <= point["error"]
     assert main([*common, "--learner", "nuclear-norm", "--all-columns"]) == 0
     assert "theory_bayes_optimal" in capsys.readouterr().out
-    assert main([*common, "--learner", "ridge", "--starts", "3"]) == 2
-    assert "learner ridge has no option --starts" in capsys.readouterr().err
+    assert main([*common, "--learner", "ridge", "--initialisations", "3"]) == 2
+    assert "learner ridge has no option --initialisations" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -289,7 +296,7 @@ def test_weight_decay_is_one_objective_for_every_optimizer(own):
     labels = design.forward(signal, 0) + 0.3 * rng.standard_normal(40)
     penalty = 2 * decay * np.sqrt(size)
     best = least_nuclear_norm(design, labels, penalty, Iteration(tolerance=1e-9)).value[0]
-    settings = GradientDescent(weight_decay=decay, student_width=size, max_steps=4000, **own)
+    settings = GradientDescent(weight_decay=decay, student_width=size, steps=4000, **own)
     found = descend(factor_student(design, labels, size), settings, rng, 1, signal)
     residual = design.forward(best, 0) - labels
     least = 0.25 * np.sum(residual**2) + 0.5 * penalty * np.linalg.svd(best, compute_uv=False).sum()

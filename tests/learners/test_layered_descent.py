@@ -56,7 +56,7 @@ def test_enough_samples_are_learned_from_one_of_four_starts():
     "learner", [GradientDescent, pytest.param(AveragedGradientDescent, marks=pytest.mark.statistics)]
 )
 def test_simulations_tell_the_error_of_every_layer(learner):
-    result = simulate(DeepAttentionIndexed(0.3), [0.3], learner(starts=2, max_steps=200), d=10, instances=1)
+    result = simulate(DeepAttentionIndexed(0.3), [0.3], learner(initialisations=2, steps=200), d=10, instances=1)
     assert result["row_error"].shape == (1, 2)
     assert np.all(np.isfinite(result["row_error"]))
     assert result["error"][0] == pytest.approx(result["row_error"].mean())

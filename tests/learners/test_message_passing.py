@@ -134,21 +134,21 @@ def test_every_state_is_watched_from_the_start_of_every_run():
 # --- settings and models ----------------------------------------------------------------------------------------------
 
 
-def one_index(samples=600, d=150, **settings):
+def one_index(samples=600, d=150, accuracy=None, **settings):
     """Message passing on labels of one index whose averages are exact."""
     model, rng = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), noise=0.1), np.random.default_rng(0)
     size = model.at_size(d)
     design = size.design.sample(samples, size.input_shape, rng)
     weights = rng.standard_normal((1, d))
     labels = model.channel.sample(design.forward(weights, 0), rng)
-    return gamp(model, design, labels, MessagePassing(**settings)), weights
+    return gamp(model, design, labels, MessagePassing(**settings), accuracy=accuracy), weights
 
 
 @pytest.mark.slow
 def test_the_tolerance_is_honoured_where_scores_are_exact():
     """It was clamped at 5e-3 for all models of several rows."""
-    loose, _ = one_index(tolerance=1e-1)
-    tight, _ = one_index(tolerance=1e-8)
+    loose, _ = one_index(accuracy=Accuracy(tolerance=1e-1))
+    tight, _ = one_index(accuracy=Accuracy(tolerance=1e-8))
     assert loose.converged and tight.converged
     assert loose.iterations[0] < tight.iterations[0]
     assert tight.residual[0] <= 1e-8 * np.sqrt(tight.error_estimate[0])

@@ -40,7 +40,7 @@ def drawn(samples=9, d=5, seed=0):
 @pytest.mark.slow
 def test_steps_are_those_of_the_formula_and_a_rest_is_left_out():
     inputs, labels, weights = drawn()
-    settings = OnlineSGD(learning_rate=0.3, batch=2, weight_decay=0.5, looks=3)
+    settings = OnlineSGD(learning_rate=0.3, batch=2, weight_decay=0.5, record_every=2)
     found = one_pass_sgd(ProjectionDesign(inputs), labels, square, weights, settings)
     d, by_hand = 5, weights.copy()
     for begin in range(0, 8, 2):
@@ -50,7 +50,7 @@ def test_steps_are_those_of_the_formula_and_a_rest_is_left_out():
         by_hand = by_hand - 0.3 / (2 * np.sqrt(d)) * delta @ x - 0.3 * 0.5 / d * by_hand
     np.testing.assert_allclose(found.estimates[0], by_hand, rtol=1e-12)
     assert found.iterations == 4
-    assert [entry["samples"] for entry in found.history] == [0, 2, 6, 8]
+    assert [entry["samples"] for entry in found.history] == [0, 4, 8]
     assert found.history[-1]["time"] == 4 / 5
 
 
@@ -59,7 +59,7 @@ def test_steps_are_those_of_the_formula_and_a_rest_is_left_out():
 def test_inputs_that_are_drawn_on_the_way_are_the_same_samples(block):
     design = GeneratedDesign(ProjectionDesign, (3,), number=23, shape=(1, 5), block=block)
     labels, weights = drawn(23)[1:]
-    settings = OnlineSGD(learning_rate=0.1, batch=3, looks=4)
+    settings = OnlineSGD(learning_rate=0.1, batch=3, record_every=2)
     generated = one_pass_sgd(design, labels, square, weights, settings)
     stored = one_pass_sgd(design.stored(), labels, square, weights, settings)
     np.testing.assert_array_equal(generated.estimates[0], stored.estimates[0])
@@ -116,17 +116,21 @@ def test_theory_beside_simulations():
     result = simulate(model, [1.0, 4.0], learner, d=100, instances=4)
     assert np.all(np.abs(result["error"] - result["theory"]) < 4 * result["standard_error"] + 0.1)
     np.testing.assert_allclose(result["theory"], 2 * np.exp(-(0.6 - 0.09) * np.array([1.0, 4.0])), rtol=1e-3)
-    np.testing.assert_allclose(learner.theory(model, np.array([4.0, 1.0]))["error"], result["theory"][::-1], rtol=1e-6)
+    np.testing.assert_allclose(
+        learner.theory(model).of_runs(np.array([4.0, 1.0]))["error"], result["theory"][::-1], rtol=1e-6
+    )
 
 
 @pytest.mark.slow
 def test_even_labels_have_no_theory_without_a_dimension_or_a_start():
     even = SequenceMultiIndex(square)
-    assert "grows with d" in OnlineSGD().theory(even, np.array([1.0]))
+    with pytest.raises(IncompatibleError, match="grows with d"):
+        OnlineSGD().theory(even).of_runs(np.array([1.0]))
     assert np.isfinite(
-        OnlineSGD(overlap=0.2, learning_rate=0.05)
+        OnlineSGD(start="overlap:0.2", learning_rate=0.05)
         .at_accuracy(Accuracy(points=64))
-        .theory(even, np.array([1.0]))["error"]
+        .theory(even)
+        .of_runs(np.array([1.0]))["error"]
     ).all()
     table = trajectory(even, np.array([1.0]), OnlineSGD(learning_rate=0.05).at_accuracy(Accuracy(points=64)), steps=1)
     assert table["cosine"][0, 0] == pytest.approx(1e-3)
@@ -154,7 +158,7 @@ def test_refusals_name_the_remedy():
     with pytest.raises(IncompatibleError, match="one head"):
         simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], "online-sgd", d=20)
     with pytest.raises(IncompatibleError, match="true signal"):
-        OnlineSGD(overlap=0.5).learn(TANH, DataSet(ProjectionDesign(drawn()[0]), drawn()[1]))
+        OnlineSGD(start="overlap:0.5").learn(TANH, DataSet(ProjectionDesign(drawn()[0]), drawn()[1]))
 
 
 @pytest.mark.slow
@@ -171,8 +175,8 @@ def test_on_the_command_line(capsys, tmp_path):
         "2",
         "--learner",
         "online-sgd",
-        "--overlap",
-        "0.3",
+        "--start",
+        "overlap:0.3",
     ]
     settings = ["--learning-rate", "0.5", "--batch", "2", "--points", "32", "--d", "30", "--instances", "2"]
     assert main([*asked, *settings, "--plot", str(plot)]) == 0
@@ -195,7 +199,7 @@ def test_side_information_is_refused_by_learners_that_make_no_use_of_it():
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"feature_spectrum": (0.5, 1.5)}, "feature_spectrum are drawn whitened: use gamp"),
+        ({"feature_spectrum": (0.5, 1.5)}, "feature_spectrum are drawn whitened: use sgd or gamp"),
         ({"side_information": 0.5}, "cannot use side_information = 0.5: use gamp"),
     ],
 )
@@ -205,8 +209,9 @@ def test_theory_and_runs_refuse_the_same_models(asked, words, d):
         trajectory(model, [2.0], OnlineSGD(), steps=2, d=d)
 
 
-def test_a_start_is_given_once():
-    with pytest.raises(IncompatibleError, match=r"overlap = 0.4 and start_overlap = 0.3 exclude each other"):
-        trajectory(TANH, [2.0], OnlineSGD(overlap=0.3), steps=2, start="overlap:0.4")
+def test_the_start_of_a_question_is_that_of_its_steps():
+    own = trajectory(TANH, [2.0], OnlineSGD(start="overlap:0.4"), steps=2)
+    again = trajectory(TANH, [2.0], OnlineSGD(start="overlap:0.3"), steps=2, start="overlap:0.4")
+    np.testing.assert_array_equal(own["error"], again["error"])
     with pytest.raises(IncompatibleError, match="use trajectory, which has its equations in time, or simulate"):
         limits(TANH, [2.0], OnlineSGD())

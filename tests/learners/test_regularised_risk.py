@@ -206,7 +206,7 @@ def test_runs_follow_the_theory(model, alpha, learner):
     ids=["factors", "attention"],
 )
 def test_the_residual_of_descent_is_its_gap_to_the_convex_optimum(model):
-    learner = GradientDescent(optimizer="sgd", weight_decay=0.1, momentum=0.9, max_steps=3000)
+    learner = GradientDescent(optimizer="sgd", weight_decay=0.1, momentum=0.9, steps=3000)
     gaps = [
         simulate(model, [0.4], replace(learner, student_width=width), d=8, instances=1).instances[0][0].residual
         for width in (8, 1)
@@ -218,7 +218,7 @@ def test_the_residual_of_descent_is_its_gap_to_the_convex_optimum(model):
 def test_descent_with_decay_ends_at_the_convex_optimum():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     convex = simulate(model, [0.8], RegularisedRisk(strength=0.15), d=8, instances=1)
-    learner = GradientDescent(weight_decay=0.075, student_width=8, momentum=0.9, max_steps=20_000)
+    learner = GradientDescent(weight_decay=0.075, student_width=8, momentum=0.9, steps=20_000)
     descent = simulate(model, [0.8], learner, d=8, instances=1)
     for one, other in zip(convex.instances[0], descent.instances[0], strict=True):
         assert one.error == pytest.approx(other.error, rel=1e-3)
@@ -252,7 +252,7 @@ def test_on_the_command_line(capsys, tmp_path):
     ):
         assert main([*words, *bad]) == 2
     assert main(["limits", "bsr", "--alpha", "1", "--rho", "0.3", "--learner", "gd"]) == 2
-    assert "no theory" in capsys.readouterr().err
+    assert "no closed equations" in capsys.readouterr().err
 
 
 def test_interpolator_on_data_names_the_learner_to_use():

@@ -86,7 +86,7 @@ def test_theory_ends_at_the_limit():
 
 
 def test_steps_without_a_theory_are_refused():
-    for given in ({"positions": [1.0, -1.0]}, {"start": "informed"}):
+    for given in ({"positions": [1.0, -1.0]}, {"branch": "informed"}):
         with pytest.raises(IncompatibleError):
             trajectory(ATTENTION, [2.0], RegularisedRisk("square", strength=0.1, **given), steps=2)
     blind = drawn(ATTENTION, 30, 2.0)

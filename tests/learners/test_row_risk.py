@@ -210,7 +210,7 @@ def drawn(model, d, alpha, seed=0):
 def test_attention_has_the_overlaps_of_theory_from_the_teacher():
     """Theory: power 0.872, overlap 0.874, training loss 0.0894."""
     dataset, new = drawn(ATTENTION, 200, 2.0, seed=4)
-    found = learn_rows(RowRisk(strength=0.05, start="informed"), ATTENTION, dataset)
+    found = learn_rows(RowRisk(strength=0.05, branch="informed"), ATTENTION, dataset)
     measured = found.measured(ATTENTION, dataset.teacher, new)
     assert found.status is Status.CONVERGED
     assert abs(measured["power"][0, 0] - 0.872) < 0.1 and abs(measured["overlap"][0, 0] - 0.874) < 0.1
@@ -221,7 +221,7 @@ def test_attention_has_the_overlaps_of_theory_from_the_teacher():
 def test_lowest_of_several_minima_is_returned():
     dataset, new = drawn(ATTENTION, 60, 2.0)
     risk, settings = (
-        RowRisk(strength=0.05, start="random,informed, zero"),
+        RowRisk(strength=0.05, branch="random,informed, zero"),
         Iteration(tolerance=1e-4, max_iterations=5000),
     )
     found = learn_rows(risk, ATTENTION, dataset, settings)
@@ -230,7 +230,7 @@ def test_lowest_of_several_minima_is_returned():
     again = learn_rows(risk, ATTENTION, dataset, settings)
     np.testing.assert_array_equal(again.estimates, found.estimates)
     # Both signs of the row have the same labels: errors are those of the better one.
-    flipped = learn_rows(RowRisk(strength=0.05, start=[-dataset.teacher]), ATTENTION, dataset)
+    flipped = learn_rows(RowRisk(strength=0.05, branch=[-dataset.teacher]), ATTENTION, dataset)
     assert flipped.measured(ATTENTION, dataset.teacher, new)["overlap"][0, 0] > 0
 
 
@@ -242,7 +242,7 @@ def test_students_may_have_more_rows_than_the_teacher():
     def student(z):
         return jnp.tanh(z[0]) + jnp.tanh(z[1])
 
-    risk = RowRisk("logistic", "ridge", 0.3, student, 2, intercept=True, start=2)
+    risk = RowRisk("logistic", "ridge", 0.3, student, 2, intercept=True, branch=2)
     found = learn_rows(risk, model, dataset, Iteration(tolerance=1e-4, max_iterations=5000))
     measured = found.measured(model, dataset.teacher, new)
     assert found.estimates.shape == (1, 2, 50) and found.intercept.shape == (1,)
@@ -269,11 +269,11 @@ def test_settings_that_do_not_go_with_the_data_are_refused():
     dataset, _ = drawn(ATTENTION, 30, 1.0)
     blind = DataSet(dataset.design, dataset.labels)
     for error, given, own in (
-        (ParameterError, {"start": "elsewhere"}, dataset),
-        (ParameterError, {"start": [np.ones((2, 30))]}, dataset),
+        (ParameterError, {"branch": "elsewhere"}, dataset),
+        (ParameterError, {"branch": [np.ones((2, 30))]}, dataset),
         (ParameterError, {"positions": [[1.0]]}, dataset),
         (ParameterError, {"penalty": "nuclear"}, dataset),
-        (IncompatibleError, {"start": "informed"}, blind),
+        (IncompatibleError, {"branch": "informed"}, blind),
         (IncompatibleError, {"loss": "logistic"}, dataset),
     ):
         with pytest.raises(error):

@@ -20,10 +20,11 @@ from glassformer import (
     trajectory,
 )
 from glassformer.cli import main
+from glassformer.core.errors import RenamedError
 from glassformer.designs.projection import ProjectionDesign
-from glassformer.dynamics.descent_settings import DescentSettings
 from glassformer.errors import ParameterError
 from glassformer.learners.data_set import DataSet
+from glassformer.learners.online_sgd import one_pass_sgd
 from glassformer.learners.row_descent import Batches, record_steps
 from glassformer.risk.rows.comparison import label_quality
 from glassformer.risk.rows.student import student_of
@@ -55,7 +56,8 @@ def by_hand(data, weights, steps, rate, decay, momentum=0.0, nesterov=False):
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.6, False), (0.6, True)])
 def test_steps_are_those_of_the_formula(momentum, nesterov):
     data = drawn()
-    learner = SGD(learning_rate=0.2, weight_decay=0.1, momentum=momentum, nesterov=nesterov, steps=7, overlap=0.3)
+    given = f"nesterov:{momentum}" if nesterov else momentum
+    learner = SGD(learning_rate=0.2, weight_decay=0.1, momentum=given, steps=7, start="overlap:0.3")
     found = learner.learn(TANH, data)
     start = learner._first_weights(TANH, learner.student_on(TANH), data, data.rng)
     np.testing.assert_allclose(start[0] @ data.teacher[0] / 5, 0.3, rtol=1e-12)
@@ -63,13 +65,32 @@ def test_steps_are_those_of_the_formula(momentum, nesterov):
     expected = by_hand(data, start[0], 7, 0.2, 0.1, momentum, nesterov)
     np.testing.assert_allclose(found.estimates[0, 0], expected, rtol=1e-10)
     assert [record["step"] for record in found.history] == list(range(8))
+    assert [record["step"] for record in replace(learner, record_every=3).learn(TANH, data).history] == [0, 3, 6, 7]
+    assert found.residual > 0.01
+    assert found.status is Status.ITERATION_LIMIT
+
+
+def test_runs_converge_where_rows_come_to_rest_away_from_their_start():
+    """Or where nothing is learned because steps are too small: these have not converged."""
+    data = drawn(60)
+    assert SGD(learning_rate=0.2, weight_decay=0.1, steps=200).learn(TANH, data).status is Status.CONVERGED
+    slow = SGD(learning_rate=1e-6, steps=200).learn(TANH, data)
+    assert slow.residual < 0.01
+    assert slow.status is Status.ITERATION_LIMIT
+    # A large decay leaves a training loss of almost log 2 at the minimum of a convex risk.
+    signs = DataSet(data.design, np.sign(data.labels), teacher=data.teacher)
+    decaying = SGD(learning_rate=0.01, weight_decay=30.0, loss="logistic", start="small:0.001", steps=200)
+    found = decaying.learn(SIGN, signs)
+    assert found.training_loss > 0.9 * found.history[0]["training_loss"]
     assert found.status is Status.CONVERGED
+    assert replace(decaying, learning_rate=1e-9).learn(SIGN, signs).status is Status.ITERATION_LIMIT
 
 
-def test_the_published_convention_is_a_step_on_the_squared_error_over_d():
+def test_the_published_steps_are_on_the_squared_error_over_d():
     data = drawn()
-    learner = SGD(learning_rate=0.5, weight_decay=0.2, batch=12, repeats=1, passes=3)
-    assert learner.is_published
+    published = SGD.published(5)
+    assert (published.learning_rate, published.weight_decay) == (2 * 15 / 5, 0.07 / 2)
+    learner = replace(published, learning_rate=2 * 0.5 / 5, weight_decay=0.2 / 2, passes=1)
     start = learner._first_weights(TANH, learner.student_on(TANH), data, data.rng)
     expected = by_hand(data, start[0], 3, 2 * 0.5 / 5, 0.1)
     np.testing.assert_allclose(learner.learn(TANH, data).estimates[0, 0], expected, rtol=1e-10)
@@ -86,7 +107,7 @@ def test_batches_of_passes_use_every_sample_once_and_random_ones_have_their_shar
     sizes = random.of_steps(0, 400)[1].sum(axis=1)
     assert abs(sizes.mean() - 25) < 4 * np.sqrt(25 * 0.75 / 200)
     assert abs(sizes.var() / (25 * 0.75) - 1) < 0.5
-    assert record_steps(DescentSettings(steps=8), epochs, 2).tolist() == [4, 8]
+    assert record_steps(8, 3).tolist() == [0, 3, 6, 8]
 
 
 @pytest.mark.parametrize(("samples", "share", "batches"), [(103, 0.5, 2), (102, 0.25, 4), (11, 0.3, 3), (3, 0.1, 3)])
@@ -97,10 +118,69 @@ def test_passes_over_any_number_of_samples_have_the_steps_of_theory(samples, sha
     assert len(np.unique(chosen)) == chosen.size
 
 
-def test_rates_of_the_published_convention_may_change():
-    published = {"convention": "published", "batch": 50}
+@pytest.mark.slow
+def test_the_published_protocol_is_three_steps_on_every_batch_of_200_in_every_pass():
+    """Explicit updates of the squared error over d, on the batches of each pass."""
+    d, model = 60, SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0])).at_accuracy(Accuracy(points=32))
+    rng = np.random.default_rng(3)
+    design, teacher = ProjectionDesign.sample(420, (1, d), rng), rng.standard_normal((1, d))
+    data = DataSet(design, model.channel.draw_labels(design.forward(teacher, 0), rng), teacher=teacher)
+    learner = replace(SGD.published(d), passes=2, record_every=3)
+    own = data.rng
+    weights, key = own.standard_normal((1, d))[0], int(own.integers(2**63))
+    x, y = design.inputs[0, :, 0], data.labels.reshape(-1)
+    for one in range(2):
+        order = np.random.default_rng([key, one]).permutation(420)
+        for batch in (order[:200], order[200:400]):
+            for _ in range(3):
+                found = np.tanh(2 * x[batch] @ weights / np.sqrt(d))
+                slope = 2 / d * x[batch].T @ ((found - y[batch]) * 2 * (1 - found**2)) / np.sqrt(d)
+                weights = weights - 15 * (slope + 0.07 / d * weights)
+    found = learner.learn(model, data)
+    np.testing.assert_allclose(found.estimates[0, 0], weights, rtol=1e-9)
+    assert [record["passes"] for record in found.history] == [0, 0.5, 1, 1.5, 2]
+    result = simulate(model, [7.0], learner, d=d, instances=1)
+    assert {"error", "plugin_error", "prediction_error", "training_loss"} <= set(result.columns)
+    quick = SGD.published(d).at_accuracy(Accuracy(trajectories=1024))
+    table = trajectory(model, [7.0], quick, steps=4, d=d, instances=1)
+    assert any("batches of a pass exclude each other" in note for note in table.notes)
+    np.testing.assert_array_equal(table["error"], quick.path(model, 7.0, 4, d).error.value)
+
+
+def test_no_setting_depends_on_another_or_on_the_caller():
+    assert SGD() == SGD(momentum=0.0, weight_decay=0.0, repeats=1, sampling="bernoulli", start="prior", record_every=1)
+    assert replace(SGD(momentum=1e-9), momentum=0.0) == SGD()
+    assert SGD(batch=5).completed(TANH) == SGD(batch=5)
     for rate in ((1.0, 2.0), lambda step: 1.0 + step):
-        assert SGD(learning_rate=rate, **published).descent(2.0, 2, d=100).rates.tolist() == [0.02, 0.04]
+        assert SGD(learning_rate=rate, batch=50).descent(2.0, 2, d=100).rates.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"convention": "sum"}, "convention is now always the sum of the losses"),
+        ({"nesterov": True}, 'nesterov is now momentum="nesterov:0.9"'),
+        ({"init": "small"}, 'init is now start="prior" or start="small:0.001"'),
+        ({"overlap": 0.3}, 'overlap is now start="overlap:0.3"'),
+        ({"looks": 3}, "looks is now record_every="),
+    ],
+)
+def test_old_words_say_the_new_ones(given, words):
+    with pytest.raises(RenamedError, match=words):
+        SGD(**given)
+
+
+def test_fresh_samples_have_the_same_steps():
+    """One step on a batch: the sum of the losses and a decay, and their mean and a decay per dimension."""
+    learner = SGD(learning_rate=0.02, weight_decay=0.3, batch=12, sampling="epochs", passes=1)
+    data = drawn()
+    start = learner._first_weights(TANH, learner.student_on(TANH), data, data.rng)
+    online = learner.fresh(5)
+    found = one_pass_sgd(data.design, data.labels, TANH.traceable_label, start, online)
+    np.testing.assert_allclose(found.estimates[0], learner.learn(TANH, data).estimates[0], rtol=1e-10)
+    for other in ({"momentum": 0.5}, {"batch": 0.5}, {"loss": "huber"}, {"learning_rate": None}):
+        with pytest.raises(IncompatibleError, match="fresh needs"):
+            replace(learner, **other).fresh(5)
 
 
 @pytest.mark.slow
@@ -118,11 +198,12 @@ def test_rows_of_several_heads_have_the_learning_rate_of_theory(monkeypatch):
 
 def test_theory_is_of_independent_batches():
     passes = replace(LOGISTIC, batch=0.25, sampling="epochs", steps=3)
-    assert "use sampling = bernoulli" in passes.theory(SIGN, np.array([1.0]))
+    with pytest.raises(IncompatibleError, match="use sampling = bernoulli"):
+        passes.theory(SIGN).of_runs(np.array([1.0]))
     assert passes.draws_passes
     assert not replace(passes, batch=None).draws_passes
-    with pytest.raises(IncompatibleError, match="looks = 2 is not allowed"):
-        trajectory(SIGN, [2.0], replace(LOGISTIC, looks=2), steps=3, d=20)
+    with pytest.raises(IncompatibleError, match="record_every = 2 is not allowed"):
+        trajectory(SIGN, [2.0], replace(LOGISTIC, record_every=2), steps=3, d=20)
 
 
 @pytest.mark.slow
@@ -154,7 +235,7 @@ def test_runs_lie_on_the_theory():
         assert table.notes[0].startswith("alpha = 2: smallest values over all steps: test_loss")
         # Without weight decay this risk has no finite minimum.
         (arrival,) = [note for note in table.notes if "minimum of the same risk" in note] or [None]
-        assert (arrival is None) == (learner.weight_decay is None)
+        assert (arrival is None) == (learner.weight_decay == 0)
         if arrival is not None:
             least = limits(SIGN, [2.0], RegularisedRisk("logistic", strength=0.05))["label_error"][0]
             assert f"label_error {least:.4g}" in arrival and "within the error bar: label_error not yet" in arrival
@@ -190,8 +271,9 @@ def test_simulations_have_theory_at_their_number_of_steps():
     assert abs(result["label_error"] - result["label_theory"])[0] < 4 * result["label_standard_error"][0]
     assert result["label_theory"][0] > result["label_bayes_optimal"][0] + 0.01
     even = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=0.1).at_accuracy(Accuracy(points=32))
-    assert "trajectory" in learner.__class__(steps=3).theory(even, np.array([1.0]))
-    assert "--d" in SGD().theory(TANH, np.array([1.0]))
+    for model, descent in ((even, SGD(steps=3)), (TANH, SGD(batch=200))):
+        with pytest.raises(IncompatibleError, match="use trajectory with d"):
+            descent.theory(model).of_runs(np.array([1.0]))
 
 
 def short(step):
@@ -225,18 +307,34 @@ def test_settings_that_do_not_go_together():
         ({"batch": 1.5}, "or a share of the samples in (0, 1]"),
         ({"learning_rate": [0.1, -0.1]}, "learning_rate = -0.1"),
         ({"learning_rate": np.nan}, "learning_rate = nan"),
-        ({"sampling": "random"}, "bernoulli, epochs"),
-        ({"convention": "mean"}, "sum, published"),
-        ({"nesterov": True, "steps": 2}, "a number > 0 with nesterov"),
-        ({"trajectories": 1000, "steps": 2}, "32 times a power of two"),
+        ({"sampling": "random"}, "bernoulli or epochs"),
+        ({"sampling": None}, "bernoulli or epochs"),
+        ({"momentum": "nesterov:0"}, "a number in [0, 1), or nesterov:NUMBER with a number in (0, 1)"),
+        ({"momentum": "nesterov"}, "momentum = 'nesterov' is not allowed"),
+        ({"momentum": "heavy:0.5"}, "momentum = 'heavy:0.5' is not allowed"),
+        ({"momentum": "0.5"}, "momentum = '0.5' is not allowed"),
+        ({"momentum": 1.0}, "momentum = 1.0 is not allowed"),
+        ({"record_every": 0}, "record_every = 0 is not allowed: expected an integer >= 1"),
+        ({"record_every": 1.5}, "record_every = 1.5 is not allowed: expected an integer >= 1"),
+        ({"start": "small"}, "start = 'small' is not allowed: expected prior, small:SIZE with a number > 0"),
+        ({"start": "small:-1"}, "start = 'small:-1' is not allowed"),
+        ({"start": "overlap:1"}, "overlap:COSINE with a number in [0, 1)"),
+        ({"start": "prior:1"}, "start = 'prior:1' is not allowed"),
+        ({"start": ([[0.1]], [["a"]])}, "start"),
     ):
         with pytest.raises(ParameterError) as error:
             SGD(**given)
         assert text in str(error.value)
-    with pytest.raises(IncompatibleError, match="give one of them"):
-        SGD(start=([[0.1]], [[1.0]]), overlap=0.3)
-    with pytest.raises(IncompatibleError, match="use convention = sum and a batch"):
-        trajectory(TANH, [2.0], SGD(convention="published"), steps=3)
+    with pytest.raises(ParameterError, match="32 times a power of two"):
+        trajectory(TANH, [2.0], SGD(), steps=2, accuracy=Accuracy(trajectories=1000))
+    few = Accuracy(trajectories=1024)
+    own = trajectory(TANH, [2.0], SGD(start="overlap:0.3"), steps=3, accuracy=few)
+    for start in (([[0.1]], [[1.0]]), "overlap:0.2"):
+        again = trajectory(TANH, [2.0], SGD(start=start), steps=3, start="overlap:0.3", accuracy=few)
+        np.testing.assert_array_equal(own["error"], again["error"])
+    with pytest.raises(IncompatibleError, match="batch = 200 refers to a token dimension: use a batch that is a share"):
+        trajectory(TANH, [2.0], SGD(batch=200), steps=3)
+    assert SGD(start=(np.array([[0.1]]), np.eye(1))) == SGD(start=[[[0.1]], [[1.0]]])
     assert SGD(learning_rate=np.full(4, 0.5)) == SGD(learning_rate=[0.5] * 4)
     with pytest.raises(ParameterError, match="learning_rate = '<4 numbers>' is not allowed: expected one number"):
         trajectory(TANH, [2.0], SGD(learning_rate=[0.1] * 4), steps=3)
@@ -269,7 +367,7 @@ def test_command_line(tmp_path, capsys):
     assert [point["iteration"] for point in points] == [0, 1, 2, 3]
     assert {"cosine", "power", "training_loss", "test_loss", "label_error", "generalisation_gap"} <= set(points[0])
     assert main([*command, "--learning-rate", "x"]) == 2
-    assert "learning_rate" in capsys.readouterr().err
+    assert "--learning-rate = 'x' is not allowed" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -282,7 +380,7 @@ def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
     assert table["early_stopped_test_loss"][0] < table["test_loss"][0]
     assert table["early_stop"][0] == learner.path(model, 1.0).early_stop()[0]
     np.testing.assert_array_equal(table["arrival"][1], path.arrival().value)
-    equations = learner.equations(model)
+    equations = learner.theory(model)
     curves = equations.curves(table, "test_loss")
     assert list(curves) == ["sgd", "sgd_early_stopped"]
     stopped = learner.path(model, 1.0).early_stop()[1]

@@ -150,7 +150,7 @@ def test_theory_of_every_learner_is_refused(learner):
             ask(CORRELATED)
 
 
-STEPS = {"max_steps": 100}
+STEPS = {"steps": 100}
 FITTED = [Ridge(), NuclearNorm(), RegularisedRisk(strength=0.1), VectorMessagePassing(), resolve_learner("gamp")]
 FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS)]
 
@@ -158,7 +158,7 @@ FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS)]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "learner",
-    [*FITTED, pytest.param(AveragedGradientDescent(starts=2, **STEPS), marks=pytest.mark.statistics)],
+    [*FITTED, pytest.param(AveragedGradientDescent(initialisations=2, **STEPS), marks=pytest.mark.statistics)],
     ids=lambda learner: learner.name,
 )
 def test_learners_learn_from_it_beside_no_theory(learner):

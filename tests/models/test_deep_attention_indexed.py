@@ -246,7 +246,7 @@ def test_several_layers_from_the_command_line(capsys):
     ]
     assert "layer 2" in found["thresholds"][0]["note"]
     assert main(["limits", "aim", "--rho", "0.5", "--skip", "1", "--alpha", "0.1"]) == 2
-    assert "--layers" in capsys.readouterr().err
+    assert "layers" in capsys.readouterr().err
 
 
 def test_combinations_that_do_not_exist_are_refused():

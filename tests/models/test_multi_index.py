@@ -366,9 +366,8 @@ def test_close_to_a_threshold_all_starts_lead_to_one_point():
 
 @pytest.mark.statistics
 def test_stochastic_gradients_find_the_last_layer_first():
-    result = simulate(
-        DeepAttention().at_accuracy(Accuracy(points=64)), [15.0], SGD(passes=25, looks=4), d=100, instances=2
-    )
+    learner = replace(SGD.published(100), passes=25, record_every=9)
+    result = simulate(DeepAttention().at_accuracy(Accuracy(points=64)), [15.0], learner, d=100, instances=2)
     for run in result.instances[0]:
         cosine = np.abs(np.array([step["cosine"] for step in run.history]))
         found = np.argmax(cosine[:, 1] > 0.9)
@@ -377,19 +376,21 @@ def test_stochastic_gradients_find_the_last_layer_first():
         assert cosine[-1, 0] > cosine[found, 0]
         assert run.history[-1]["plugin_error"] < 0.2 * run.history[0]["plugin_error"]
         assert run.history[-1]["passes"] == 25
-    again = simulate(
-        DeepAttention().at_accuracy(Accuracy(points=64)), [15.0], SGD(passes=25, looks=4), d=100, instances=1
-    )
+    again = simulate(DeepAttention().at_accuracy(Accuracy(points=64)), [15.0], learner, d=100, instances=1)
     assert again.instances[0][0].error == result.instances[0][0].error
-    short = SGD(passes=5, learning_rate=1e-6, weight_decay=0.0)
+    short = replace(SGD.published(40), passes=5, learning_rate=1e-6 * 2 / 40, weight_decay=0.0)
     assert not simulate(DeepAttention().at_accuracy(Accuracy(points=64)), [4.0], short, d=40, instances=1).converged
     with pytest.raises(IncompatibleError, match="one head"):
         simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], "sgd", d=20)
     with pytest.raises(IncompatibleError, match="smoothly"):
         simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2), [2.0], "sgd", d=20)
     with pytest.raises(IncompatibleError, match="single"):
-        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), [2.0], "sgd", d=20)
-    for bad in ({"batch": 0}, {"init": "large"}, {"learning_rate": -1.0}, {"weight_decay": np.nan}):
+        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), [2.0], "online-sgd", d=20)
+    # The usual student of signs is a linear row.
+    signs = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])).at_accuracy(Accuracy(points=32))
+    linear = simulate(signs, [4.0], SGD().at_accuracy(Accuracy(trajectories=1024)), d=40, instances=1)
+    assert linear.converged and linear["label_error"][0] < 0.3
+    for bad in ({"batch": 0}, {"start": "large"}, {"learning_rate": -1.0}, {"weight_decay": np.nan}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
             SGD(**bad)
 
@@ -476,6 +477,11 @@ def test_deep_attention_from_the_command_line(capsys, tmp_path):
     sgd = ["--learner", "sgd", "--passes", "2", "--batch", "10", "--d", "20", "--instances", "1"]
     assert main(["simulate", "attention", "--alpha", "2", "--depth", "1", "--points", "64", *sgd]) in (0, 3)
     assert "theory_bayes_optimal" in capsys.readouterr().out
+    published = ["--learner", "sgd:published", "--passes", "2", "--d", "20", "--instances", "1", "--json"]
+    assert main(["simulate", "attention", "--alpha", "2", "--depth", "1", "--points", "64", *published]) in (0, 3)
+    settings = json.loads(capsys.readouterr().out)["parameters"]
+    given = {name: value for name, value in SGD.published(20).settings.items() if value is not None}
+    assert {**given, "passes": 2}.items() <= settings.items()
     file = tmp_path / "link.py"
     file.write_text("import jax.numpy as jnp\n\ndef phase(z):\n    return jnp.abs(z[0, 0])\n")
     assert main(["thresholds", "smi", "--link", f"{file}:phase", "--indices", "1", "--json"]) == 0

@@ -66,7 +66,7 @@ def test_marks_and_their_bars_are_inside_the_frame_and_titles_name_size_and_numb
 
 
 def test_runs_without_a_theory_are_compared_with_the_optimum_by_name():
-    runs = Runs("descent", GradientDescent(max_steps=2), [0.3], 4, 2)
+    runs = Runs("descent", GradientDescent(steps=2), [0.3], 4, 2)
     summary = compute(Recipe([panel([runs])])).summary
     assert "Bayes-optimal 0." in summary and "  theory 0." not in summary
 
@@ -233,7 +233,7 @@ def test_training_that_learns_nothing_is_said(monkeypatch, accuracy, collapsed):
 
 def test_single_runs_have_no_standard_errors_and_other_errors_have_their_own():
     noisy = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.5)
-    descent, title = GradientDescent(max_steps=3), "no noise"
+    descent, title = GradientDescent(steps=3), "no noise"
     runs = Runs("descent", descent, [0.3], 4, 1, "relative_error")
     content = compute(Recipe([panel([runs])]))
     assert content.axes[0].settings["title"] == title + "\nmarks: 1 run at $d = 4$, relative to $\\|S\\|_F^2$"

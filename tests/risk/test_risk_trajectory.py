@@ -133,7 +133,7 @@ def test_learners_without_equations_of_steps_raise():
     for strength, model in ((0.0, LINEAR), (None, BilinearSequenceRegression(beta=1, rho=0.3))):
         with pytest.raises(IncompatibleError, match="is a limit in which the number of steps diverges"):
             trajectory(model, [0.9], RegularisedRisk("square", "nuclear", strength), steps=3)
-    with pytest.raises(IncompatibleError, match="start at an estimate of zero"):
+    with pytest.raises(IncompatibleError, match=r"start = overlap:0\.1 is for gamp"):
         trajectory(LINEAR, [0.9], RegularisedRisk(strength=0.1), steps=3, start="overlap:0.1")
     with pytest.raises(IncompatibleError, match="linear around"):
         trajectory(SIGNS, [0.9], RegularisedRisk(far_hinge, strength=0.1), steps=3, d=20, instances=1)

@@ -76,7 +76,7 @@ def within(table, name, value, row=0, more=0.0):
 def test_sampled_averages_of_one_row_agree_with_quadrature():
     model = SequenceMultiIndex(sign).at_accuracy(Accuracy(points=1024))
     exact = limits(model, [1.0], RegularisedRisk("logistic", strength=0.1))
-    sampled = limits(model, [1.0], RegularisedRisk("logistic", strength=0.1, start="uninformed"))
+    sampled = limits(model, [1.0], RegularisedRisk("logistic", strength=0.1, branch="uninformed"))
     assert abs(exact["power"][0, 0, 0] - 2.3173829) < 1e-6
     assert sampled["power_error_estimate"][0, 0, 0] < 0.02
     for name in ("power", "overlap", "cosine", "training_loss", "test_loss", "label_error"):
@@ -100,7 +100,7 @@ def test_attention_has_the_order_parameters_of_the_prototype(attention_limits):
 @pytest.mark.slow
 def test_two_rows_have_the_order_parameters_of_the_prototype():
     model = SequenceMultiIndex(two_tanh, indices=2, noise=0.09).at_accuracy(Accuracy(points=256))
-    table = limits(model, [4.0], RegularisedRisk(strength=0.1, start="informed"))
+    table = limits(model, [4.0], RegularisedRisk(strength=0.1, branch="informed"))
     assert within(table, "power", [[0.63, 0.09], [0.09, 0.86]], more=0.01)
     assert within(table, "overlap", [[0.67, 0.11], [0.10, 0.89]], more=0.01)
     assert within(table, "training_loss", 0.0266, more=0.0005)
@@ -234,12 +234,12 @@ def test_cross_entropy_of_two_classes_has_two_rows():
 
 def test_starts_of_descent_on_data_have_the_theory_of_the_lowest_minimum(softmax, monkeypatch):
     monkeypatch.setattr(
-        RowTheory, "limits", lambda own, *_: Namespace(columns={"start": own.risk.start}, status=[], notes=[])
+        RowTheory, "limits", lambda own, *_: Namespace(columns={"branch": own.risk.branch}, status=[], notes=[])
     )
     for start, own in (("random,zero", None), ("zero", None), ("informed", "informed")):
-        assert RegularisedRisk(strength=0.05, start=start).theory(softmax).of_runs(np.ones(1))["start"] == own
-    given = RegularisedRisk(strength=0.05, start=[[[0.5]], [[1.0]]])
-    assert isinstance(given.row_risk.start, tuple)
+        assert RegularisedRisk(strength=0.05, branch=start).theory(softmax).of_runs(np.ones(1))["branch"] == own
+    given = RegularisedRisk(strength=0.05, branch=[[[0.5]], [[1.0]]])
+    assert isinstance(given.row_risk.branch, tuple)
 
 
 def test_rows_of_different_heads_see_different_coordinates():
@@ -268,7 +268,7 @@ def test_branches_follow_two_minima():
 
 @pytest.mark.slow
 def test_a_start_may_be_given(softmax, attention_limits):
-    given = limits(softmax, [2.0], RegularisedRisk(strength=0.05, start=([[0.5]], [[1.0]])))
+    given = limits(softmax, [2.0], RegularisedRisk(strength=0.05, branch=([[0.5]], [[1.0]])))
     assert within(given, "error", attention_limits["error"][0])
 
 
@@ -285,8 +285,8 @@ def test_a_start_may_be_given(softmax, attention_limits):
         (RegularisedRisk(strength=0.1, student=lambda z: z[0]), ParameterError, "student"),
         (RegularisedRisk(strength=0.1, student=lambda z: attention(z) + z[7, 0]), ParameterError, "student_rows"),
         (RegularisedRisk(strength=0.1, student="linear", student_rows=3), ParameterError, "student_rows"),
-        (RegularisedRisk(strength=0.1, start="random"), ParameterError, "start"),
-        (RegularisedRisk(strength=0.1, start=([[2.0]], [[1.0]])), ParameterError, "start"),
+        (RegularisedRisk(strength=0.1, branch="random"), ParameterError, "branch"),
+        (RegularisedRisk(strength=0.1, branch=([[2.0]], [[1.0]])), ParameterError, "branch"),
         (RegularisedRisk(strength=0.1, student_rows=3), ParameterError, "student_rows"),
     ],
 )
@@ -304,9 +304,9 @@ def test_what_cannot_be_computed_is_refused_before_it_begins(softmax, risk, erro
         ("intercept", "yes"),
         ("positions", [1.0, np.nan]),
         ("positions", np.zeros((2, 1, 1))),
-        ("start", "somewhere"),
-        ("start", 3),
-        ("start", ["random", "zero"]),
+        ("branch", "somewhere"),
+        ("branch", 3),
+        ("branch", ["random", "zero"]),
     ],
 )
 def test_settings_without_a_meaning_are_refused(name, value):
@@ -360,13 +360,13 @@ def test_margins_of_classes_and_signs(classes, multinomial_limits):
 @pytest.mark.slow
 def test_the_student_may_be_the_link_of_another_network(softmax, attention_limits):
     other = DeepAttention(depth=1, tokens=2, activation="linear")
-    table = limits(softmax, [2.0], RegularisedRisk(strength=0.05, student=other.traceable_label, start="informed"))
+    table = limits(softmax, [2.0], RegularisedRisk(strength=0.05, student=other.traceable_label, branch="informed"))
     assert table["prediction_error"][0] > attention_limits["prediction_error"][0]
 
 
 def test_only_a_risk_with_several_minima_names_them_as_a_cause(softmax):
     assert "not convex" in RegularisedRisk(strength=0.05).theory(softmax).other_minima
-    assert RegularisedRisk(strength=0.05, start="informed").theory(softmax).other_minima == ""
+    assert RegularisedRisk(strength=0.05, branch="informed").theory(softmax).other_minima == ""
     assert RegularisedRisk("logistic", strength=0.05).theory(SequenceMultiIndex(sign)).other_minima == ""
 
 

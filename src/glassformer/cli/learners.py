@@ -126,4 +126,4 @@ def learner_of(name: str, options: argparse.Namespace) -> Any:
         value = option.value(getattr(options, options.settings.get(option.field, ""), None))
         if value is not None:
             given[option.field] = value
-    return learner(name, **given).at_accuracy(accuracy_of(options))
+    return learner(name, getattr(options, "d", None), **given).at_accuracy(accuracy_of(options))

@@ -58,6 +58,18 @@ RENAMED = {
     "trajectories=": "accuracy=Accuracy(trajectories=...), an argument of every verb",
     "landscape points=": "overlaps=",
     "overlap=": "start=, for instance start='overlap:0.3'",
+    "convention=": "always the sum of the losses; the published protocol is SGD.published(d)",
+    "nesterov=": 'momentum="nesterov:0.9"',
+    "init=": 'start="prior" or start="small:0.001"',
+    "small=": 'start="small:0.001"',
+    "SGD overlap=": 'start="overlap:0.3"',
+    "OnlineSGD overlap=": 'start="overlap:0.3"',
+    "SGD looks=": "record_every=, the steps between two entries of the history",
+    "OnlineSGD looks=": "record_every=, the steps between two entries of the history",
+    "GradientDescent starts=": "initialisations=",
+    "GradientDescent max_steps=": "steps=",
+    "RegularisedRisk start=": "branch=",
+    "RowRisk start=": "branch=",
     # Options of the command line.
     "--data-points": "--points",
     "--field-points": "--points",
@@ -68,6 +80,14 @@ RENAMED = {
     "plan --target-error": "--target",
     "plan --target-label-error": "--target ... --quantity label_error",
     "simulate --theory-alpha": "compare ... --run-alpha",
+    "--convention": "always the sum of the losses; the published protocol is --learner sgd:published",
+    "--gradient-steps": "--steps",
+    "--init": "--start prior or --start small:0.001",
+    "--small": "--start small:0.001",
+    "--start-overlap": "--start overlap:0.3",
+    "--looks": "--record-every, the steps between two entries of the history",
+    "--starts": "--initialisations",
+    "--nesterov": "--momentum nesterov:0.9",
 }
 """What to write now, by the old word: a name, an argument ``NAME=``, an option ``--NAME``, a table ``[NAME]``.
 
@@ -115,7 +135,7 @@ def refuse_old_arguments(given: Iterable[str], *places: str) -> None:
         places: the function or class, and those it derives from.
 
     Raises:
-        ParameterError: it says the new name.
+        RenamedError: it says the new name.
 
     Example:
         >>> refuse_old_arguments(["algorithm"], "simulate")

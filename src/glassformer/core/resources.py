@@ -33,8 +33,8 @@ def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
 
     Example:
         >>> from glassformer.learners.online_sgd import OnlineSGD
-        >>> farthest_from_default(OnlineSGD(looks=4000), "looks", "batch")
-        ('looks', 4000)
+        >>> farthest_from_default(OnlineSGD(points=8192), "points", "batch")
+        ('points', 8192)
     """
     defaults = {one.name: one.default for one in fields(part)} | dict(getattr(part, "accuracy_defaults", {}))
     name = max(names, key=lambda name: getattr(part, name) / defaults[name])

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-# Settings that limit an iteration. Both have the same command-line option.
-_LIMITS = ("max_iterations", "max_steps")
+# Settings that limit an iteration, the first one of a result counts.
+_LIMITS = ("max_iterations", "steps", "passes")
 
 
 class Status(Enum):
@@ -86,9 +86,9 @@ class Status(Enum):
         Example:
             >>> Status.INTEGRATION_NOT_CONVERGED.remedy_for({"noise": 0.0, "noise_law": "poisson", "points": 256})
             'the error of the averages exceeds the tolerance: raise the points of sampled ones'
-            >>> Status.ITERATION_LIMIT.remedy_for({"max_steps": 100})
+            >>> Status.ITERATION_LIMIT.remedy_for({"steps": 100})
             'the residual is still above the tolerance: move alpha away from a threshold, where convergence slows \
-down, or raise max_steps'
+down, or raise steps'
         """
         if not parameters:
             return self.remedy

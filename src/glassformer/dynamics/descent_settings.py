@@ -88,8 +88,8 @@ class DescentSettings:
     As ``d`` grows, :math:`\eta`, :math:`\lambda`, :math:`\alpha = n/d`, the share of the samples in a batch, and the
     number of steps are held fixed. In other conventions: a step :math:`\eta'` on the mean loss of ``n`` samples is
     :math:`\eta = \eta'/n`, on the mean of a batch of ``b`` samples :math:`\eta = \eta'/b`, and a step :math:`\eta'` on
-    the squared error over ``d``, as :class:`~glassformer.learners.sgd.SGD` takes, is :math:`\eta = 2\eta'/d` on half
-    the squared error, with :math:`\lambda` half the decay.
+    the squared error over ``d``, that of :meth:`SGD.published <glassformer.learners.sgd.SGD.published>`, is
+    :math:`\eta = 2\eta'/d` on half the squared error, with :math:`\lambda` half the decay.
 
     With Nesterov's momentum :math:`W^{t+1} = W^t + \mathrm{momentum}\;v^{t+1} - \eta_t(\ldots)^t`: weights are those at
     which gradients are taken.

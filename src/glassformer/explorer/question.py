@@ -13,7 +13,7 @@ import glassformer
 from glassformer.core.cache import memoize
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import Option, options_in, parameter
-from glassformer.core.parsing import parse_grid
+from glassformer.core.parsing import parse_grid, parse_text
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import compatible_learner, learner_type, names, parse_settings
 from glassformer.models.registry import MODELS, build, options_of
@@ -23,9 +23,11 @@ _MOST = 401
 # Settings of descent that the page offers, with the ends of their sliders, and where they begin.
 _DESCENT: dict[str, tuple[float, float] | None] = {
     **{"loss": None, "learning_rate": (0.0, 1.0), "weight_decay": (0.0, 1.0), "batch": (0.05, 1.0)},
-    **{"momentum": (0.0, 0.99), "overlap": (0.0, 1.0)},
+    **{"momentum": (0.0, 0.99), "start": None},
 }
-_BEGIN = {"learning_rate": "0.3", "weight_decay": "0", "batch": "1.0", "momentum": "0", "overlap": "0.3"}
+_BEGIN = {"learning_rate": "0.3", "weight_decay": "0", "batch": "1.0", "momentum": "0", "start": "overlap:0.3"}
+# Readers of texts in which a colon does not name a function in a file.
+_TEXTS = (parse_grid, parse_text)
 # Unknown of which samples are counted, by the definition of the sample ratio; the other definitions count parameters.
 _UNKNOWNS = {"n/(dL)": "entry", "n/d^2": "entry", "n/d": "dimension"}
 
@@ -166,8 +168,7 @@ class Question:
         given = dict[str, Any]()
         for option in learner_options(name):
             text = self.texts.get(f"{name}.{option.field}", "").strip()
-            # A colon names a function in a file, except in grids of numbers.
-            if ":" in text and option.read is not parse_grid:
+            if ":" in text and option.read not in _TEXTS:
                 raise ParameterError(option.field, text, "a name or a number: the page opens no files")
             if text:
                 given[option.field] = replace(option, read=None).value(text)

@@ -3,35 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from glassformer.core.checks import real_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.settings import positive, setting
 from glassformer.learners.base import Learner
 
-# Default size of a small initialisation.
-_SMALL = 1e-3
+# Starts of descent by their forms, and what each means.
+_FORMS = {
+    "prior": "prior",
+    "small": "small:SIZE with a number > 0",
+    "overlap": "overlap:COSINE with a number in [0, 1)",
+    "matrices": "a pair of matrices, overlap m and power C",
+}
+
+
+@dataclass(frozen=True)
+class Initialisation:
+    """The first parameters of a descent.
+
+    Attributes:
+        size: standard deviation of the parameters.
+        overlap: cosine of every row with the teacher's; None for a random start.
+        matrices: overlap m, shape (P, P*), and power C, shape (P, P), in rows of numbers; None for rows of equal power.
+
+    Example:
+        >>> Initialisation.parse("small:0.001"), Initialisation.parse("overlap:0.3").overlap
+        (Initialisation(size=0.001, overlap=None, matrices=None), 0.3)
+    """
+
+    size: float = 1.0
+    overlap: float | None = None
+    matrices: Any = None
+
+    @classmethod
+    def parse(cls, given: Any, forms: tuple[str, ...] = tuple(_FORMS)) -> Self:
+        """Return the start that a text or a pair of matrices stands for.
+
+        Args:
+            given: ``"prior"``, ``"small:SIZE"``, ``"overlap:COSINE"``, or a pair of matrices.
+            forms: of these, the forms that are allowed.
+
+        Raises:
+            ParameterError: it is none of the allowed starts.
+        """
+        form, number = "", 0.0
+        if isinstance(given, str):
+            form, _, text = given.partition(":")
+            try:
+                number = float(text) if text else 0.0
+            except ValueError:
+                form = ""
+        elif isinstance(given, tuple | list) and len(given) == 2 and not any(isinstance(one, str) for one in given):
+            form = "matrices"
+        if form in forms:
+            if form == "prior" and given == "prior":
+                return cls()
+            if form == "small" and 0 < number < np.inf:
+                return cls(size=number)
+            if form == "overlap" and ":" in given and 0 <= number < 1:
+                return cls(overlap=number)
+            if form == "matrices":
+                overlap, power = (np.atleast_2d(real_numbers("start", part)).tolist() for part in given)
+                return cls(matrices=(_rows(overlap), _rows(power)))
+        *others, last = (_FORMS[one] for one in forms)
+        raise ParameterError("start", given, f"{', '.join(others)}, or {last}")
+
+
+def _rows(matrix: list[list[float]]) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, matrix))
 
 
 class Descent(Learner):
-    """Gradient descent from a random start."""
+    """Gradient descent from a start."""
 
     trained_property: ClassVar[str]
     """Property of a model that defines what is trained; it raises an error for models that cannot be trained."""
-    init: str
-    small: float
+    start_forms: ClassVar[tuple[str, ...]] = ("prior", "small")
+    """Forms of the start, see :meth:`Initialisation.parse`."""
+    start: Any
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.init == "prior" and self.small != _SMALL:
-            raise ParameterError("small", self.small, "no value with init = prior", "give init = small as well")
+        matrices = self.initialisation.matrices
+        if matrices is not None:
+            # Settings are compared with each other, which arrays cannot.
+            object.__setattr__(self, "start", matrices)
 
     @property
-    def initial_size(self) -> float:
-        """Standard deviation of the initial parameters."""
-        return 1.0 if self.init == "prior" else self.small
+    def initialisation(self) -> Initialisation:
+        """The first parameters."""
+        return Initialisation.parse(self.start, self.start_forms)
 
     def check(self, model: Any) -> None:
         # Raises an error for models that cannot be trained.
@@ -42,6 +107,7 @@ class RowDescent(Descent):
     """Gradient descent on the rows of a model's weights, with the model's own label function."""
 
     trained_property: ClassVar[str] = "traceable_label"
+    start_forms: ClassVar[tuple[str, ...]] = ("prior", "small", "overlap")
 
     def check(self, model: Any) -> None:
         super().check(model)
@@ -50,6 +116,18 @@ class RowDescent(Descent):
             raise IncompatibleError(
                 "needs unwhitened features, and those of a model with feature_spectrum are drawn whitened"
             )
+
+    def cosine(self, given: float | None) -> float | None:
+        """Return the cosine of the start with the truth: the given one, or that of the settings.
+
+        Raises:
+            IncompatibleError: both are given.
+        """
+        own = self.initialisation
+        if given is not None and (own.overlap is not None or own.matrices is not None):
+            start = self.start if isinstance(self.start, str) else "the given matrices"
+            raise IncompatibleError(f"overlap = {given:g} and start = {start} exclude each other: give one of them")
+        return own.overlap if given is None else given
 
 
 def refuse_side_information(model: Any) -> None:
@@ -72,19 +150,3 @@ def squared_errors(weights: Any, inputs: Any, labels: Any, link: Callable[[Any],
     fields = jnp.swapaxes(inputs @ weights.T, 1, 2) / np.sqrt(inputs.shape[-1])
     predicted = jax.vmap(link)(fields).reshape(len(inputs), -1)
     return jnp.sum((predicted - labels) ** 2)
-
-
-def initialisation() -> Any:
-    """Return the setting ``init``."""
-    return setting("prior", "prior (as large as the teacher) or small", _check_initialisation)
-
-
-def small_size() -> Any:
-    """Return the setting ``small``."""
-    return setting(_SMALL, "size of a small initialisation", positive)
-
-
-def _check_initialisation(name: str, value: Any, optional: bool) -> None:
-    del optional
-    if value not in ("prior", "small"):
-        raise ParameterError(name, value, "prior or small")

@@ -9,16 +9,18 @@ import numpy as np
 
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.options import parameter
+from glassformer.core.parsing import parse_text
 from glassformer.core.settings import (
     decay_rate,
     integer_up_to,
-    max_iterations_setting,
     positive,
+    positive_integer,
     setting,
     unit_interval,
 )
 from glassformer.learners.base import FitResult, LearnerInfo, Theory
-from glassformer.learners.descent import Descent, initialisation, small_size
+from glassformer.learners.descent import Descent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     from glassformer.learners.training import TrainingResult
     from glassformer.models.trainable.base import Student
 
-# Starts of averaged gradient descent, as published.
-_AVERAGED_STARTS = 64
-# Largest number of starts, and largest width; larger values do not change results.
+# Initialisations of averaged gradient descent, as published.
+_AVERAGED = 64
+# Largest number of initialisations, and largest width; larger values do not change results.
 _MOST = 100_000
 # Number of arrays of the size of the parameters in memory during a step: gradients, moments, parameters, temporaries.
 _PARAMETER_COPIES = 8
@@ -55,24 +57,23 @@ class GradientDescent(Descent):
             with half the rate.
         momentum: momentum in [0, 1), for ``"sgd"``.
         weight_decay: :math:`w\ge 0`.
-        starts: number of independent initialisations on the same data; None for the default of the algorithm.
-        init: ``"prior"``, as large as the teacher's parameters, or ``"small"``, ``small`` times as large.
-        small: size of a small initialisation.
+        initialisations: number of independent ones on the same data; None for the default of the algorithm.
+        start: ``"prior"``, as large as the teacher's parameters, or ``"small:0.001"``, 0.001 times as large.
         student_width: width of the student; None for the teacher's.
         explore: number of exploration steps, during which training does not stop; a tenth of the learning rate follows.
             At a large rate the weights move between solutions, and averages over starts come closer to the
             Bayes-optimal error. None for the default of the algorithm.
-        max_steps: largest number of steps.
+        steps: largest number of steps.
         floor: objective, relative to the power of the labels, that counts as zero; None for the model's default.
 
     Raises:
         ParameterError: an argument is out of range.
 
     Example:
-        >>> GradientDescent(init="large")
+        >>> GradientDescent(momentum=1)
         Traceback (most recent call last):
         ...
-        glassformer.core.errors.ParameterError: init = 'large' is not allowed: expected prior or small
+        glassformer.core.errors.ParameterError: momentum = 1 is not allowed: expected a number in [0, 1)
     """
 
     info: ClassVar[LearnerInfo] = LearnerInfo(name="gd", title="gradient descent", family="descent", resumable=True)
@@ -82,14 +83,13 @@ class GradientDescent(Descent):
     learning_rate: float | None = setting(None, "learning rate (default by the model)", positive)
     momentum: float = setting(0.0, "momentum in [0, 1), for sgd", unit_interval)
     weight_decay: float = setting(0.0, "weight w of the term w |W|^2/2, for every optimizer", decay_rate)
-    starts: int | None = setting(
+    initialisations: int | None = setting(
         None, "initialisations on the same data (default 1; averaged 64)", integer_up_to(_MOST)
     )
-    init: str = initialisation()
-    small: float = small_size()
+    start: Any = parameter("prior (as large as the teacher), or small:SIZE", "prior", read=parse_text)
     student_width: int | None = setting(None, "width of the student (default the teacher's)", integer_up_to(_MOST))
     explore: int | None = setting(None, "exploration steps (default 0; for averages by the model)")
-    max_steps: int = max_iterations_setting(50_000, "max_iterations")
+    steps: int = setting(50_000, "largest number of steps of a run", positive_integer)
     floor: float | None = setting(
         None, "objective that counts as zero, relative to the power of the labels (default by the model)", unit_interval
     )
@@ -100,8 +100,8 @@ class GradientDescent(Descent):
             raise ParameterError("optimizer", self.optimizer, "sgd or adam")
         if self.momentum > 0 and self.optimizer == "adam":
             raise ParameterError("momentum", self.momentum, "0 with adam, which has its own momentum")
-        if self.explore is not None and not (is_whole(self.explore, 0) and self.explore < self.max_steps):
-            raise ParameterError("explore", self.explore, f"an integer from 0 to max_steps - 1 = {self.max_steps - 1}")
+        if self.explore is not None and not (is_whole(self.explore, 0) and self.explore < self.steps):
+            raise ParameterError("explore", self.explore, f"an integer from 0 to steps - 1 = {self.steps - 1}")
 
     def rule(self, rates: Mapping[str, float]) -> tuple[str, float]:
         """Return optimizer and learning rate; unset ones are the defaults in ``rates``, the first optimizer first.
@@ -116,8 +116,8 @@ class GradientDescent(Descent):
     def completed(self, model: Any) -> Self:
         name, rate = self.rule(model.parametrisation.rates)
         floor = model.parametrisation.floor if self.floor is None else self.floor
-        explore, starts = self.explore or 0, self.starts or 1
-        return replace(self, optimizer=name, learning_rate=rate, explore=explore, starts=starts, floor=floor)
+        explore, count = self.explore or 0, self.initialisations or 1
+        return replace(self, optimizer=name, learning_rate=rate, explore=explore, initialisations=count, floor=floor)
 
     def theory(self, model: Any) -> Theory:
         reached = model.parametrisation.reached
@@ -129,7 +129,7 @@ class GradientDescent(Descent):
         settings = self.completed(model)
         width = settings.student_width or model.prior.factor_width(data.design.signal_shape[1])
         student = model.parametrisation.student(data.design, data.labels, width)
-        result = descend(student, settings, data.rng, settings.starts or 1, data.teacher, data.checkpoint)
+        result = descend(student, settings, data.rng, settings.initialisations or 1, data.teacher, data.checkpoint)
         return FitResult(
             estimates=self._estimates(result.signals),
             status=result.training.status,
@@ -168,7 +168,7 @@ class AveragedGradientDescent(GradientDescent):
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
-        >>> AveragedGradientDescent().completed(BilinearSequenceRegression(beta=1, rho=0.2)).starts
+        >>> AveragedGradientDescent().completed(BilinearSequenceRegression(beta=1, rho=0.2)).initialisations
         64
     """
 
@@ -177,11 +177,14 @@ class AveragedGradientDescent(GradientDescent):
     )
 
     def completed(self, model: Any) -> Self:
-        own, exploring = replace(self, starts=self.starts or _AVERAGED_STARTS), model.parametrisation.exploring
+        own, exploring = (
+            replace(self, initialisations=self.initialisations or _AVERAGED),
+            model.parametrisation.exploring,
+        )
         left_open = self.optimizer is None and self.learning_rate is None and self.momentum == 0
         if exploring is not None and left_open and self.explore != 0:
             name, rate, most = exploring
-            steps = self.explore or min(most, self.max_steps // 2)
+            steps = self.explore or min(most, self.steps // 2)
             own = replace(own, optimizer=name, learning_rate=rate, explore=steps)
         return super(AveragedGradientDescent, own).completed(model)
 
@@ -247,14 +250,15 @@ def descend(
 
     entries = sum(float(np.prod(shape)) for shape in student.parameters)
     width = settings.student_width or 0
-    name, value = ("starts", starts) if starts > width else ("student_width", width)
+    name, value = ("initialisations", starts) if starts > width else ("student_width", width)
     # A step needs three products of the inputs with the parameters of every start.
     work = _FEWEST_STEPS * starts * 6.0 * (student.samples * float(np.prod(student.data[0].shape[1:])) + entries)
     memory = _PARAMETER_COPIES * 8 * starts * entries
     require_resources(name, value, memory, "train fewer or smaller students", work, "students")
     kind = student.data[0].dtype
     initial = [
-        (settings.initial_size * rng.standard_normal((starts, *shape))).astype(kind) for shape in student.parameters
+        (settings.initialisation.size * rng.standard_normal((starts, *shape))).astype(kind)
+        for shape in student.parameters
     ]
 
     def distance(signal: Array) -> float:

@@ -3,16 +3,20 @@ r"""Online stochastic gradient descent: one pass over the samples, and its equat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from glassformer.core.accuracy import POINTS
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.settings import decay_rate, positive, positive_integer, setting, unit_interval
+from glassformer.core.options import parameter
+from glassformer.core.parsing import parse_text
+from glassformer.core.resources import require_resources
+from glassformer.core.settings import checked_field, decay_rate, positive, positive_integer, setting, unit_interval
 from glassformer.learners.base import FitResult, Learner, LearnerInfo, StepContext, Theory
-from glassformer.learners.descent import RowDescent, initialisation, small_size, squared_errors
+from glassformer.learners.descent import Initialisation, RowDescent, squared_errors
 from glassformer.learners.registry import require_compatible
 
 if TYPE_CHECKING:
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
 _RANDOM_COSINE = 1e-3
 # Number of input entries per compiled call (32 MB).
 _ENTRIES_PER_CALL = 1 << 22
+# Memory of an entry of the history in bytes (measured, to an order of magnitude).
+_ENTRY_BYTES = 2000
+# Parts of a run at whose ends powers are compared, for the test of divergence (a convention).
+_PARTS = 50
 # Size of a weight above which descent counts as diverging; the teacher's weights are of order one.
 _DIVERGED = 1e6
 
@@ -44,30 +52,31 @@ class OnlineSGD(RowDescent):
         learning_rate: :math:`\eta`.
         batch: ``b``, samples per step.
         weight_decay: ``w``.
-        init: ``"prior"``, standard normal weights, or ``"small"``, ``small`` times as large.
-        small: size of a small initialisation.
-        overlap: cosine similarity of the start with the truth, which requires the teacher; None for a random start.
-        looks: number of entries of the history.
-        points: number of sampled fields in each of eight sets in the equations, a power of two.
+        start: ``"prior"``, standard normal weights; ``"small:0.001"``, weights 0.001 times as large; ``"overlap:0.3"``,
+            weights whose cosine with the truth, which simulations know, is 0.3.
+        record_every: steps between two entries of the history, which also has the start and the end.
 
     Raises:
         ParameterError: an argument is out of range.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, points=32)  # error 2 exp(-(2 eta - eta^2/b) t)
-        >>> learner = OnlineSGD(learning_rate=0.5, batch=1, points=64)
-        >>> learner.theory(model, np.array([0.0, 2.0]))["error"].round(3).tolist()
-        [2.0, 0.446]
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2)  # error 2 exp(-(2 eta - eta^2/b) t)
+        >>> theory = OnlineSGD(learning_rate=0.5, batch=1).theory(model)
+        >>> theory.of_runs(np.array([0.0, 2.0]))["error"].round(2).tolist()
+        [2.0, 0.45]
     """
 
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"points": POINTS}
     info: ClassVar[LearnerInfo] = LearnerInfo(
         name="online-sgd",
         title="online stochastic gradient descent",
         family="descent",
         papers=("saad1995on",),
         storages=("generated", "float64", "float32"),
-        trajectory_settings=("learning_rate", "batch", "weight_decay", "init", "small", "overlap", "points"),
+        trajectory_settings=("learning_rate", "batch", "weight_decay", "start"),
+        limit_accuracy=("points",),
+        trajectory_accuracy=("points",),
     )
 
     learning_rate: float = setting(1.0, "learning rate, for the mean loss of a batch (default 1)", positive)
@@ -75,15 +84,8 @@ class OnlineSGD(RowDescent):
     weight_decay: float = setting(
         0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)", decay_rate
     )
-    init: str = initialisation()
-    small: float = small_size()
-    overlap: float | None = setting(
-        None, "cosine between the initial weights and the teacher", unit_interval, "start_overlap"
-    )
-    looks: int = setting(50, "number of entries of the history", positive_integer)
-    points: int = setting(
-        2048, "number of sampled fields in each set of the equations, a power of two", positive_integer, "field_points"
-    )
+    start: Any = parameter("prior, small:SIZE, or overlap:COSINE with the truth", "prior", read=parse_text)
+    record_every: int = setting(100, "steps between two entries of the history", positive_integer)
 
     @property
     def pace(self) -> Pace:
@@ -93,34 +95,36 @@ class OnlineSGD(RowDescent):
         return Pace(self.learning_rate, self.batch, self.weight_decay)
 
     def theory(self, model: Any) -> Theory:
-        return OnlineEquations(self, model, instead="trajectory, which has its equations in time, or simulate")
+        return OnlineTheory(self, model, instead="trajectory, which has its equations in time, or simulate")
 
-    def cosine(self, given: float | None) -> float | None:
-        """Return the cosine of the start with the truth: the given one, or that of the settings."""
-        if given is not None and self.overlap is not None:
-            raise IncompatibleError(
-                f"overlap = {given:g} and start_overlap = {self.overlap:g} exclude each other: give one of them"
-            )
-        return self.overlap if given is None else given
-
-    def start(self, model: Any, cosine: float | None) -> Start:
+    def first_state(self, model: Any, cosine: float | None) -> Start:
         """Return the start of the equations; for even labels, which never leave zero overlap, with a small overlap."""
         from glassformer.dynamics.online_sgd import cosine_start
 
         channel, cosine = model.channel, self.cosine(cosine)
         return cosine_start(
-            channel.rows, _RANDOM_COSINE * channel.even if cosine is None else cosine, self.initial_size
+            channel.rows, _RANDOM_COSINE * channel.even if cosine is None else cosine, self.initialisation.size
         )
+
+    def record_steps(self, steps: int) -> Array:
+        """Return the steps after which a run is recorded.
+
+        Raises:
+            ParameterError: the history would not fit into memory.
+        """
+        memory = _ENTRY_BYTES * steps / self.record_every
+        require_resources("record_every", self.record_every, memory, "record less often", what="entries of a history")
+        return np.append(np.arange(0, steps, self.record_every), steps)
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
         teacher, gram = data.teacher, model.prior.gram
-        weights = data.rng.standard_normal(model.signal_shape(data.design))
-        if self.overlap is not None:
+        weights, begin = data.rng.standard_normal(model.signal_shape(data.design)), self.initialisation
+        if begin.overlap is not None:
             if teacher is None:
                 raise IncompatibleError(
-                    f"overlap = {self.overlap:g} of the start with the truth needs the true signal: use overlap = None"
+                    f"a start with overlap {begin.overlap:g} with the truth needs the true signal: use start = prior"
                 )
-            weights = self.overlap * teacher + (1 - self.overlap**2) ** 0.5 * weights
+            weights = begin.overlap * teacher + (1 - begin.overlap**2) ** 0.5 * weights
 
         def watch(weights: Array) -> dict[str, Any]:
             if teacher is None:
@@ -128,12 +132,32 @@ class OnlineSGD(RowDescent):
             overlaps = {"overlap": gram(weights, teacher), "power": gram(weights, weights)}
             return {**data.errors_of(model, weights), **overlaps, "teacher": gram(teacher, teacher)}
 
-        start = self.initial_size * weights
-        return one_pass_sgd(data.design, data.labels, model.traceable_label, start, self, watch)
+        return one_pass_sgd(data.design, data.labels, model.traceable_label, begin.size * weights, self, watch)
 
 
 @dataclass(frozen=True)
-class OnlineEquations(Theory):
+class _OnlineInIntervals(OnlineSGD):
+    """Online SGD from a given cosine with the truth, recorded after equal shares of the samples.
+
+    Args:
+        intervals: number of these shares.
+        overlap: the cosine; None for the start of the settings.
+    """
+
+    intervals: int = checked_field(1, positive_integer)
+    overlap: float | None = checked_field(None, unit_interval)
+
+    @property
+    def initialisation(self) -> Initialisation:
+        own = super().initialisation
+        return own if self.overlap is None else replace(own, overlap=self.overlap)
+
+    def record_steps(self, steps: int) -> Array:
+        return equal_parts(steps, self.intervals)
+
+
+@dataclass(frozen=True)
+class OnlineTheory(Theory):
     """Theory of online SGD in time; the error at a sample ratio is a point of the trajectory."""
 
     history_includes_start: ClassVar[bool] = True
@@ -146,13 +170,13 @@ class OnlineEquations(Theory):
         from glassformer.dynamics.online_sgd import online_sgd
 
         sgd = self._sgd
-        if sgd.overlap is None and self.model.channel.even:
+        if sgd.initialisation.overlap is None and self.model.channel.even:
             raise IncompatibleError(
                 "for even labels the time to leave a random start grows with d: use trajectory with d"
             )
         order = np.argsort(alpha)
         times = np.asarray(alpha, dtype=float)[order] / sgd.batch
-        error = online_sgd(self.model, times, sgd.pace, sgd.start(self.model, None), sgd.points).error
+        error = online_sgd(self.model, times, sgd.pace, sgd.first_state(self.model, None), sgd.accurate("points")).error
         back = np.argsort(order)
         return {"error": error.value[back], "error_estimate": error.error[back]}
 
@@ -160,12 +184,16 @@ class OnlineEquations(Theory):
         from glassformer.dynamics.online_sgd import online_trajectory
 
         require_compatible(self.learner, self.model)
-        start = self._sgd.start(self.model, context.overlap) if context.measured is None else context.measured
-        return online_trajectory(self.model, alpha, context.steps, self._sgd.pace, start, self._sgd.points)
+        sgd = self._sgd
+        start = sgd.first_state(self.model, context.overlap) if context.measured is None else context.measured
+        return online_trajectory(self.model, alpha, context.steps, sgd.pace, start, sgd.accurate("points"))
 
     def simulated(self, context: StepContext) -> Learner:
-        """Return online SGD with an entry of the history for every step, from this cosine with the truth."""
-        return replace(self._sgd, looks=context.steps, overlap=self._sgd.cosine(context.overlap))
+        """Return online SGD recorded after equal shares of the samples, from this cosine with the truth."""
+        sgd = self._sgd
+        overlap = None if context.overlap is None else sgd.cosine(context.overlap)
+        own = {one.name: getattr(sgd, one.name) for one in fields(OnlineSGD)}
+        return _OnlineInIntervals(**own, intervals=context.steps, overlap=overlap)
 
     def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
         """Return the context with the starts of the runs."""
@@ -194,13 +222,13 @@ def one_pass_sgd(
         labels: shape (samples, ...).
         link: differentiable JAX function from ``Z``, shape (P, L), to a label.
         weights: initial weights, shape (P, d).
-        settings: batch size, learning rate and weight decay, and number of records.
-        watch: called with the weights at the start and after equal shares of the samples; its result is recorded with
-            the number of ``samples`` so far and the ``time``, steps over dimension.
+        settings: batch size, learning rate and weight decay, and steps between two records.
+        watch: called with the weights at the start, every so many steps and at the end; its result is recorded with the
+            number of ``samples`` so far and the ``time``, steps over dimension.
 
     Returns:
         :class:`~glassformer.learners.base.FitResult` with the weights at the end; ``residual`` is their relative change
-        since the last record.
+        over the last fiftieth of the steps.
 
     Raises:
         ParameterError: there are fewer samples than one batch.
@@ -221,10 +249,11 @@ def one_pass_sgd(
     if settings.batch > design.samples:
         allowed = f"at most the number of samples, {design.samples}"
         raise ParameterError("batch", settings.batch, allowed, "raise alpha or d")
-    d, batch, looks = weights.shape[1], settings.batch, settings.looks
+    d, batch = weights.shape[1], settings.batch
     steps = design.samples // batch
-    ends = np.rint(np.arange(looks + 1) * steps / looks).astype(int)
-    steps_per_call = min(max(1, _ENTRIES_PER_CALL // (batch * design.inputs_per_sample)), -(-steps // looks))
+    parts, recorded = equal_parts(steps, _PARTS), settings.record_steps(steps)
+    ends = np.union1d(parts, recorded)
+    steps_per_call = max(1, _ENTRIES_PER_CALL // (batch * design.inputs_per_sample))
     stream, flat = _Stream(design.parts()), np.asarray(labels, dtype=float).reshape(len(labels), -1)
     rates = np.array([settings.learning_rate, settings.learning_rate * settings.weight_decay / d])
 
@@ -234,10 +263,13 @@ def one_pass_sgd(
     def result(weights: Array, steps: int, status: Status, residual: float) -> FitResult:
         return FitResult(weights[None], status=status, iterations=steps, residual=residual, history=records)
 
-    current = previous = np.asarray(weights, dtype=float)
-    records, powers = [record(0, current)], [_largest_power(current)]
+    current = previous = before = np.asarray(weights, dtype=float)
+    # Several equal shares of the samples may end at one step.
+    records = [record(0, current)] * np.count_nonzero(recorded == 0)
+    powers = [_largest_power(current)] * np.count_nonzero(parts == 0)
     for begin, end in pairwise(ends):
         previous = current
+        before = current if begin in parts else before
         for first in range(begin, end, steps_per_call):
             count = min(steps_per_call, end - first)
             inputs = stream.take(count * batch)
@@ -246,12 +278,23 @@ def one_pass_sgd(
         if not np.max(np.abs(current)) < _DIVERGED:
             status = Status.NON_FINITE if np.isnan(current).any() else Status.DIVERGING
             return result(previous, int(begin), status, np.inf)
-        powers.append(_largest_power(current))
-        records.append(record(int(end), current))
+        powers += [_largest_power(current)] * np.count_nonzero(parts == end)
+        if end in recorded:
+            records += [record(int(end), current)] * np.count_nonzero(recorded == end)
         note(f"step {end} of {steps}")
-    moved = float(np.linalg.norm(current - previous) / np.linalg.norm(current))
-    diverged = diverges(ends.astype(float), np.array(powers), max(1.0, powers[0]))
+    moved = float(np.linalg.norm(current - before) / np.linalg.norm(current))
+    diverged = diverges(parts.astype(float), np.array(powers), max(1.0, powers[0]))
     return result(current, steps, Status.DIVERGING if diverged else Status.CONVERGED, moved)
+
+
+def equal_parts(steps: int, parts: int) -> Array:
+    """Return the ends of equal parts of a number of steps, with zero.
+
+    Example:
+        >>> equal_parts(10, 4).tolist(), equal_parts(2, 4).tolist()
+        ([0, 2, 5, 8, 10], [0, 0, 1, 2, 2])
+    """
+    return np.asarray(np.rint(np.arange(parts + 1) * steps / parts).astype(int))
 
 
 def _largest_power(weights: Array) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,26 +38,42 @@ def names() -> tuple[str, ...]:
 
 
 def learner_type(name: str) -> type[Learner]:
-    """Return the class of the learner of this name.
+    """Return the class of the learner of this name, which may name a variant as well.
 
     Raises:
         ParameterError: the name is unknown.
+
+    Example:
+        >>> learner_type("sgd:published").__name__
+        'SGD'
     """
-    if name not in LEARNERS:
+    base, colon, _ = name.partition(":")
+    if base not in LEARNERS:
         raise ParameterError("learner", name, f"one of {', '.join(LEARNERS)}")
-    kind: type[Learner] = import_string("learners", LEARNERS[name])
+    kind: type[Learner] = import_string("learners", LEARNERS[base])
+    variants = [f"{base}:{one}" for one in getattr(kind, "variants", ())]
+    if colon and name not in variants:
+        raise ParameterError("learner", name, " or ".join([base, *variants]))
     return kind
 
 
-def learner(name: str, **settings: Any) -> Learner:
+def learner(name: str, d: int | None = None, **settings: Any) -> Learner:
     """Return the learner of this name with these settings.
+
+    Args:
+        name: name of the learner, or ``NAME:VARIANT`` for settings of a variant, such as ``sgd:published``.
+        d: token dimension that the settings of a variant refer to.
+        settings: settings by name, instead of the defaults or those of the variant.
 
     Raises:
         ParameterError: the name or a setting is unknown, or a value is out of range.
+        IncompatibleError: the variant needs ``d``.
 
     Example:
         >>> learner("ridge", strength=0.5)
         Ridge(strength=0.5)
+        >>> learner("sgd:published", d=60, passes=20).learning_rate
+        0.5
         >>> learner("ridge", speed=1)
         Traceback (most recent call last):
         ...
@@ -71,7 +87,13 @@ strength
     for key, value in settings.items():
         if key not in allowed:
             raise ParameterError(key, value, f"one of the settings of {name}: {', '.join(allowed)}")
-    return kind(**settings)
+    variant = name.partition(":")[2]
+    if not variant:
+        return kind(**settings)
+    if d is None:
+        raise IncompatibleError(f"the settings of learner {name} depend on the token dimension: give d")
+    own: Learner = replace(getattr(kind, variant)(d), **settings)
+    return own
 
 
 def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
@@ -85,18 +107,21 @@ def parse_settings(name: str, settings: Mapping[str, Any], folder: Path | None =
     Example:
         >>> parse_settings("risk", {"strength": "best", "loss": "logistic"})
         {'strength': None, 'loss': 'logistic'}
+        >>> parse_settings("sgd", {"start": "small:0.1", "momentum": "nesterov:0.9"}, Path("folder"))
+        {'start': 'small:0.1', 'momentum': 'nesterov:0.9'}
     """
     readers = {one.field: one.read for one in options_in(learner_type(name)) if one.read is not None}
     parsed = dict(settings)
     for key, text in settings.items():
         if key in readers and isinstance(text, str):
-            parsed[key] = readers[key](key, str(user_path(text, folder)) if ":" in text else text)
+            file, colon, _ = text.rpartition(":")
+            parsed[key] = readers[key](key, str(user_path(text, folder)) if colon and file.endswith(".py") else text)
     return parsed
 
 
 def is_listed(name: str) -> bool:
     """Return whether a learner of this name is in the table; training of one's own is not."""
-    return name in LEARNERS
+    return name.partition(":")[0] in LEARNERS
 
 
 def learner_from_text(text: str, d: int | None = None) -> Learner:
@@ -119,10 +144,10 @@ def learner_from_text(text: str, d: int | None = None) -> Learner:
     for key in given.keys() - known.keys():
         allowed = f"one of the settings of {name}: {', '.join(known) or 'there are none'}"
         raise ParameterError(key.replace("-", "_"), given[key], allowed)
-    return learner(name, **{key: known[key].value(value) for key, value in given.items()})
+    return learner(name, d, **{key: known[key].value(value) for key, value in given.items()})
 
 
-def resolve_learner(given: Any) -> Learner:
+def resolve_learner(given: Any, d: int | None = None) -> Learner:
     """Return the learner given as an object, or by its name with default settings.
 
     Raises:
@@ -139,7 +164,7 @@ def resolve_learner(given: Any) -> Learner:
     if not isinstance(given, str):
         allowed = f"a learner, one of {', '.join(LEARNERS)}, a function fit(X, y, rng), or an estimator"
         raise ParameterError("learner", given, allowed)
-    return learner(given)
+    return learner(given, d)
 
 
 def compatible_learner(name: str, model: Any) -> Learner:

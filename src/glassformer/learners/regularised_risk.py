@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from glassformer.risk.rows.one_row_penalties import WeightPenalty
 
 # Settings that only models of rows have.
-_OF_ROWS = ("student", "student_rows", "intercept", "positions", "start")
-# Starts by name; those from random or zero weights are for data alone.
-_STARTS_OF_THEORY = ("informed", "uninformed", "positional")
-_STARTS = (*_STARTS_OF_THEORY, "random", "zero")
+_OF_ROWS = ("student", "student_rows", "intercept", "positions", "branch")
+# Branches by name; those from random or zero weights are for data alone.
+_BRANCHES_OF_THEORY = ("informed", "uninformed", "positional")
+_BRANCHES = (*_BRANCHES_OF_THEORY, "random", "zero")
 # Singular values below this share of the largest one, or of one, are rounding errors.
 _ROUNDING = 1e-9
 
 
-def _is_pair(start: Any) -> bool:
-    """Return whether a start is a pair of matrices."""
-    return isinstance(start, tuple | list) and len(start) == 2 and not any(isinstance(part, str) for part in start)
+def _is_pair(branch: Any) -> bool:
+    """Return whether a branch is given by a pair of matrices."""
+    return isinstance(branch, tuple | list) and len(branch) == 2 and not any(isinstance(part, str) for part in branch)
 
 
 def parse_function(name: str, text: str) -> Any:
@@ -101,9 +101,9 @@ class RegularisedRisk(Learner):
         intercept: whether a number is added to every output of the student, and fitted.
         positions: components of the positional encodings that are added to the tokens the student sees, shape (L,) or
             (L, r), in units in which a token has norm :math:`\sqrt d`.
-        start: of the search for fixed points, and of descent on data: None for all, of which the one of least risk
-            counts, ``"informed"``, ``"uninformed"``, ``"positional"``, or a pair of matrices ``M`` and ``Q``; on data
-            also ``"random"`` and ``"zero"``, or several names in a comma list.
+        branch: which minimum is followed, by the start of the search for fixed points and of descent on data: None for
+            all, of which the one of least risk counts, ``"informed"``, ``"uninformed"``, ``"positional"``, or a pair
+            of matrices ``M`` and ``Q``; on data also ``"random"`` and ``"zero"``, or several names in a comma list.
 
     The ``tolerance`` of an :class:`~glassformer.Accuracy` is the duality gap at which a fit is accepted, 1e-6, relative
     to the risk of an estimate of zero, or to a hundred times the penalty of the estimate if that is less; at most
@@ -170,8 +170,9 @@ class RegularisedRisk(Learner):
     positions: Any = parameter(
         "smi and attention only: positional encoding of each token, a comma list", None, read=parse_grid
     )
-    start: Any = parameter(
-        "smi and attention only: informed, uninformed or positional (default: all; the minimum of lowest risk)",
+    branch: Any = parameter(
+        "smi and attention only: minimum that is followed, informed, uninformed or positional (default: the one of "
+        "lowest risk)",
         None,
         read=parse_text,
     )
@@ -198,13 +199,13 @@ class RegularisedRisk(Learner):
             if not isinstance(self.positions, list | tuple):
                 # Settings are compared with each other, which arrays cannot.
                 object.__setattr__(self, "positions", components.tolist())
-        if isinstance(self.start, str):
-            unknown = [name for name in self.start.split(",") if name.strip() not in _STARTS]
+        if isinstance(self.branch, str):
+            unknown = [name for name in self.branch.split(",") if name.strip() not in _BRANCHES]
         else:
-            unknown = [] if self.start is None or _is_pair(self.start) else [self.start]
+            unknown = [] if self.branch is None or _is_pair(self.branch) else [self.branch]
         if unknown:
-            allowed = f"None, one of {', '.join(_STARTS)}, or a pair of matrices M and Q"
-            raise ParameterError("start", self.start, allowed)
+            allowed = f"None, one of {', '.join(_BRANCHES)}, or a pair of matrices M and Q"
+            raise ParameterError("branch", self.branch, allowed)
 
     @property
     def row_risk(self) -> RowRisk:
@@ -219,7 +220,7 @@ class RegularisedRisk(Learner):
             student_rows=self.student_rows,
             intercept=self.intercept,
             positions=self.positions,
-            start=tuple(self.start) if _is_pair(self.start) else self.start,
+            branch=tuple(self.branch) if _is_pair(self.branch) else self.branch,
         )
 
     @property
@@ -301,7 +302,7 @@ class RegularisedRisk(Learner):
         """Return whether the student is one linear row that sees one token: its averages are deterministic."""
         if (model.channel.rows, model.channel.columns) != (1, 1) or self.penalty == "group":
             return False
-        if self.positions is not None or self.start is not None or callable(self.student):
+        if self.positions is not None or self.branch is not None or callable(self.student):
             return False
         if getattr(self.loss, "name", self.loss) == "cross-entropy":
             # Cross-entropy has one row per class.
@@ -443,18 +444,22 @@ class RowTheory(RiskTheory):
         return found
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
-        # Starts of descent on data that the theory does not have lead to one of its minima, of which the lowest counts.
-        own = self.risk.start if not isinstance(self.risk.start, str) or self.risk.start in _STARTS_OF_THEORY else None
-        return super(RowTheory, replace(self, risk=replace(self.risk, start=own))).of_runs(alpha, optimum)
+        # Branches of descent on data that theory does not have lead to one of its minima, of which the lowest counts.
+        own = (
+            self.risk.branch
+            if not isinstance(self.risk.branch, str) or self.risk.branch in _BRANCHES_OF_THEORY
+            else None
+        )
+        return super(RowTheory, replace(self, risk=replace(self.risk, branch=own))).of_runs(alpha, optimum)
 
     @property
     def other_minima(self) -> str:
         risk = self.risk
-        if risk.start == "informed" or risk.row_risk.problem(self.model, 1.0, risk.strength or 1.0).student.is_convex:
+        if risk.branch == "informed" or risk.row_risk.problem(self.model, 1.0, risk.strength or 1.0).student.is_convex:
             return ""
         return (
             "the risk is not convex, and descent may end above its minimum: compare free_energy with that of the "
-            "limits, or start at the teacher (start informed)"
+            "limits, or start at the teacher (branch informed)"
         )
 
     def trajectory(self, alpha: Array, context: StepContext) -> Table:

@@ -18,6 +18,9 @@ from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.status import Status
 from glassformer.dynamics.descent_settings import DescentSettings
+from glassformer.learners.base import FitResult
+from glassformer.learners.row_fit import RowFit
+from glassformer.models.comparison import NewInputs
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.risk.rows.student import Student
@@ -99,7 +102,7 @@ class DescentRun(NamedTuple):
         weights: shape (P, d).
         status: converged after the last step, diverging or non-finite.
         steps: gradient steps taken.
-        moved: change of the weights over the last fifth of the steps, relative to their norm.
+        moved: change of the weights over the last fifth of the steps, at least one batch, relative to their norm.
         records: what was watched.
     """
 
@@ -157,7 +160,7 @@ class DescentData:
             checkpoint: checkpoint to continue from and to save to; an interrupted run gives the same result.
         """
         checkpoint, records = checkpoint or Checkpoint(), list[dict[str, Any]]()
-        mark = settings.steps - settings.steps // 5 // batches.repeats * batches.repeats
+        mark = max(settings.steps - max(settings.steps // 5 // batches.repeats, 1) * batches.repeats, 0)
         now, velocity, marked, done = np.asarray(weights, dtype=float), np.zeros_like(weights), weights, 0
         stored = checkpoint.load()
         if stored is not None:
@@ -185,29 +188,41 @@ class DescentData:
                     records.append(watch(done, now))
                 note(f"step {done} of {settings.steps}")
                 checkpoint.offer(partial(_state, now, velocity, marked, done, records))
-        moved = float(np.linalg.norm(now - marked) / np.linalg.norm(now)) if np.any(now) else 0.0
-        return DescentRun(now, Status.CONVERGED, done, moved, records)
+        return DescentRun(now, Status.CONVERGED, done, relative_change(marked, now), records)
 
 
 def _state(now: Array, velocity: Array, marked: Array, steps: int, records: list[dict[str, Any]]) -> dict[str, Array]:
     return {"weights": np.array([now, velocity, marked]), "steps": np.array(steps), **pack_records(records)}
 
 
-def record_steps(settings: DescentSettings, batches: Batches, looks: int | None) -> NDArray[np.int_]:
-    """Return the steps after which weights are watched: all, or ``looks`` in every pass.
+def relative_change(before: Array, after: Array) -> float:
+    """Return the distance of weights from earlier ones, relative to their norm.
 
     Example:
-        >>> record_steps(DescentSettings(steps=8), Batches(100, 0.25, 1, True, 0), 2).tolist()
-        [2, 4, 6, 8]
-        >>> record_steps(DescentSettings(steps=7), Batches(100, 0.25, 1, True, 0), 1).tolist()
-        [4, 7]
+        >>> relative_change(np.array([3.0, 3.0]), np.array([3.0, 4.0]))
+        0.2
     """
-    if looks is None:
-        return np.arange(settings.steps + 1)
-    each = -(-batches.per_pass // batches.repeats // looks) * batches.repeats
-    in_pass = np.minimum(np.arange(each, batches.per_pass + each, each), batches.per_pass)
-    at = (np.arange(0, settings.steps, batches.per_pass)[:, None] + in_pass).ravel()
-    return np.append(at[at < settings.steps], settings.steps)
+    return float(np.linalg.norm(after - before) / np.linalg.norm(after)) if np.any(after) else 0.0
+
+
+def record_steps(steps: int, every: int) -> NDArray[np.int_]:
+    """Return the steps after which weights are recorded: the start, one in ``every``, and the end.
+
+    Example:
+        >>> record_steps(7, 3).tolist()
+        [0, 3, 6, 7]
+    """
+    return np.append(np.arange(0, steps, every), steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescentFit(RowFit):
+    """Rows at the end of descent."""
+
+    def measured(self, model: Any, signal: Array, new: NewInputs) -> dict[str, Any]:
+        """Return the errors of the rows; rows of the teacher's own link are measured as every estimate of a model."""
+        own = super().measured(model, signal, new)
+        return {**own, **FitResult.measured(self, model, signal, new)} if self.student.own_link else own
 
 
 def _loss(weights: Any, inputs: Any, targets: Any, student: Student, counted: Any = None) -> Any:

@@ -136,7 +136,7 @@ def learn_rows(risk: RowRisk, model: Any, data: DataSet, settings: Iteration | N
         ('converged', (1, 1, 50))
     """
     own, student = row_risk_on(risk, model, data)
-    found = minimise_rows(own, _starting_weights(risk.start, model, own, data), settings)
+    found = minimise_rows(own, _starting_weights(risk.branch, model, own, data), settings)
     point, dimension = found.point, own.shape[1] / float(model.prior.degrees)
     return RowFit(
         point.weights[None],
@@ -243,7 +243,7 @@ def _starting_weights(starts: Any, model: Any, risk: EmpiricalRowRisk, data: Dat
         if not isinstance(start, str):
             given = np.asarray(start, dtype=float)
             if given.shape != shape or not np.all(np.isfinite(given)):
-                raise ParameterError("start", np.shape(given), f"finite weights of shape {shape}")
+                raise ParameterError("branch", np.shape(given), f"finite weights of shape {shape}")
             return given
         name = start.strip()
         drawn = spread * rng.standard_normal(shape)
@@ -252,17 +252,17 @@ def _starting_weights(starts: Any, model: Any, risk: EmpiricalRowRisk, data: Dat
             return 0.0 * drawn if risk.student.is_convex else _SMALL * drawn
         if name == "informed":
             if data.teacher is None:
-                raise IncompatibleError("start = informed begins at the teacher's rows, which these data do not have")
+                raise IncompatibleError("branch = informed begins at the teacher's rows, which these data do not have")
             known = min(shape[0], len(data.teacher))
             drawn[:known] = data.teacher[:known]
         elif name == "positional":
             if risk.encodings is None:
-                raise IncompatibleError("start = positional begins along positional encodings: give positions")
+                raise IncompatibleError("branch = positional begins along positional encodings: give positions")
             # Mean fields are half the leading component of the encodings, as at the start of the theory.
             drawn = _POSITIONAL_SPREAD * drawn + 0.5 * np.sqrt(shape[1]) * np.linalg.svd(risk.encodings)[2][0]
         elif name not in ("random", "uninformed"):
             allowed = "random, uninformed, zero, informed, positional, a number of random starts, or weights"
-            raise ParameterError("start", name, allowed)
+            raise ParameterError("branch", name, allowed)
         return drawn
 
     return [weights(start) for start in starts]

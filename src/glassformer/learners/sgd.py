@@ -3,19 +3,20 @@ r"""Gradient descent on the rows of a student, with data that it sees again and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 
-from glassformer.core.checks import is_number, is_whole, real_numbers
+from glassformer.core.checks import is_number, is_whole, real_numbers, require_integer
 from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_batch, parse_number, parse_text
 from glassformer.core.resources import require_resources
 from glassformer.core.results import name_or_value
 from glassformer.core.settings import (
-    boolean,
+    checked_field,
     decay_rate,
     non_default_fields,
     positive,
@@ -24,7 +25,7 @@ from glassformer.core.settings import (
     unit_interval,
 )
 from glassformer.learners.base import FitResult, Learner, LearnerInfo, StepContext, Theory
-from glassformer.learners.descent import RowDescent, initialisation, refuse_side_information, small_size
+from glassformer.learners.descent import Initialisation, RowDescent, refuse_side_information
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.registry import require_compatible
 from glassformer.learners.regularised_risk import parse_function, student_choice
@@ -38,20 +39,19 @@ if TYPE_CHECKING:
     from glassformer.learners.row_descent import Batches
     from glassformer.risk.rows.student import Student
 
-# Learning rate, weight decay, batch and steps on it as published for deep attention, and entries of the history a pass.
-_LEARNING_RATE, _DECAY, _BATCH, _REPEATS, _LOOKS = 15.0, 0.07, 200, 3, 8
-# The published training has converged if in the last fifth of the steps the rows change by at most this share of their
-# norm, and the training error is below this share of the initial one (chosen by trial on deep attention).
+# A run has converged if in the last fifth of the steps the rows change by at most this share of their norm, and the
+# training error is below this share of the initial one (chosen by trial on deep attention).
 _STILL, _LEARNED = 0.01, 0.9
 # Cosine of the start with the truth in theory alone, for even labels: that of a random start in 10^6 dimensions.
 _RANDOM_COSINE = 1e-3
 # Settings that the equations depend on.
 _THEORY = (
-    *("learning_rate", "weight_decay", "batch", "repeats", "momentum", "nesterov", "loss", "student"),
-    *("student_rows", "init", "small", "overlap", "start", "trajectories", "convention"),
+    *("learning_rate", "weight_decay", "batch", "repeats", "momentum", "loss", "student", "student_rows", "start"),
 )
 # Operations per input of a batch, row and step.
 _WORK = 6.0
+# Memory of an entry of the history in bytes (measured, to an order of magnitude).
+_ENTRY_BYTES = 2000
 # Why runs and equations differ where a pass uses every sample once.
 _PASSES = "with sampling = epochs batches of a pass exclude each other, and the equations are for independent batches"
 
@@ -63,19 +63,49 @@ def _parse_rates(name: str, text: str) -> Any:
     return [parse_number(name, part) for part in text.split(",")] if "," in text else parse_number(name, text)
 
 
-def _scaled_rates(rate: Any, factor: float) -> Any:
-    """Return a factor times a number, numbers, or a function of the step."""
-    if callable(rate):
-        return lambda step: factor * rate(step)
-    return factor * rate if is_number(rate) else tuple(factor * one for one in rate)
+class Momentum(NamedTuple):
+    """Momentum, and whether it is Nesterov's.
+
+    Example:
+        >>> Momentum.parse(0.5), Momentum.parse("nesterov:0.9")
+        (Momentum(value=0.5, nesterov=False), Momentum(value=0.9, nesterov=True))
+    """
+
+    value: float
+    nesterov: bool
+
+    @classmethod
+    def parse(cls, given: Any) -> Momentum:
+        """Return the momentum that a number or the text ``"nesterov:NUMBER"`` stands for.
+
+        Raises:
+            ParameterError: it is neither.
+        """
+        if is_number(given) and 0 <= given < 1:
+            return cls(float(given), False)
+        word, _, text = given.partition(":") if isinstance(given, str) else ("", "", "")
+        with suppress(ValueError):
+            if word == "nesterov" and 0 < float(text) < 1:
+                return cls(float(text), True)
+        raise ParameterError("momentum", given, "a number in [0, 1), or nesterov:NUMBER with a number in (0, 1)")
+
+
+def _parse_momentum(name: str, text: str) -> float | str:
+    """Return a number, or a text with a colon unchanged."""
+    return text if ":" in text else parse_number(name, text)
+
+
+def _check_momentum(name: str, value: Any, optional: bool) -> None:
+    del name, optional
+    Momentum.parse(value)
 
 
 @dataclass(frozen=True)
 class SGD(RowDescent):
     r"""Gradient descent on the same samples again and again, full-batch or on batches of them, with its exact theory.
 
-    In the convention ``"sum"`` a step descends the sum of the losses of the samples in its batch, equation
-    :eq:`descent-steps` of the documentation:
+    A step descends the sum of the losses of the samples in its batch, equation :eq:`descent-steps` of the
+    documentation:
 
     .. math::
        v^{t+1} = \mathrm{momentum}\;v^t - \eta_t\Bigl(\sum_{\mu\in B_t}\nabla_W\ell(y_\mu, s(Z_\mu))
@@ -83,38 +113,31 @@ class SGD(RowDescent):
 
     Its limit of large ``d`` holds the learning rate :math:`\eta`, the weight decay :math:`\lambda`, the share of the
     samples in a batch and the number of steps fixed: a trajectory of :func:`~glassformer.trajectory` shows theory and
-    runs. In the convention ``"published"``, that of the experiments on deep attention, steps descend
-    :math:`\frac1d\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2 + \frac w{2d}\|W\|^2` and batches have a number of samples:
-    the same steps with :math:`\eta = 2\eta'/d` and :math:`\lambda = w/2`.
+    runs. A run on data has converged if its rows have come to rest: they change by at most one per cent in the last
+    fifth of the steps, and either the training loss has fallen by a tenth, or the risk is convex and the rows have left
+    their start. Otherwise its status is ``iteration_limit``.
 
     Args:
         learning_rate: :math:`\eta`: a number, one number per step, or a function of the step, which begins at 0. None
             for :math:`1/(1+\sqrt\alpha)^2`, below the edge of stability of a linear student with square loss, with
-            the samples over the coordinates that a row sees; for 15 in the published convention.
-        weight_decay: :math:`\lambda`, or ``w``; None for 0, or 0.07.
-        batch: a share of the samples in (0, 1], or a number of samples, an integer; None for all samples, or 200.
-        repeats: number of gradient steps on every batch; None for 1, or 3.
-        momentum: in [0, 1).
-        nesterov: whether momentum is Nesterov's.
+            the samples over the coordinates that a row sees.
+        weight_decay: :math:`\lambda`.
+        batch: a share of the samples in (0, 1], or a number of samples, an integer; None for all samples.
+        repeats: number of gradient steps on every batch.
+        momentum: a number in [0, 1), or ``"nesterov:0.9"`` for the momentum of Nesterov.
         loss: ``"square"`` (half the squared error), ``"logistic"``, ``"cross-entropy"``, or any other loss of
             :class:`~glassformer.RegularisedRisk` for models of rows.
         student: as of :class:`~glassformer.RegularisedRisk`: None for the usual student of the labels, for square loss
             the teacher's own link.
         student_rows: rows of the student; None for the usual number.
         sampling: how batches are drawn: ``"bernoulli"``, each sample with the same probability at every step, as in
-            theory, or ``"epochs"``, every sample once in each pass; None for the former, or the latter.
+            theory, or ``"epochs"``, every sample once in each pass.
         passes: number of passes over the data.
-        steps: number of gradient steps instead; the history then has every step.
-        init: ``"prior"``, standard normal weights, or ``"small"``, ``small`` times as large.
-        small: size of a small initialisation.
-        overlap: cosine of every row of the start with the teacher's, which simulations know; None for a random start.
-        start: overlap :math:`m`, shape (P, P*), and power :math:`C`, shape (P, P), of the start; None for rows of equal
-            power.
-        looks: entries of the history per pass; None for 8, or every step where their number is given.
-        trajectories: of the equations, 32 times a power of two: errors fall like the inverse square root.
-        convention: ``"sum"`` or ``"published"``; None for ``"sum"`` in limits and trajectories. On data None stands for
-            ``"published"`` unless a setting is given that the published experiments do not have: another loss, a
-            student, momentum, a number of steps, a start, or a batch that is a share.
+        steps: number of gradient steps; None for those of all passes.
+        start: ``"prior"``, standard normal weights; ``"small:0.001"``, weights 0.001 times as large; ``"overlap:0.3"``,
+            rows of unit power whose cosine with the teacher's rows, which simulations know, is 0.3; or a pair of
+            matrices, overlap :math:`m`, shape (P, P*), and power :math:`C`, shape (P, P), of the rows.
+        record_every: steps between two entries of the history, which also has the start and the end.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -122,12 +145,13 @@ class SGD(RowDescent):
     Example:
         >>> from glassformer import SequenceMultiIndex
         >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
-        >>> sgd = SGD(learning_rate=1.0, weight_decay=0.05, loss="logistic", trajectories=4096)
+        >>> sgd = SGD(learning_rate=1.0, weight_decay=0.05, loss="logistic")
         >>> path = sgd.path(model, 2.0, steps=5)
         >>> path.cosine.value[:, 0].round(2).tolist()
         [0.0, 0.65, 0.75, 0.79, 0.81, 0.82]
     """
 
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"trajectories": 32_768}
     info: ClassVar[LearnerInfo] = LearnerInfo(
         name="sgd",
         title="gradient descent on the same samples",
@@ -136,29 +160,30 @@ class SGD(RowDescent):
         resumable=True,
         limit_settings=(*_THEORY, "passes", "steps"),
         trajectory_settings=_THEORY,
+        limit_accuracy=("trajectories",),
+        trajectory_accuracy=("trajectories",),
     )
+
+    start_forms: ClassVar[tuple[str, ...]] = ("prior", "small", "overlap", "matrices")
+    variants: ClassVar[tuple[str, ...]] = ("published",)
+    """Class methods with settings for a token dimension, by name: ``sgd:published`` on the command line."""
 
     learning_rate: Any = parameter(
         "learning rate: a number, a comma list with one per step, or FILE.py:FUNCTION of the step (default "
-        "1/(1 + sqrt(alpha))^2; published 15)",
+        "1/(1 + sqrt(alpha))^2)",
         None,
         read=_parse_rates,
     )
-    weight_decay: float | None = setting(None, "weight decay (default 0; published 0.07)", decay_rate)
-    init: str = initialisation()
-    small: float = small_size()
+    weight_decay: float = setting(0.0, "weight decay", decay_rate)
     batch: Any = parameter(
-        "share of the samples in a batch, with a decimal point, or number of samples (default all; published 200)",
+        "share of the samples in a batch, with a decimal point, or number of samples (default all)",
         None,
         read=parse_batch,
     )
-    repeats: int | None = setting(
-        None, "number of gradient steps on every batch (default 1; published 3)", positive_integer
+    repeats: int = setting(1, "number of gradient steps on every batch", positive_integer)
+    momentum: Any = parameter(
+        "momentum in [0, 1), or nesterov:NUMBER", 0.0, read=_parse_momentum, check=_check_momentum
     )
-    passes: int = setting(40, "number of passes over the data", positive_integer)
-    looks: int | None = setting(None, "number of entries of the history per pass (default 8)", positive_integer)
-    momentum: float = setting(0.0, "momentum in [0, 1)", unit_interval)
-    nesterov: bool = setting(False, "use the momentum of Nesterov", boolean)
     loss: Any = parameter(
         "square, logistic, cross-entropy, or any other loss of learner risk for smi and attention",
         "square",
@@ -172,43 +197,44 @@ class SGD(RowDescent):
         metavar="FILE.py:FUNCTION",
     )
     student_rows: int | None = setting(None, "rows P of the student", positive_integer)
-    sampling: str | None = setting(None, "bernoulli (as in theory) or epochs (published)")
-    steps: int | None = setting(
-        None, "number of gradient steps (default those of all passes)", positive_integer, "gradient_steps"
-    )
-    overlap: float | None = setting(
-        None, "cosine between the initial weights and the teacher", unit_interval, "start_overlap"
-    )
-    start: Any = parameter(
-        "overlap m and power C of the start, a pair of matrices, which the command line does not take",
-        None,
-        read=parse_text,
-    )
-    trajectories: int = setting(
-        32_768, "number of trajectories of the equations, 32 times a power of two (default 32768)", positive_integer
-    )
-    convention: str | None = setting(
-        None, "sum (of the losses, as in theory) or published (squared error over d, batch in samples)"
-    )
+    sampling: str = setting("bernoulli", "bernoulli, as in theory, or epochs, every sample once in each pass")
+    passes: int = setting(40, "number of passes over the data", positive_integer)
+    steps: int | None = setting(None, "number of gradient steps (default those of all passes)", positive_integer)
+    start: Any = parameter("prior, small:SIZE, or overlap:COSINE with the teacher's rows", "prior", read=parse_text)
+    record_every: int = setting(1, "steps between two entries of the history", positive_integer)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         from glassformer.risk.rows.student import field_loss
 
         field_loss(self.loss)
-        for name, words in (("sampling", ("bernoulli", "epochs")), ("convention", ("sum", "published"))):
-            if getattr(self, name) not in (None, *words):
-                raise ParameterError(name, getattr(self, name), f"None, or one of {', '.join(words)}")
+        if self.sampling not in ("bernoulli", "epochs"):
+            raise ParameterError("sampling", self.sampling, "bernoulli or epochs")
         if self.batch is not None and not (is_whole(self.batch, 1) or (is_number(self.batch) and 0 < self.batch <= 1)):
             allowed = "an integer >= 1, samples in a batch, or a share of the samples in (0, 1]"
             raise ParameterError("batch", self.batch, allowed)
         self._check_learning_rate()
-        if self.start is not None and not (isinstance(self.start, tuple | list) and len(self.start) == 2):
-            raise ParameterError("start", self.start, "None, or a pair of matrices: overlap m and power C")
-        if self.start is not None and self.overlap is not None:
-            raise IncompatibleError("start and overlap exclude each other: give one of them")
         # Raises where settings do not go together, at any sample ratio.
         _ = self.descent(alpha=1.0, steps=self.steps or np.size(self.learning_rate), d=10**6)
+
+    @classmethod
+    def published(cls, d: int) -> Self:
+        r"""Return the descent of the published experiments on deep attention, at a token dimension ``d``.
+
+        Its steps descend :math:`\frac1d\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2 + \frac w{2d}\|W\|^2` by
+        :math:`\eta' = 15`, three times on every batch of 200 samples, in 40 passes, with :math:`w = 0.07`: in the sum
+        of half the squared errors :math:`\eta = 2\eta'/d` and :math:`\lambda = w/2`.
+
+        Args:
+            d: token dimension.
+
+        Example:
+            >>> found = SGD.published(500)
+            >>> found.learning_rate, found.weight_decay, found.batch, found.repeats, found.sampling
+            (0.06, 0.035, 200, 3, 'epochs')
+        """
+        require_integer("d", d)
+        return cls(30 / d, 0.035, batch=200, repeats=3, sampling="epochs", passes=40)
 
     def _check_learning_rate(self) -> None:
         """Raise unless there is one learning rate, one for each step, or a function of the step."""
@@ -223,56 +249,21 @@ class SGD(RowDescent):
             object.__setattr__(self, "learning_rate", tuple(numbers.tolist()))
 
     @property
-    def is_published(self) -> bool:
-        """Whether the convention is that of the experiments on deep attention."""
-        if self.convention is not None:
-            return self.convention == "published"
-        share = self.batch is not None and not is_whole(self.batch, 1)
-        further = (self.student, self.student_rows, self.steps, self.overlap, self.start, self.sampling)
-        number = self.learning_rate is None or is_number(self.learning_rate)
-        return number and not share and self.loss == "square" and not self.momentum and further == (None,) * 6
-
-    @property
     def draws_passes(self) -> bool:
         """Whether batches of a pass exclude each other, which the mean-field equations do not describe."""
-        in_passes = self.sampling == "epochs" or (self.sampling is None and self.is_published)
-        batch = _BATCH if self.batch is None and self.is_published else self.batch
-        return in_passes and batch is not None and (is_whole(batch, 1) or batch < 1)
-
-    @property
-    def rates(self) -> tuple[Any, float]:
-        """Learning rate and weight decay of the published convention, with the published values as defaults."""
-        rate = _LEARNING_RATE if self.learning_rate is None else self.learning_rate
-        return rate, _DECAY if self.weight_decay is None else self.weight_decay
+        return self.sampling == "epochs" and self.batch is not None and (is_whole(self.batch, 1) or self.batch < 1)
 
     def alternatives(self) -> Iterable[Self]:
         return (replace(self, loss=loss) for loss in ("logistic", "cross-entropy"))
 
     def check(self, model: Any) -> None:
-        if self.is_published:
-            return super().check(model)
         if not model.overlap_shape and model.channel.rows != 1:
             raise IncompatibleError(f"descends on rows, and model {model.name} has none")
         try:
             self.student_on(model)
         except GlassformerError as error:
             raise IncompatibleError(f"is incompatible with this model: {error}") from error
-        return refuse_side_information(model)
-
-    def completed(self, model: Any) -> Self:
-        if not self.is_published:
-            return self
-        rate, decay = self.rates
-        return replace(
-            self,
-            learning_rate=rate,
-            weight_decay=decay,
-            batch=self.batch or _BATCH,
-            repeats=self.repeats or _REPEATS,
-            sampling=self.sampling or "epochs",
-            looks=self.looks or (None if self.steps else _LOOKS),
-            convention="published",
-        )
+        refuse_side_information(model)
 
     def student_on(self, model: Any) -> Student:
         """Return the student of a model."""
@@ -281,7 +272,7 @@ class SGD(RowDescent):
         return student_of(model, self.loss, self.student, self.student_rows)
 
     def descent(self, alpha: float, steps: int | None = None, d: int | None = None) -> DescentSettings:
-        r"""Return the settings of the steps in the convention ``"sum"``.
+        r"""Return the settings of the steps, as their equations take them.
 
         Args:
             alpha: samples over the number of coordinates that a row sees.
@@ -289,47 +280,39 @@ class SGD(RowDescent):
             d: this number; None in the limit of large sizes, where the batch is a share.
 
         Raises:
-            IncompatibleError: the batch is a number of samples, or the convention the published one, without ``d``.
+            IncompatibleError: the batch is a number of samples, without ``d``.
 
         Example:
-            >>> found = SGD(learning_rate=15.0, batch=200, weight_decay=0.07).descent(2.0, d=500)
+            >>> found = SGD.published(500).descent(2.0, d=500)
             >>> found.learning_rate, found.batch, found.weight_decay, found.repeats, found.steps
             (0.06, 0.2, 0.035, 3, 600)
         """
         from glassformer.dynamics.descent_settings import DescentSettings
 
-        share, published, count = self._share(alpha, d), self.is_published, self.steps if steps is None else steps
-        rate, decay = self.rates if published else (self.learning_rate, self.weight_decay or 0.0)
-        if published:
-            rate, decay = _scaled_rates(rate, 2 / cast(int, d)), decay / 2
-        elif rate is None:
-            rate = 1 / (1 + np.sqrt(alpha)) ** 2
+        share, count = self._share(alpha, d), self.steps if steps is None else steps
+        momentum, nesterov = Momentum.parse(self.momentum)
         return DescentSettings(
-            steps=self.passes * int(1 / share + 1e-9) * self._repeats if count is None else count,
-            learning_rate=rate,
+            steps=self.passes * int(1 / share + 1e-9) * self.repeats if count is None else count,
+            learning_rate=1 / (1 + np.sqrt(alpha)) ** 2 if self.learning_rate is None else self.learning_rate,
             batch=share,
-            repeats=self._repeats,
-            momentum=self.momentum,
-            nesterov=self.nesterov,
-            weight_decay=decay,
-            trajectories=self.trajectories,
+            repeats=self.repeats,
+            momentum=momentum,
+            nesterov=nesterov,
+            weight_decay=self.weight_decay,
+            trajectories=self.accurate("trajectories"),
         )
-
-    @property
-    def _repeats(self) -> int:
-        """Number of gradient steps on every batch."""
-        return self.repeats or (_REPEATS if self.is_published else 1)
 
     def _share(self, alpha: float, d: int | None) -> float:
         """Return the share of the samples in a batch."""
-        batch = self.batch or (_BATCH if self.is_published else 1.0)
-        if d is None and (self.is_published or is_whole(batch, 1)):
-            name = "convention = published" if self.is_published else f"batch = {batch}"
+        batch = 1.0 if self.batch is None else self.batch
+        if not is_whole(batch, 1):
+            return float(batch)
+        if d is None:
             raise IncompatibleError(
-                f"{name} refers to a token dimension: use convention = sum and a batch that is a share of the samples "
-                "in (0, 1], or runs of a dimension d"
+                f"batch = {batch} refers to a token dimension: use a batch that is a share of the samples in (0, 1], "
+                "or runs of a dimension d"
             )
-        samples = max(1, round(alpha * d)) if d is not None and is_whole(batch, 1) else 1
+        samples = max(1, round(alpha * d))
         return float(min(batch, samples) / samples)
 
     def path(self, model: Any, alpha: float, steps: int | None = None, d: int | None = None) -> DescentPath:
@@ -339,7 +322,7 @@ class SGD(RowDescent):
             model: of rows.
             alpha: samples over dimension.
             steps: number of gradient steps; None for those of all passes.
-            d: token dimension that the published convention refers to.
+            d: token dimension that a batch in samples refers to.
 
         Raises:
             IncompatibleError: model and settings do not go together, or no theory is known.
@@ -361,76 +344,76 @@ class SGD(RowDescent):
         """
         from glassformer.dynamics.descent_settings import DescentStart
 
-        rows, teachers = student.rows, int(model.channel.rows)
-        if self.start is not None:
-            return DescentStart(*self.start).checked(rows, teachers)
-        cosine = model.channel.even * _RANDOM_COSINE if self.overlap is None else self.overlap
-        return DescentStart.of_cosine(rows, teachers, cosine, self.initial_size)
+        rows, teachers, begin = student.rows, int(model.channel.rows), self.initialisation
+        if begin.matrices is not None:
+            return DescentStart(*begin.matrices).checked(rows, teachers)
+        cosine = model.channel.even * _RANDOM_COSINE if begin.overlap is None else begin.overlap
+        return DescentStart.of_cosine(rows, teachers, cosine, begin.size)
 
     def fresh(self, d: int) -> OnlineSGD:
-        """Return online SGD with the published step length and decay; its equations hold if no sample is used twice.
+        """Return online SGD with the same step length and decay; its equations hold if no sample is used twice.
+
+        Args:
+            d: token dimension.
+
+        Raises:
+            IncompatibleError: online SGD has no such steps: those of another loss or student, with momentum or a
+                schedule, or on batches that are a share of the samples.
 
         Example:
-            >>> found = SGD(learning_rate=15.0, batch=200, weight_decay=0.07).fresh(500)
+            >>> found = SGD.published(500).fresh(500)
             >>> found.learning_rate, found.batch, round(found.weight_decay, 4)
             (12.0, 200, 0.0875)
         """
-        if not self.is_published:
-            raise IncompatibleError("fresh is for the published convention, whose batch is a number of samples")
-        rate, decay = self.rates
-        batch = self.batch or _BATCH
-        if not (is_number(rate) and is_whole(batch, 1)):
+        others = (self.loss, self.student, self.student_rows, Momentum.parse(self.momentum).value)
+        if others != ("square", None, None, 0.0):
+            raise IncompatibleError("fresh needs square loss of the teacher's own link, without momentum")
+        if not (is_number(self.learning_rate) and is_whole(self.batch, 1)):
             raise IncompatibleError(
                 "fresh needs one learning_rate for all steps, and a batch that is a number of samples"
             )
+        # The mean of a batch instead of its sum, and a decay per dimension.
         return OnlineSGD(
-            learning_rate=2 * batch * rate / d,
-            batch=batch,
-            weight_decay=decay * d / (2 * batch),
-            init=self.init,
-            small=self.small,
+            learning_rate=self.batch * self.learning_rate,
+            batch=self.batch,
+            weight_decay=self.weight_decay * d / self.batch,
+            start=self.start,
         )
 
     def theory(self, model: Any) -> Theory:
-        return DescentEquations(self, model, instead="trajectory, which has the equations of every step, or simulate")
+        return DescentTheory(self, model, instead="trajectory, which has the equations of every step, or simulate")
 
     def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.core.status import Status
-        from glassformer.learners.row_descent import DescentData, record_steps
-        from glassformer.learners.row_fit import RowFit, row_measures
+        from glassformer.learners.row_descent import DescentData, DescentFit, record_steps, relative_change
+        from glassformer.learners.row_fit import row_measures
 
         student, rng = self.student_on(model), data.rng
         d = int(data.design.row_shape[-1])
         spectrum = model.prior.feature_variances(d)
         on_data = DescentData(student, data.design.inputs[0], student.targets(data.labels), spectrum)
-        weights = self._first_weights(model, student, data, rng)
+        begin = self._first_weights(model, student, data, rng)
         settings, batches = self._on_data(data, rng)
-        every_step = self.steps is not None and self.looks is None
-        at = record_steps(settings, batches, None if every_step else self.looks or _LOOKS)
-        per_pass = batches.per_pass
 
         def watch(step: int, weights: Array) -> dict[str, Any]:
-            done = {"step": step} if every_step else {"passes": step / per_pass}
-            if self.is_published and not every_step:
-                return {**done, **data.errors_of(model, weights)}
-            loss = {"training_loss": on_data.training_loss(weights)}
+            record = {"step": step, "passes": step / batches.per_pass, "training_loss": on_data.training_loss(weights)}
             if data.teacher is None:
-                return {**done, **loss}
-            return {**done, **loss, **row_measures(model, student, weights, data.teacher, data.seed)}
+                return record
+            own = data.errors_of(model, weights) if student.own_link else {}
+            return {**record, **own, **row_measures(model, student, weights, data.teacher, data.seed)}
 
-        run = on_data.descend(weights, settings, batches, at, watch, data.checkpoint)
-        found: dict[str, Any] = {"status": run.status, "iterations": run.steps, "residual": run.moved}
-        if self.is_published and not every_step:
-            # Rows that do not change before anything is learned have a vanishing gradient or too small a step.
-            learned = on_data.training_loss(run.weights) <= _LEARNED * on_data.training_loss(weights)
-            if run.status is Status.CONVERGED and not (run.moved <= _STILL and learned):
-                found["status"] = Status.ITERATION_LIMIT
-            return FitResult(run.weights[None], **found, history=run.records)
-        errors = [record["error"] for record in run.records if "error" in record]
-        return RowFit(
+        at = record_steps(settings.steps, self.record_every)
+        run = on_data.descend(begin, settings, batches, at, watch, data.checkpoint)
+        loss, errors = on_data.training_loss(run.weights), [one["error"] for one in run.records if "error" in one]
+        # Rows also come to rest before anything is learned, where gradients vanish or steps are too small.
+        left = student.is_convex and relative_change(begin, run.weights) > _STILL
+        settled = run.moved <= _STILL and (left or loss <= _LEARNED * on_data.training_loss(begin))
+        return DescentFit(
             run.weights[None],
-            **found,
-            training_loss=on_data.training_loss(run.weights),
+            status=run.status if settled or not run.status.ok else Status.ITERATION_LIMIT,
+            iterations=run.steps,
+            residual=run.moved,
+            training_loss=loss,
             early_stopped_error=min(errors) if errors else None,
             history=run.records,
             student=student,
@@ -448,27 +431,44 @@ class SGD(RowDescent):
         share, key = self._share(samples / d, d), int(rng.integers(2**63))
         if share * samples < 1 - 1e-9:
             raise ParameterError("batch", share, f"one sample or more: a share of at least {1 / samples:.2g}")
-        batches = Batches(samples, share, self._repeats, self.draws_passes, key)
+        batches = Batches(samples, share, self.repeats, self.draws_passes, key)
         name = "passes" if self.steps is None else "steps"
         steps, given = self.steps or self.passes * batches.per_pass, getattr(self, name)
         batch = data.design.inputs[0].size * batches.size / samples
         work = _WORK * float(steps) * batch * (self.student_rows or 1)
         require_resources(name, given, 16 * batch, f"train for fewer {name}", work, "weights")
+        entries = _ENTRY_BYTES * float(steps) / self.record_every
+        require_resources("record_every", self.record_every, entries, "record less often", what="entries of a history")
         return self.descent(samples / d, steps, d), batches
 
     def _first_weights(self, model: Any, student: Student, data: DataSet, rng: np.random.Generator) -> Array:
         """Return the weights of the start, of white features: random, or of given overlap and power."""
         from glassformer.learners.row_fit import weights_at
 
-        d = int(data.design.row_shape[-1])
-        if self.overlap is None and self.start is None:
+        d, begin = int(data.design.row_shape[-1]), self.initialisation
+        if begin.overlap is None and begin.matrices is None:
             drawn = rng.standard_normal((student.rows, d))
-            return np.asarray(self.initial_size * drawn * np.sqrt(model.prior.feature_variances(d)))
+            return np.asarray(begin.size * drawn * np.sqrt(model.prior.feature_variances(d)))
         return weights_at(*self.first_state(model, student), model, data, rng)
 
 
 @dataclass(frozen=True)
-class DescentEquations(Theory):
+class _SGDFromOverlap(SGD):
+    """Descent whose first rows have a given cosine with the teacher's, and exactly the power of its start.
+
+    Args:
+        overlap: the cosine.
+    """
+
+    overlap: float | None = checked_field(None, unit_interval)
+
+    @property
+    def initialisation(self) -> Initialisation:
+        return replace(super().initialisation, overlap=self.overlap)
+
+
+@dataclass(frozen=True)
+class DescentTheory(Theory):
     """Mean-field equations of gradient descent; runs begin with the same overlap and power."""
 
     history_includes_start: ClassVar[bool] = True
@@ -495,7 +495,7 @@ class DescentEquations(Theory):
     def _labelled(self, found: Table, sgd: SGD) -> Table:
         """Return a result with the learner and its settings among its parameters."""
         settings = non_default_fields(sgd.completed(self.model))
-        if sgd.start is not None:
+        if sgd.initialisation.matrices is not None:
             settings["start"] = [np.asarray(part).tolist() for part in sgd.start]
         named = {name: name_or_value(value) for name, value in settings.items()}
         given = {"learning_rate": "1/(1 + sqrt(alpha))^2", **named}
@@ -517,11 +517,12 @@ class DescentEquations(Theory):
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
         sgd = self._sgd
-        if sgd.is_published or is_whole(sgd.batch, 1):
+        begin = sgd.initialisation
+        if is_whole(sgd.batch, 1):
             raise IncompatibleError(
-                "with a batch in samples the equations depend on d: use trajectory with d, or convention sum"
+                "with a batch in samples the equations depend on d: use trajectory with d, or a share of the samples"
             )
-        if self.model.channel.even and sgd.overlap is None and sgd.start is None:
+        if self.model.channel.even and begin.overlap is None and begin.matrices is None:
             raise IncompatibleError(
                 "for even labels the time to leave a random start grows with d: use trajectory with d"
             )
@@ -566,20 +567,15 @@ class DescentEquations(Theory):
         return f"{text}Within 1 % of the distance at the start: {close}; within the error bar: {equal}"
 
     def simulated(self, context: StepContext) -> Learner:
-        """Return the descent with ``steps`` steps from this cosine with the truth, in the convention of the theory.
-
-        Its history has every step.
-        """
-        return replace(self._begun_at(context.overlap, context.d), steps=context.steps, looks=None)
+        """Return the descent with these steps from this cosine with the truth; its history has every step."""
+        return replace(self._begun_at(context.overlap, context.d), steps=context.steps, record_every=1)
 
     def _begun_at(self, overlap: float | None, d: int | None = None) -> SGD:
-        """Return the descent from an overlap, by default that of random starts of runs, in the theory's convention."""
+        """Return the descent from an overlap, by default that of random starts of runs."""
         sgd = self._sgd
-        given = sgd.overlap is not None or sgd.start is not None
-        if overlap is not None and given:
-            raise IncompatibleError(
-                f"overlap = {overlap:g} and overlap or start of the learner exclude each other: leave out one of them"
-            )
-        if overlap is None and not given and d is not None:
+        begin, overlap = sgd.initialisation, sgd.cosine(overlap)
+        if overlap is None and begin.matrices is None and d is not None:
             overlap = self.model.channel.even * d**-0.5
-        return replace(sgd, convention=sgd.convention or "sum", overlap=sgd.overlap if overlap is None else overlap)
+        if overlap == begin.overlap:
+            return sgd
+        return _SGDFromOverlap(**{one.name: getattr(sgd, one.name) for one in fields(SGD)}, overlap=overlap)

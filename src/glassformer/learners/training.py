@@ -63,7 +63,7 @@ class TrainingSettings(Protocol):
     def explore(self) -> int | None: ...
 
     @property
-    def max_steps(self) -> int: ...
+    def steps(self) -> int: ...
 
     @property
     def floor(self) -> float | None: ...
@@ -205,12 +205,12 @@ def train(
     stored = checkpoint.load()
     if stored is not None:
         run.restore(stored)
-    while run.counters.steps < settings.max_steps and not run.counters.ended:
+    while run.counters.steps < settings.steps and not run.counters.ended:
         _train_block(run, objective, schedule, data, settings, (name, rates["sgd"]), watch)
         if run.counters.ended in _RESTARTED and run.counters.restarts < _RESTARTS - 1:
             run = begin(0.5 * run.counters.rate, run.counters.restarts + 1)
         worst = float(np.max(run.history[-1]))
-        note(f"step {run.counters.steps} of at most {settings.max_steps}, objective {worst / power:.1e}")
+        note(f"step {run.counters.steps} of at most {settings.steps}, objective {worst / power:.1e}")
         checkpoint.offer(run.arrays)
     steps, last = run.counters.steps, run.history[-1]
     status = next((s for s in Status if str(s) == run.counters.ended), Status.ITERATION_LIMIT)
@@ -237,7 +237,7 @@ def _train_block(
     name, usual_rate = optimizer_and_usual_rate
     data = schedule.at(data, counters.steps)
     optimizer = _optimizer(name, counters.learning_rate(explore), settings.momentum)
-    block = min(_BLOCK, settings.max_steps - counters.steps)
+    block = min(_BLOCK, settings.steps - counters.steps)
     inputs = jax.tree.leaves(data)[0]
     order = _share_order(len(inputs), counters.steps) if counters.steps < explore else None
     # Exploration is far above the floor, where single precision suffices and takes half the time.

@@ -127,12 +127,12 @@ def softmax(quick: bool) -> Recipe:
 def _descents(ratios: _Ratios, quick: bool) -> list[Runs]:
     """Gradient descent and its average over starts, which cost much more than message passing, at smaller sizes."""
     starts, size = (8, (20, 2)) if quick else (32, (50, 4))
-    training: dict[str, Any] = {"max_steps": 4000, "floor": 1e-6}
+    training: dict[str, Any] = {"steps": 4000, "floor": 1e-6}
     common: dict[str, Any] = {"ratios": ratios[1:4:2] if quick else ratios, "storage": "float32"}
     common |= {"d": size[0], "instances": size[1], "column": "relative_error"}
-    averaged = AveragedGradientDescent(starts=starts, **training)
+    averaged = AveragedGradientDescent(initialisations=starts, **training)
     return [
-        Runs("GD", GradientDescent(starts=1, **training), marker="^", **common),
+        Runs("GD", GradientDescent(initialisations=1, **training), marker="^", **common),
         Runs(f"average of {starts} GD", averaged, marker="D", **common),
     ]
 

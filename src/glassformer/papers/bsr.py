@@ -266,8 +266,9 @@ def gradient_descent(quick: bool) -> Recipe:
     d, instances, starts = (20, 4, 8) if quick else (40, 3, 32)
     # With fewer samples an average of few starts at a small size is far above its limit.
     ratios = np.array([0.2, 0.3, 0.5]) if quick else np.linspace(0.1, 0.6, 6)
-    training: dict[str, Any] = {"max_steps": 6000 if quick else 20_000, "floor": 1e-6}
-    single, averaged = GradientDescent(starts=starts, **training), AveragedGradientDescent(starts=starts, **training)
+    training: dict[str, Any] = {"steps": 6000 if quick else 20_000, "floor": 1e-6}
+    training["initialisations"] = starts
+    single, averaged = GradientDescent(**training), AveragedGradientDescent(**training)
     common: dict[str, Any] = {"ratios": ratios, "d": d, "instances": instances, "column": "relative_error"}
     runs = [
         Runs("gradient descent", single, color=0, storage="float32", **common),
@@ -287,7 +288,7 @@ def small_start(quick: bool, noise: float = 0.0) -> Recipe:
     d, instances, points = (24, 2, 4) if quick else (32, 4, 6)
     common: dict[str, Any] = {"ratios": np.linspace(0.1, 0.6, points), "d": d, "instances": instances}
     common["column"] = "relative_error"
-    narrow, full = GradientDescent(init="small"), GradientDescent(init="small", student_width=d)
+    narrow, full = GradientDescent(start="small:0.001"), GradientDescent(start="small:0.001", student_width=d)
     runs = [
         Runs("gradient descent, teacher's r", narrow, color=0, **common),
         Runs("gradient descent, full r", full, marker="s", color=1, **common),

@@ -69,18 +69,22 @@ def triptych(quick: bool) -> Recipe:
     signs = SequenceMultiIndex(_sign)
     attention = SequenceMultiIndex(_attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=256 if quick else 512))
     logistic = RegularisedRisk("logistic", strength=0.1)
-    square = RegularisedRisk(strength=0.05, start="informed")
+    square = RegularisedRisk(strength=0.05, branch="informed")
     marks = f"\nmarks: {runs_label(size[1])} at $d = {size[0]}$"
 
     def on_signs(alpha: float) -> SGD:
-        return SGD(_rate(alpha), logistic.strength, loss="logistic").at_accuracy(Accuracy(trajectories=trajectories))
+        return SGD(_rate(alpha), logistic.strength or 0.0, loss="logistic").at_accuracy(
+            Accuracy(trajectories=trajectories)
+        )
 
     def on_attention(alpha: float) -> SGD:
-        return SGD(1 / alpha, square.strength, overlap=0.3).at_accuracy(Accuracy(trajectories=2 * trajectories))
+        return SGD(1 / alpha, square.strength or 0.0, start="overlap:0.3").at_accuracy(
+            Accuracy(trajectories=2 * trajectories)
+        )
 
     def curves(model: Any, risk: RegularisedRisk) -> list[Curve]:
         optimum = Curve("Bayes-optimal", model, color=_BLACK, width=2.2)
-        return [optimum, Curve(f"{risk.start or ''} minimum of the risk".strip(), model, risk, color=_SHADES[0])]
+        return [optimum, Curve(f"{risk.branch or ''} minimum of the risk".strip(), model, risk, color=_SHADES[0])]
 
     after = partial(_after_steps, size=size, quantity="label_error")
     panels = [
@@ -300,7 +304,9 @@ def layers(quick: bool) -> Recipe:
             _Case(
                 rf"$\alpha = {alpha:g}$",
                 alpha,
-                SGD(pace / alpha, 0.01, momentum=0.8, overlap=0.3).at_accuracy(Accuracy(trajectories=trajectories)),
+                SGD(pace / alpha, 0.01, momentum=0.8, start="overlap:0.3").at_accuracy(
+                    Accuracy(trajectories=trajectories)
+                ),
                 steps,
                 style=style,
                 marker=marker,
@@ -332,9 +338,7 @@ def early_stopping(quick: bool) -> Recipe:
             _Case(
                 f"weight decay {decay:g}" if decay else "no weight decay",
                 alpha,
-                SGD(rate, decay, loss=loss, init="small", convention="sum").at_accuracy(
-                    Accuracy(trajectories=trajectories)
-                ),
+                SGD(rate, decay, loss=loss, start="small:0.001").at_accuracy(Accuracy(trajectories=trajectories)),
                 steps,
                 color,
             )
@@ -353,7 +357,11 @@ def early_stopping(quick: bool) -> Recipe:
             )
         )
         stopped.append(_Stopped(f"{loss} loss: {look['ylabel']}", model, loss, quantity))
-    descend = partial(SGD, init="small", trajectories=2 * trajectories, convention="sum")
+    accuracy = Accuracy(trajectories=2 * trajectories)
+
+    def descend(*settings: Any, **named: Any) -> SGD:
+        return SGD(*settings, start="small:0.001", **named).at_accuracy(accuracy)
+
     panels.append(partial(_cost_of_stopping, cases=stopped, ratios=ratios, steps=steps // 2, descend=descend))
     return Recipe(panels, names=["panel", "curve"], size=(5.2, 4.4))
 
@@ -431,11 +439,14 @@ def equal_work(quick: bool) -> Recipe:
     size, trajectories, passes = ((300, 8), 2**15, 10) if quick else ((1000, 8), 2**17, 20)
     alpha, model = 3.0, SequenceMultiIndex(_sign, noise_law="flip:0.1")
     rate = 0.2
-    descent = partial(SGD, rate, 0.1, loss="logistic", trajectories=trajectories)
+
+    def descent(**named: Any) -> SGD:
+        return SGD(rate, 0.1, loss="logistic", **named).at_accuracy(Accuracy(trajectories=trajectories))
+
     cases = [
         _Case("full batch", alpha, descent(), passes, _SHADES[0]),
         _Case("full batch, momentum 0.8", alpha, descent(momentum=0.8), passes, _SHADES[2]),
-        _Case("full batch, Nesterov 0.8", alpha, descent(momentum=0.8, nesterov=True), passes, _SHADES[3]),
+        _Case("full batch, Nesterov 0.8", alpha, descent(momentum="nesterov:0.8"), passes, _SHADES[3]),
         _Case("batches of 0.3", alpha, descent(batch=0.3), round(passes / 0.3), _SHADES[4]),
         _Case("batches of 0.1", alpha, descent(batch=0.1), 10 * passes, _SHADES[1]),
     ]
@@ -457,7 +468,7 @@ def starts(quick: bool) -> Recipe:
         _Case(
             f"from cosine {overlap:g}",
             alpha,
-            SGD(0.5, decay, overlap=overlap).at_accuracy(Accuracy(trajectories=trajectories)),
+            SGD(0.5, decay, start=f"overlap:{overlap:g}").at_accuracy(Accuracy(trajectories=trajectories)),
             steps,
             color,
         )
@@ -480,7 +491,7 @@ def starts(quick: bool) -> Recipe:
 
 def _informed_minimum(model: Any, alpha: float, decay: float) -> dict[str, _Level]:
     """Return cosine and training loss of the minimum of the risk near the truth."""
-    least = limits(model, [alpha], RegularisedRisk(strength=decay, start="informed"))
+    least = limits(model, [alpha], RegularisedRisk(strength=decay, branch="informed"))
     return {
         name: _Level(float(np.ravel(least[name])[0]), "informed minimum of the risk")
         for name in ("cosine", "training_loss")

@@ -288,8 +288,9 @@ def _arrivals(output: str, skip: float, size: _Size) -> list[dict[str, Any]]:
     # Steps in proportion to the inverse square of what labels measure.
     rate = 1.0 if output == "attention" else 1.2 / (1 + skip) ** 2
     model, times = _model(skip, output, size.points), np.linspace(0, size.time / rate, 101)
-    learner = OnlineSGD(learning_rate=rate, batch=_BATCH, overlap=_START, looks=100)
-    (run,) = experiment_of(model, times[-1:] * _BATCH, size.d, 1, 0, learner, "generated").runs()[0]
+    learner = OnlineSGD(learning_rate=rate, batch=_BATCH, start=f"overlap:{_START}")
+    recorded = learner.equations(model).simulated(100)
+    (run,) = experiment_of(model, times[-1:] * _BATCH, size.d, 1, 0, recorded, "generated").runs()[0]
     path = online_sgd(model, times, learner.pace, Start.of_runs([run.history]), size.points)
     value, error = path.arrival()
     cosines = np.array([step["cosine"] for step in run.history])

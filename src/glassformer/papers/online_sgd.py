@@ -63,18 +63,18 @@ _CASES = (
 
 def both_outputs(quick: bool) -> Recipe:
     """Cosine similarities in time for both outputs, and of descent that reuses its samples."""
-    small = partial(_online_descent, d=100, instances=1, looks=12, points=32, share=0.2)
-    full = partial(_online_descent, d=500, instances=2, looks=80, points=256, share=1.0)
+    small = partial(_online_descent, d=100, instances=1, intervals=12, points=32, share=0.2)
+    full = partial(_online_descent, d=500, instances=2, intervals=80, points=256, share=1.0)
     return Recipe([small if quick else full], size=(4.4, 4.0))
 
 
-def _online_descent(_: Context, d: int, instances: int, looks: int, points: int, share: float) -> Part:
+def _online_descent(_: Context, d: int, instances: int, intervals: int, points: int, share: float) -> Part:
     """Three cases of online descent for a share of their time, and the first one on samples that are seen again.
 
     Thick lines are the equations of each run from where it began, thin ones the runs.
     """
     cases = [case._replace(time=case.time * share) for case in _CASES]
-    found = [_cosines(case, d, instances, looks, points) for case in cases]
+    found = [_cosines(case, d, instances, intervals, points) for case in cases]
     fresh = "thick: equations, thin: runs, fresh samples"
     axes = [
         _axis(_fresh_series(one), case.title, fresh, case, d, instances) for case, one in zip(cases, found, strict=True)
@@ -87,11 +87,12 @@ def _online_descent(_: Context, d: int, instances: int, looks: int, points: int,
     return Part(axes, frames, [*lines, line, f"runs: d = {d}, {instances} of each case"])
 
 
-def _cosines(case: _Case, d: int, instances: int, looks: int, points: int) -> _Cosines:
+def _cosines(case: _Case, d: int, instances: int, intervals: int, points: int) -> _Cosines:
     """Run online descent, and solve its equations from the start of each run."""
-    learner = OnlineSGD(learning_rate=case.rate, batch=_BATCH, looks=looks)
+    learner = OnlineSGD(learning_rate=case.rate, batch=_BATCH)
+    recorded = learner.equations(case.model).simulated(intervals)
     alpha = case.time * _BATCH
-    runs = experiment_of(case.model, [alpha], d, instances, 0, learner, "generated").runs()[0]
+    runs = experiment_of(case.model, [alpha], d, instances, 0, recorded, "generated").runs()[0]
     time = np.array([step["time"] for step in runs[0].history])
     starts = [Start.of_runs([run.history]) for run in runs]
     paths = [online_sgd(case.model, time, learner.pace, start, points) for start in starts]
@@ -139,11 +140,12 @@ def _axis(series: list[Series], title: str, lines: str, case: _Case, d: int, ins
 def _reused_samples(case: _Case, fresh: _Cosines, d: int, instances: int) -> tuple[list[Series], pandas.DataFrame, str]:
     """Descent by the same steps over a fixed set of samples, beside the equations of fresh ones."""
     passes = max(1, round(case.time * _BATCH / _REUSED))
-    rate = case.rate * d / (2 * _BATCH)
-    learner = SGD(learning_rate=rate, weight_decay=0.0, batch=_BATCH, repeats=1, passes=passes, looks=4)
+    # The sum of the losses of a batch instead of their mean, recorded five times in every pass.
+    rate, every = case.rate / _BATCH, round(_REUSED * d / _BATCH / 5)
+    learner = SGD(learning_rate=rate, batch=_BATCH, sampling="epochs", passes=passes, record_every=every)
     runs = experiment_of(case.model, [_REUSED], d, instances, 0, learner, "float64").runs()[0]
-    time = np.array([step["passes"] for step in runs[0].history]) * _REUSED / _BATCH
-    cosines = np.abs([[step["cosine"] for step in run.history] for run in runs])
+    time = np.array([step["passes"] for step in runs[0].history[1:]]) * _REUSED / _BATCH
+    cosines = np.abs([[step["cosine"] for step in run.history[1:]] for run in runs])
     series = []
     for row in range(2):
         name, equations = f"layer {row + 1}", fresh.equations[:, :, row, row].T

@@ -134,6 +134,8 @@ def rows_in_time(
     # A run that has settled stays where it is.
     cosines = np.abs([([step["cosine"] for step in run.history] + [run.cosine] * count)[:count] for run in own])
     times = np.array([step[time] for step in own[0].history]) if time else np.arange(1.0, count + 1)
+    # The start is not drawn.
+    cosines, times = cosines[:, times > 0], times[times > 0]
     series, lines, columns = [], [], {"time": times}
     for k, name in enumerate(model.row_names):
         row = cosines[:, :, k]

@@ -89,7 +89,7 @@ def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[flo
         theta, mean = theory[f"overlap_{way}"][:, 0, 0] * _THETA, theory[f"means_{way}"][:, 0, 0] * _MEAN
         energy = theory[f"free_energy_{way}"] / ratios
         ours = pandas.DataFrame({"alpha": ratios, "theta": np.abs(theta), "m": np.abs(mean), "energy": energy})
-        runs = _runs_from(model, replace(risk, start=start), marks, d, instances)
+        runs = _runs_from(model, replace(risk, branch=start), marks, d, instances)
         reached = f"runs from the {start} start" if start else "lowest risk of 4 starts"
         frames.append(runs.assign(source=reached))
         for quantity, sign, series in ((own, rf", ${symbol}$", left), ("energy", "", right)):

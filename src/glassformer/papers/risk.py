@@ -61,7 +61,7 @@ def bilinear(quick: bool) -> Recipe:
     for ratio in ratios:
         # Weight decay on two factors of full width is the nuclear norm of twice its strength.
         decay = float(limits(model, [ratio], RegularisedRisk())["strength"][0]) / 2
-        learner = GradientDescent(weight_decay=decay, student_width=size[0], momentum=0.9, max_steps=20_000)
+        learner = GradientDescent(weight_decay=decay, student_width=size[0], momentum=0.9, steps=20_000)
         label, row = "descent on factors with decay", {"curve": "descent on factors with decay"}
         descents.append(Runs(label, learner, (ratio,), *size, "relative_error", "x", "k", row=row))
     panel = CurvesPanel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -136,12 +137,12 @@ def message_passing_in_time(quick: bool) -> Recipe:
 
 def sgd_in_time(quick: bool) -> Recipe:
     """The same during stochastic gradient descent, pass after pass over the data."""
-    d, instances, passes = (100, 2, 15) if quick else (500, 4, 150)
+    d, instances, passes, every = (100, 2, 15, 3) if quick else (500, 4, 150, 15)
     panel = partial(
         rows_in_time,
         model=_two_layers(64),
         alpha=15.0,
-        learner=SGD(passes=passes),
+        learner=replace(SGD.published(d), passes=passes, record_every=every),
         d=d,
         instances=instances,
         unit="passes over the data",
@@ -175,7 +176,7 @@ def _descent_in_time(runs: Simulation, cosines: Array) -> tuple[list[Series], st
     """Equations of the first passes of gradient descent, whose batches are drawn independently of each other."""
     del cosines
     d, alpha = runs.parameters["d"], float(runs["alpha_realised"][0])
-    learner = SGD(convention="published", overlap=d**-0.5).at_accuracy(Accuracy(trajectories=_TRAJECTORIES))
+    learner = replace(SGD.published(d), start=f"overlap:{d**-0.5}", trajectories=_TRAJECTORIES)
     per_pass = learner.descent(alpha, d=d).steps // learner.passes
     steps = min(_EQUATION_PASSES * per_pass, _EQUATION_STEPS)
     path = learner.path(_two_layers(64), alpha, steps, d)

@@ -97,7 +97,7 @@ def three_families(quick: bool, data: Path | None = None, checkpoints: Path | No
             (2.0, 5.0),
             150 * scale,
             "square loss and decay",
-            RegularisedRisk(strength=0.05, start="informed"),
+            RegularisedRisk(strength=0.05, branch="informed"),
         ),
     )
     laws: dict[str, _Draw] = {

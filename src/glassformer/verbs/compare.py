@@ -122,7 +122,7 @@ def compare(
     if quantity not in QUANTITIES:
         raise ParameterError("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
     ratios, own = validated_alpha(alpha), model.at_accuracy(accuracy)
-    chosen = [resolve_learner(one).at_accuracy(accuracy) for one in learners]
+    chosen = [resolve_learner(one, d).at_accuracy(accuracy) for one in learners]
     _refuse_unused(accuracy, model, chosen)
     if d is None and run_alpha is not None:
         raise IncompatibleError("run_alpha is for runs: give their token dimension d")

@@ -126,7 +126,7 @@ def simulate(
         True
     """
     require_arguments(simulate, locals())
-    chosen = resolve_learner(learner)
+    chosen = resolve_learner(learner, d)
     used = {*chosen.accuracy_defaults, *chosen.info.limit_accuracy}
     model, chosen = asked(model, chosen, accuracy, "runs", used)
     experiment = experiment_of(model, alpha, d, instances, seed, chosen, storage, checkpoint, keep)

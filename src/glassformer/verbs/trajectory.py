@@ -106,7 +106,8 @@ def trajectory(
         True
     """
     require_arguments(trajectory, locals())
-    question = asked(model, learner, accuracy, "trajectory", used=resolve_learner(learner).info.trajectory_accuracy)
+    chosen = resolve_learner(learner, d)
+    question = asked(model, chosen, accuracy, "trajectory", used=chosen.info.trajectory_accuracy)
     alpha, context = validated_alpha(alpha), StepContext(_number_of_steps(question.learner, steps), d=d)
     question, context = _begun_at(question, context, start)
     require_theory(question.model)

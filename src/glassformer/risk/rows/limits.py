@@ -58,11 +58,11 @@ class RowRisk:
         intercept: whether a number is added to every output and fitted.
         positions: components of the positional encoding of every token on orthonormal directions that the teacher does
             not see, shape (L,) or (L, r); None without.
-        start: None for all starts, "informed", "uninformed", or a pair of matrices ``M`` and ``Q``. On data None stands
-            for zero if the risk is convex, and for four random starts otherwise, one of them positional where there are
-            positional encodings; further starts are a number of random ones, and a list of names, "random" (or
-            "uninformed"), "zero", "informed" (the teacher, an oracle), "positional" (random, with mean fields along the
-            positional encodings), and weights of shape (P, d).
+        branch: None for all starts, "informed", "uninformed", or a pair of matrices ``M`` and ``Q``. On data None
+            stands for zero if the risk is convex, and for four random starts otherwise, one of them positional where
+            there are positional encodings; further starts are a number of random ones, and a list of names, "random"
+            (or "uninformed"), "zero", "informed" (the teacher, an oracle), "positional" (random, with mean fields along
+            the positional encodings), and weights of shape (P, d).
     """
 
     loss: Any = "square"
@@ -72,7 +72,7 @@ class RowRisk:
     student_rows: int | None = None
     intercept: bool = False
     positions: Any = None
-    start: Any = None
+    branch: Any = None
 
     def problem(self, model: Model, alpha: float, strength: float) -> RowProblem:
         """Return the problem on the labels of a model.
@@ -106,17 +106,17 @@ class RowRisk:
             means = np.outer(np.ones(problem.student.rows), vectors[:, -1] * np.sqrt(values[-1]) / 2)
             start = start_state(problem, 0.0)
             both["positional"] = start._replace(power=_POSITIONAL_POWER * start.power, means=means)
-        if self.start is None:
+        if self.branch is None:
             return both
-        if isinstance(self.start, str):
-            if self.start not in both:
-                raise ParameterError("start", self.start, f"{', '.join(both)}, or a pair of matrices M and Q")
-            return {self.start: both[self.start]}
-        return {"given": _given_state(problem, self.start)}
+        if isinstance(self.branch, str):
+            if self.branch not in both:
+                raise ParameterError("branch", self.branch, f"{', '.join(both)}, or a pair of matrices M and Q")
+            return {self.branch: both[self.branch]}
+        return {"given": _given_state(problem, self.branch)}
 
     def two_starts(self, problem: RowProblem) -> list[tuple[str, OrderState]]:
         """Return the two starts whose branches are followed: along the positional encodings or uninformed; informed."""
-        starts = replace(self, start=None).starts(problem)
+        starts = replace(self, branch=None).starts(problem)
         first = "positional" if "positional" in starts else "uninformed"
         last = "informed" if "informed" in starts else first
         return [(name, starts[name]) for name in (first, last)]
@@ -161,12 +161,12 @@ def _given_state(problem: RowProblem, given: Any) -> OrderState:
     like = start_state(problem, 0.0)
     allowed = f"None, informed, uninformed, or matrices M and Q of shapes {like.overlap.shape} and {like.power.shape}"
     if not (isinstance(given, tuple | list) and len(given) == 2):
-        raise ParameterError("start", given, allowed)
-    overlap, power = (real_numbers("start", part) for part in given)
+        raise ParameterError("branch", given, allowed)
+    overlap, power = (real_numbers("branch", part) for part in given)
     if overlap.shape != like.overlap.shape or power.shape != like.power.shape:
-        raise ParameterError("start", given, allowed)
+        raise ParameterError("branch", given, allowed)
     if np.linalg.eigvalsh(power - overlap @ overlap.T)[0] < 0:
-        raise ParameterError("start", given, "a power Q of at least what the overlap needs, M M^T")
+        raise ParameterError("branch", given, "a power Q of at least what the overlap needs, M M^T")
     return like._replace(overlap=overlap, power=power)
 
 

@@ -63,8 +63,8 @@ def require_steps(risk: RowRisk) -> None:
     Raises:
         IncompatibleError: a start by name, or positional encodings, whose mean fields move back and forth without end.
     """
-    if risk.start is not None:
-        raise IncompatibleError("start: the steps begin at an overlap with the teacher; give overlap instead")
+    if risk.branch is not None:
+        raise IncompatibleError("branch: the steps begin at an overlap with the teacher; give overlap instead")
     if risk.positions is not None:
         raise IncompatibleError(
             "positions: undamped steps move the mean fields of the tokens back and forth without end; use limits"
