@@ -13,7 +13,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from glassformer import BilinearSequenceRegression, Sweep, limits
-from glassformer.sweeps.run import run_sweep
 
 WIDTHS = [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6]
 QUICK = "--quick" in sys.argv
@@ -31,7 +30,7 @@ def bare() -> float:
 def swept() -> float:
     sweep = Sweep("bsr", {"rho": WIDTHS, "alpha": RATIOS.tolist()}, parameters={"beta": 1})
     start = time.perf_counter()
-    found = run_sweep(sweep, tempfile.mkdtemp())
+    found = sweep.run(tempfile.mkdtemp())
     assert found.computed == len(WIDTHS) * len(RATIOS)
     return time.perf_counter() - start
 
@@ -40,12 +39,12 @@ def simulated(workers: int) -> float:
     sweep = Sweep(
         "bsr",
         {"rho": [0.2, 0.4], "alpha": [0.3, 0.5, 0.7]},
-        compute="simulate",
+        verb="simulate",
         parameters={"beta": 1, "noise": 0.1},
-        simulation={"d": 10, "instances": 2} if QUICK else {"d": 70, "instances": 16},
+        runs={"d": 10, "instances": 2} if QUICK else {"d": 70, "instances": 16},
     )
     start = time.perf_counter()
-    run_sweep(sweep, tempfile.mkdtemp(), workers)
+    sweep.run(tempfile.mkdtemp(), workers)
     return time.perf_counter() - start
 
 

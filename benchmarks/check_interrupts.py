@@ -31,14 +31,14 @@ COMMANDS = {
 SWEEP = """
 [sweep]
 model = "bsr"
-compute = "simulate"
+verb = "simulate"
 [parameters]
 beta = 1
 noise = 1
 [grid]
 rho = "0.1:0.9:9"
 alpha = "0.1:0.9:9"
-[simulate]
+[runs]
 d = 12
 instances = 4
 """
@@ -116,9 +116,9 @@ def duration(words: list[str], folder: Path) -> float:
 
 def logged(task: Any, checkpoint: str | None = None) -> Any:
     """Compute a task of a sweep, and leave a file when it is finished."""
-    from glassformer.sweeps import run
+    from glassformer.sweeps import compute
 
-    found = run._records(task, checkpoint)
+    found = compute._records(task, checkpoint)
     Path("finished", task.name).touch()
     return found
 

@@ -2,7 +2,7 @@
 A sweep on a cluster
 ====================
 
-One computation on a grid of parameters, stored point by point. An interrupted sweep continues, a wider grid computes
+One verb on a grid of parameters, stored point by point. An interrupted sweep continues, a wider grid computes
 its new points only, and several machines may work on one store.
 """
 
@@ -14,23 +14,22 @@ its new points only, and several machines may work on one store.
 import tempfile
 
 from glassformer import Sweep
-from glassformer.sweeps.collect import collect
-from glassformer.sweeps.run import run_sweep
 
 store = tempfile.mkdtemp()
 sweep = Sweep(
     "bsr",
     {"rho": [0.2, 0.5], "alpha": "0.2:0.8:4"},
-    compute="simulate",
+    verb="simulate",
     parameters={"noise": 0.1},
-    simulation={"d": 30, "instances": 2, "learner": "ridge"},
+    learner="ridge",
+    runs={"d": 30, "instances": 2},
 )
-print(run_sweep(sweep, store))
+print(sweep.run(store))
 
 # %%
 # The same call again computes nothing: every point has a checked record.
 
-print(run_sweep(sweep, store).computed)
+print(sweep.run(store).computed)
 
 # %%
 # A wider grid computes its new points only.
@@ -38,18 +37,19 @@ print(run_sweep(sweep, store).computed)
 wider = Sweep(
     "bsr",
     {"rho": [0.2, 0.5, 1.0], "alpha": "0.2:0.8:4"},
-    compute="simulate",
+    verb="simulate",
     parameters={"noise": 0.1},
-    simulation={"d": 30, "instances": 2, "learner": "ridge"},
+    learner="ridge",
+    runs={"d": 30, "instances": 2},
 )
-print(run_sweep(wider, store).computed)
+print(wider.run(store).computed)
 
 # %%
 # One data set
 # ------------
 # All records over their axes, as an xarray data set with units, and a ``status`` for every point.
 
-found = collect(store)
+found = Sweep.collect(store)
 found
 
 # %%

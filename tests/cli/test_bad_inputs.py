@@ -270,7 +270,7 @@ def test_sample_ratios_of_different_units_are_not_one_diagram():
     with pytest.raises(IncompatibleError, match=r"n/\(r\(L\+d\)\) at rho = 0.0 and n/\(dL\) at rho = 0.5"):
         phase_diagram(MODEL, "rho", [0.0, 0.5])
     with pytest.raises(IncompatibleError, match=r"n/\(r\(L\+d\)\) at rho = 0 and n/\(dL\) at rho = 0.5"):
-        Sweep("bsr", {"rho": [0.5, 0.0]}, compute="thresholds")
+        Sweep("bsr", {"rho": [0.5, 0.0]}, verb="thresholds")
 
 
 @pytest.mark.parametrize(("settings", "name"), [(SGD(passes=10**12), "passes")])

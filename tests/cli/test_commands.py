@@ -35,7 +35,7 @@ ASK = {
     "cite": ("bsr", "2410.18858"),
     "explore": ("bsr --check", "127.0.0.1"),
 }
-SWEEP = '[sweep]\nmodel = "bsr"\ncompute = "limits"\n[grid]\nalpha = [0.5]\nrho = [1]\n'
+SWEEP = '[sweep]\nmodel = "bsr"\nverb = "limits"\n[grid]\nalpha = [0.5]\nrho = [1]\n'
 
 
 @pytest.fixture(params=COMMANDS)

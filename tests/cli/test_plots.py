@@ -178,7 +178,7 @@ def test_a_sweep_shows_means_with_standard_errors_and_theory_not_a_series_per_se
             "status": (dims, np.array([["converged"] * 3, ["converged", "oscillating", "failed"]], dtype=object)),
         },
         coords={"alpha": [0.5, 1.0], "seed": [0, 1, 2]},
-        attrs={"compute": "simulate", "model": "bsr", "d": 20},
+        attrs={"verb": "simulate", "model": "bsr", "d": 20},
     )
     axes = Figure().subplots()
     sweep.plot(found, Picture(None, axes=axes))
@@ -197,7 +197,7 @@ def test_a_sweep_shows_means_with_standard_errors_and_theory_not_a_series_per_se
 
 def test_a_sweep_names_values_that_are_no_numbers_and_other_axes_than_the_sample_ratio():
     names, alpha, status = ["gaussian", "sign"], [0.3, 0.6], np.full((2, 2), "converged", dtype=object)
-    dims, attributes = ("channel", "alpha"), {"compute": "limits", "model": "bsr"}
+    dims, attributes = ("channel", "alpha"), {"verb": "limits", "model": "bsr"}
     columns = {"label_error": (dims, np.full((2, 2), 0.3)), "label_error_estimate": (dims, np.full((2, 2), 0.1))}
     found = xarray.Dataset({**columns, "status": (dims, status)}, {"channel": names, "alpha": alpha}, attributes)
     axes = Figure().subplots()
@@ -209,10 +209,10 @@ def test_a_sweep_names_values_that_are_no_numbers_and_other_axes_than_the_sample
     columns = {"weak_recovery": (dims, np.arange(4.0)), "status": (dims, np.full(4, "converged", dtype=object))}
     axes = Figure().subplots()
     sweep.plot(
-        xarray.Dataset(columns, {"prior": values}, {**attributes, "compute": "thresholds"}), Picture(None, axes=axes)
+        xarray.Dataset(columns, {"prior": values}, {**attributes, "verb": "thresholds"}), Picture(None, axes=axes)
     )
     assert [text.get_text() for text in axes.get_xticklabels()] == values
-    found = xarray.Dataset(columns, {"prior": values}, {**attributes, "compute": "thresholds"}).rename(prior="rho")
+    found = xarray.Dataset(columns, {"prior": values}, {**attributes, "verb": "thresholds"}).rename(prior="rho")
     found = found.assign_coords(rho=[0.1, 0.2, 0.3, 0.4])
     found["rho"].attrs["units"] = "r/d"
     axes = Figure().subplots()

@@ -70,7 +70,7 @@ def test_a_tilde_is_the_home_folder(uses, tmp_path, capsys):
     assert main(["sweep", "plot", "~/store"]) == 0
     assert all((home / name).is_file() for name in ("a.csv", "a.svg", "store/sweep.png"))
     (home / "own.py").write_text("def link(Z):\n    return Z[0, 0]\n")
-    text = '[sweep]\nmodel = "smi"\ncompute = "limits"\n[parameters]\nlink = "~/own.py:link"\n'
+    text = '[sweep]\nmodel = "smi"\nverb = "limits"\n[parameters]\nlink = "~/own.py:link"\n'
     (home / "own.toml").write_text(text)
     (home / "values.txt").write_text("1 2")
     assert function_from("~/own.py:link").__name__ == "link"

@@ -239,7 +239,7 @@ def test_command_line(capsys):
 def test_sweeps_vary_it(tmp_path):
     """Numbers on this axis were refused, of every model that has it: "expected a name"."""
     grid, fixed = {"token_correlation": [0.0, 0.5], "alpha": [1.5]}, {"rho": 0.3, "beta": 0.5, "noise": 0.1}
-    run_sweep(Sweep("bsr", grid, "simulate", fixed, {"d": 12, "learner": "ridge"}), tmp_path / "store")
+    run_sweep(Sweep("bsr", grid, "simulate", fixed, "ridge", {"d": 12}), tmp_path / "store")
     found = collect(tmp_path / "store")
     assert np.isfinite(found["error"]).all()
     assert np.isnan(found["theory"].sel(token_correlation=0.5)).all()

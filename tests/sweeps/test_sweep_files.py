@@ -13,8 +13,8 @@ from glassformer.errors import ParameterError
 from glassformer.models.registry import MODELS
 from glassformer.sweeps.types import of_model
 
-GENERAL = {"model": "'bsr'", "compute": "'limits'"}
-SIMULATED = {"model": "'bsr'", "compute": "'simulate'"}
+GENERAL = {"model": "'bsr'", "verb": "'limits'"}
+SIMULATED = {"model": "'bsr'", "verb": "'simulate'"}
 TABLES = {"sweep": GENERAL, "parameters": {"rho": "0.5"}, "grid": {"alpha": "[0.2, 0.4]"}}
 # What is wrong, as tables of the file that replace those of a good one, and the key that the error must name.
 MALFORMED = [
@@ -22,16 +22,20 @@ MALFORMED = [
     ({"sweep": "[1, 2]"}, "sweep"),
     ({"parameters": "3"}, "parameters"),
     ({"grid": "'alpha'"}, "grid"),
-    ({"simulate": "true"}, "simulate"),
-    ({"settings": "0.5"}, "settings"),
+    ({"runs": "true"}, "runs"),
+    ({"learner": "0.5"}, "learner"),
+    ({"learner": "'ridge'"}, "learner"),
+    ({"learner": "[1]"}, "learner[0]"),
+    ({"learner": {"strength": "1.0"}}, "name"),
+    ({"accuracy": "0.5"}, "accuracy"),
     ({"sweeps": {"model": "'bsr'"}}, "sweeps"),
-    ({"sweep": {"model": "'bsr'"}}, "compute"),
-    ({"sweep": {"compute": "'limits'"}}, "model"),
+    ({"sweep": {"model": "'bsr'"}}, "verb"),
+    ({"sweep": {"verb": "'limits'"}}, "model"),
     ({"sweep": {**GENERAL, "name": "1"}}, "name"),
     ({"sweep": {**GENERAL, "model": "['bsr']"}}, "model"),
     ({"sweep": {**GENERAL, "model": "'ising'"}}, "model"),
-    ({"sweep": {**GENERAL, "compute": "['limits']"}}, "compute"),
-    ({"sweep": {**GENERAL, "compute": "1979-05-27T07:32:00Z"}}, "compute"),
+    ({"sweep": {**GENERAL, "verb": "['limits']"}}, "verb"),
+    ({"sweep": {**GENERAL, "verb": "1979-05-27T07:32:00Z"}}, "verb"),
     ({"grid": {}}, "grid"),
     ({"grid": {"alpha": "['a']"}}, "alpha"),
     ({"grid": {"alpha": "[0.1, true]"}}, "alpha"),
@@ -61,22 +65,30 @@ MALFORMED = [
     ({"parameters": {"rho": "0.5", "channel": "1979-05-27"}}, "channel"),
     ({"parameters": {"width": "2.5"}}, "width"),
     ({"parameters": {"rho": "-1"}}, "rho"),
-    ({"simulate": {"d": "10"}}, "d"),
-    ({"settings": {"damping": "0.5"}}, "damping"),
-    ({"sweep": SIMULATED, "simulate": {"instances": "2.5"}}, "instances"),
-    ({"sweep": SIMULATED, "simulate": {"instances": "0"}}, "instances"),
-    ({"sweep": SIMULATED, "simulate": {"instances": "1000000000000"}}, "instances"),
-    ({"sweep": SIMULATED, "simulate": {"seed": "'a'"}}, "seed"),
-    ({"sweep": SIMULATED, "simulate": {"seed": "-1"}}, "seed"),
-    ({"sweep": SIMULATED, "simulate": {"d": "'a'"}}, "d"),
-    ({"sweep": SIMULATED, "simulate": {"storage": "'float16'"}}, "storage"),
-    ({"sweep": SIMULATED, "simulate": {"learner": "['gamp']"}}, "learner"),
-    ({"sweep": SIMULATED, "simulate": {"speed": "3"}}, "speed"),
+    ({"runs": {"d": "10"}}, "d"),
+    ({"learner": {"name": "'gamp'", "damping": "0.5"}}, "damping"),
+    ({"sweep": SIMULATED, "runs": {"instances": "2.5"}}, "instances"),
+    ({"sweep": SIMULATED, "runs": {"instances": "0"}}, "instances"),
+    ({"sweep": SIMULATED, "runs": {"instances": "1000000000000"}}, "instances"),
+    ({"sweep": SIMULATED, "runs": {"seed": "'a'"}}, "seed"),
+    ({"sweep": SIMULATED, "runs": {"seed": "-1"}}, "seed"),
+    ({"sweep": SIMULATED, "runs": {"d": "'a'"}}, "d"),
+    ({"sweep": SIMULATED, "runs": {"storage": "'float16'"}}, "storage"),
+    ({"sweep": SIMULATED, "learner": {"name": "['gamp']"}}, "learner"),
+    ({"sweep": SIMULATED, "runs": {"speed": "3"}}, "speed"),
     ({"sweep": SIMULATED, "grid": {"alpha": "[0.1]", "d": "[10, 'a']"}}, "d"),
-    ({"sweep": SIMULATED, "settings": {"damping": "'a'"}}, "damping"),
-    ({"sweep": SIMULATED, "settings": {"damping": "2"}}, "damping"),
-    ({"sweep": SIMULATED, "settings": {"max_iterations": "2.5"}}, "max_iterations"),
-    ({"sweep": SIMULATED, "settings": {"speed": "1"}}, "speed"),
+    ({"sweep": SIMULATED, "learner": {"name": "'gamp'", "damping": "'a'"}}, "damping"),
+    ({"sweep": SIMULATED, "learner": {"name": "'gamp'", "damping": "2"}}, "damping"),
+    ({"sweep": SIMULATED, "accuracy": {"max_iterations": "2.5"}}, "max_iterations"),
+    ({"sweep": SIMULATED, "accuracy": {"speed": "1"}}, "speed"),
+    ({"sweep": {**GENERAL, "verb": "'plan'"}, "grid": {}}, "target"),
+    ({"sweep": {**GENERAL, "verb": "'plan'", "target": "'a'"}, "grid": {}}, "target"),
+    ({"sweep": {**GENERAL, "verb": "'plan'", "target": "0.5"}}, "grid"),
+    ({"sweep": {**GENERAL, "steps": "5"}}, "steps"),
+    ({"sweep": {**GENERAL, "verb": "'trajectory'", "steps": "2.5"}}, "steps"),
+    ({"sweep": {**GENERAL, "verb": "'compare'"}}, "learner"),
+    ({"sweep": {**GENERAL, "verb": "'compare'"}, "learner": {"name": "'gamp'"}}, "learner"),
+    ({"sweep": SIMULATED, "learner": {"name": "'gamp'", "speed": "1"}}, "speed"),
     ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"depth": "'a'"}}, "depth"),
     ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"skip": "['a']"}}, "skip"),
     ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"tied": "'no'"}}, "tied"),
@@ -137,7 +149,8 @@ def test_a_mark_of_the_byte_order_is_no_part_of_the_file(tmp_path):
     assert Sweep.from_toml(tmp_path / "sweep.toml").shape == (2,)
 
 
-DESCRIBED = {"model": "bsr", "compute": "limits", "parameters": {}, "axes": {"alpha": [0.1]}, "units": {}}
+DESCRIBED = {"model": "bsr", "verb": "limits", "parameters": {}, "axes": {"alpha": [0.1]}, "units": {}}
+MORE = {"learner": {"name": "gamp"}, "runs": {}, "accuracy": {}, "options": {}}
 
 
 @pytest.mark.parametrize(
@@ -147,13 +160,13 @@ DESCRIBED = {"model": "bsr", "compute": "limits", "parameters": {}, "axes": {"al
         "3",
         "[" * 100_000,
         "{}",
-        '{"format": 2}',
-        '{"format": 2, "sweep": [], "keys": []}',
-        '{"format": 2, "sweep": {}, "keys": []}',
-        json.dumps({"format": 2, "sweep": DESCRIBED, "keys": ["a"]}),
-        json.dumps({"format": 2, "sweep": {**DESCRIBED, "simulation": {}, "settings": {}}, "keys": []}),
-        json.dumps({"format": 2, "sweep": {**DESCRIBED, "simulation": {}, "settings": {}}, "keys": [1]}),
-        json.dumps({"format": 2, "sweep": {**DESCRIBED, "axes": {"alpha": 1}, "simulation": {}, "settings": {}}}),
+        '{"format": 3}',
+        '{"format": 3, "sweep": [], "keys": []}',
+        '{"format": 3, "sweep": {}, "keys": []}',
+        json.dumps({"format": 3, "sweep": DESCRIBED, "keys": ["a"]}),
+        json.dumps({"format": 3, "sweep": {**DESCRIBED, **MORE}, "keys": []}),
+        json.dumps({"format": 3, "sweep": {**DESCRIBED, **MORE}, "keys": [1]}),
+        json.dumps({"format": 3, "sweep": {**DESCRIBED, "axes": {"alpha": 1}, **MORE}}),
     ],
 )
 def test_a_store_whose_sweep_is_damaged_is_one_line(text, tmp_path, capsys):
@@ -174,8 +187,8 @@ def test_a_store_whose_sweep_is_damaged_is_one_line(text, tmp_path, capsys):
         ({"grid": {"alpha": [0.1, "a"]}}, r"alpha\[1\]"),
         ({"parameters": "rho"}, "parameters"),
         ({"parameters": {"rho": object()}}, "rho"),
-        ({"compute": "simulate", "simulation": {"seed": "a"}}, "seed"),
-        ({"compute": "simulate", "settings": {"damping": "a"}}, "damping"),
+        ({"verb": "simulate", "runs": {"seed": "a"}}, "seed"),
+        ({"verb": "simulate", "learner": {"name": "gamp", "damping": "a"}}, "damping"),
     ],
 )
 def test_a_sweep_built_in_python_is_checked_by_the_same_rules(arguments, key):
@@ -202,6 +215,9 @@ NAMED_BY = [
     {"sweep": {**GENERAL, "model": "'smi'"}, "parameters": {}, "grid": {"alpha": "[0.1]", "link": "['{file}:f']"}},
     {"parameters": {"rho": "0.5", "channel": "'{file}:f'"}},
     {"parameters": {}, "grid": {"alpha": "[0.1]", "rho": "'{file}:f'"}},
+    {"sweep": SIMULATED, "learner": {"name": "'{file}:f'"}},
+    {"sweep": {**GENERAL, "verb": "'compare'"}, "learner": "[{name = 'gamp'}, {name = 'risk', loss = '{file}:f'}]"},
+    {"sweep": SIMULATED, "learner": "{name = 'risk', loss = [{a = [['{file}:f']]}]}"},
 ]
 
 
@@ -241,8 +257,15 @@ def test_a_file_named_on_the_command_line_runs(evil):
     assert (evil / "marker").exists()
 
 
+def test_training_of_ones_own_named_on_the_command_line_runs(evil):
+    (evil / "evil.py").write_text("def f(X, y, rng):\n    return lambda X: X[:, 0, 0]\n")
+    (evil / "sweep.toml").write_text(written(NAMED_BY[4]).replace("{file}", "evil.py"))
+    sweep = Sweep.from_toml(evil / "sweep.toml", links=[evil / "evil.py"])
+    assert sweep.to_dict()["learner"] == {"name": "evil.py:f"}
+
+
 def test_a_loss_is_code_as_well(evil, capsys):
-    learner = {"sweep": {**GENERAL, "learner": "'risk'"}, "settings": {"loss": "'evil.py:f'"}}
+    learner = {"learner": {"name": "'risk'", "loss": "'evil.py:f'"}}
     (evil / "sweep.toml").write_text(written(learner))
     assert main(["sweep", "run", str(evil / "sweep.toml"), "--store", str(evil / "store")]) == 2
     assert "--link" in capsys.readouterr().err
@@ -260,9 +283,9 @@ def test_a_store_of_somebody_else_runs_no_code(evil, capsys):
     store = evil / "store"
     (store / "points").mkdir(parents=True)
     link = f"{evil / 'evil.py'}:f"
-    sweep = {"model": "smi", "compute": "limits", "parameters": {"link": link}, "axes": {"alpha": [0.1]}}
-    entries = {"sweep": {**sweep, "units": {}, "simulation": {}, "settings": {}}, "keys": [identity(link)]}
-    document = {"format": 2, **entries}
+    sweep = {"model": "smi", "verb": "limits", "parameters": {"link": link}, "axes": {"alpha": [0.1]}}
+    entries = {"sweep": {**sweep, "units": {}, **MORE}, "keys": [identity(link)]}
+    document = {"format": 3, **entries}
     (store / "sweep.json").write_text(str(document).replace("'", '"'))
     for action in ("status", "collect", "plot"):
         assert main(["sweep", action, str(store)]) in (2, 3)

@@ -37,21 +37,21 @@ THEORY = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": "0.1:0.9:5"}, parameters={"be
 RUNS = Sweep(
     "bsr",
     {"rho": [0.2, 0.5], "alpha": [0.2, 0.4, 0.6]},
-    compute="simulate",
+    verb="simulate",
     parameters={"beta": 1, "noise": 1},
-    simulation={"d": 12, "instances": 2, "seed": 3},
+    runs={"d": 12, "instances": 2, "seed": 3},
 )
 TOML = """
 [sweep]
 model = "bsr"
-compute = "simulate"
+verb = "simulate"
 [parameters]
 beta = 1
 noise = 1
 [grid]
 rho = [0.2, 0.5]
 alpha = [0.2, 0.4, 0.6]
-[simulate]
+[runs]
 d = 12
 instances = 2
 seed = 3
@@ -98,7 +98,7 @@ def test_runs_are_those_of_the_plain_simulation(undisturbed, tmp_path):
 
 
 def test_thresholds_have_axes_without_alpha(tmp_path):
-    run_sweep(Sweep("bsr", {"rho": [0.2, 0.5]}, compute="thresholds", parameters={"beta": 1}), tmp_path)
+    run_sweep(Sweep("bsr", {"rho": [0.2, 0.5]}, verb="thresholds", parameters={"beta": 1}), tmp_path)
     np.testing.assert_allclose(collect(tmp_path)["perfect_recovery"], [0.36, 0.75])
 
 
@@ -106,7 +106,7 @@ def test_thresholds_have_axes_without_alpha(tmp_path):
 def test_a_picture_of_a_sweep_has_its_model_and_parameters_for_a_title(tmp_path, monkeypatch):
     from glassformer.plotting import sweep
 
-    run_sweep(Sweep("bsr", {"rho": [0.2, 0.5]}, compute="thresholds", parameters={"noise": 0.1}), tmp_path)
+    run_sweep(Sweep("bsr", {"rho": [0.2, 0.5]}, verb="thresholds", parameters={"noise": 0.1}), tmp_path)
     said = []
     monkeypatch.setattr(sweep, "title_of", lambda model, parameters: said.append((model, parameters["noise"])) or "")
     plot(collect(tmp_path), tmp_path / "a.png")
@@ -114,29 +114,29 @@ def test_a_picture_of_a_sweep_has_its_model_and_parameters_for_a_title(tmp_path,
 
 
 def test_what_is_no_number_has_no_error_either(tmp_path):
-    run_sweep(Sweep("bsr", {"rho": [0.2]}, compute="thresholds", parameters={"noise": 0.1}), tmp_path)
+    run_sweep(Sweep("bsr", {"rho": [0.2]}, verb="thresholds", parameters={"noise": 0.1}), tmp_path)
     found = collect(tmp_path)
     assert np.isinf(found["perfect_recovery"]).all()
     assert np.isnan(found["perfect_recovery_error_estimate"]).all()
 
 
 def test_what_thresholds_note_is_kept(tmp_path):
-    run_sweep(Sweep("bsr", {}, compute="thresholds", parameters={"rho": 0.5, "noise": 0.1}), tmp_path)
+    run_sweep(Sweep("bsr", {}, verb="thresholds", parameters={"rho": 0.5, "noise": 0.1}), tmp_path)
     assert "perfect_recovery: " in str(collect(tmp_path)["message"].values)
 
 
 @pytest.mark.slow
 def test_what_simulations_note_is_kept(tmp_path):
     # The width is rounded to a whole number.
-    grid, simulation = {"rho": [0.33], "alpha": [0.5]}, {"learner": "ridge", "d": 10}
-    run_sweep(Sweep("bsr", grid, compute="simulate", simulation=simulation), tmp_path)
+    grid = {"rho": [0.33], "alpha": [0.5]}
+    run_sweep(Sweep("bsr", grid, verb="simulate", learner="ridge", runs={"d": 10}), tmp_path)
     assert "rho = 0.3" in collect(tmp_path)["message"].item()
 
 
 @pytest.mark.slow
 def test_settings_are_written_as_on_the_command_line(tmp_path):
     (tmp_path / "losses.py").write_text("def doubled(label, field):\n    return (label - field) ** 2\n")
-    common = {"parameters": {"beta": 1, "noise": 1, "rho": 0.5}, "learner": "risk", "folder": str(tmp_path)}
+    common = {"parameters": {"beta": 1, "noise": 1, "rho": 0.5}, "folder": str(tmp_path)}
     errors = {}
     for name, settings in {
         "best": {"strength": "best"},
@@ -144,7 +144,8 @@ def test_settings_are_written_as_on_the_command_line(tmp_path):
         "own": {"loss": "losses.py:doubled", "strength": 0.4},
         "square": {"strength": 0.2},
     }.items():
-        run_sweep(Sweep("bsr", {"alpha": [0.5]}, settings=settings, **common), tmp_path / name)
+        learner = {"name": "risk", **settings}
+        run_sweep(Sweep("bsr", {"alpha": [0.5]}, learner=learner, **common), tmp_path / name)
         errors[name] = collect(tmp_path / name)["error"].item()
     assert errors["best"] == errors["default"]
     np.testing.assert_allclose(errors["own"], errors["square"], rtol=1e-6)
@@ -154,10 +155,8 @@ def test_a_loss_of_a_file_is_told_by_its_content(tmp_path):
     keys = set()
     for factor in (1, 2):
         (tmp_path / "losses.py").write_text(f"def mine(label, field):\n    return {factor} * (label - field) ** 2\n")
-        settings = {"loss": "losses.py:mine", "strength": 0.4}
-        sweep = Sweep(
-            "bsr", {"alpha": [0.5]}, parameters={"rho": 0.5}, learner="risk", settings=settings, folder=str(tmp_path)
-        )
+        learner = {"name": "risk", "loss": "losses.py:mine", "strength": 0.4}
+        sweep = Sweep("bsr", {"alpha": [0.5]}, parameters={"rho": 0.5}, learner=learner, folder=str(tmp_path))
         keys.add(sweep.points[0].key)
     assert len(keys) == 2
 
@@ -165,10 +164,10 @@ def test_a_loss_of_a_file_is_told_by_its_content(tmp_path):
 def test_limits_and_thresholds_of_a_learner(tmp_path):
     settings = {"strength": 0.3, "loss": "square"}
     plain = limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.3, 0.6], RegularisedRisk(**settings))
-    common = {"parameters": {"beta": 1, "noise": 0.1, "rho": 0.5}, "learner": "risk", "settings": settings}
+    common = {"parameters": {"beta": 1, "noise": 0.1, "rho": 0.5}, "learner": {"name": "risk", **settings}}
     run_sweep(Sweep("bsr", {"alpha": [0.3, 0.6]}, **common), tmp_path / "limits")
     np.testing.assert_allclose(collect(tmp_path / "limits")["error"], plain["error"], rtol=1e-9)
-    run_sweep(Sweep("bsr", {}, compute="thresholds", **common), tmp_path / "thresholds")
+    run_sweep(Sweep("bsr", {}, verb="thresholds", **common), tmp_path / "thresholds")
     assert collect(tmp_path / "thresholds")["interpolation"] == 1
 
 
@@ -185,9 +184,10 @@ def test_vectors_and_matrices_keep_their_shape(tmp_path):
     # The link of the README, whose programs are compiled once for all tests.
     link = "import jax.numpy as jnp\n\ndef gated(z):\n    return z[0, 0] * jnp.tanh(z[1, 0])\n"
     (tmp_path / "links.py").write_text(link)
-    parameters = {"link": "links.py:gated", "indices": 2, "tokens": 1, "noise": 0.1, "points": 64}
+    parameters = {"link": "links.py:gated", "indices": 2, "tokens": 1, "noise": 0.1}
     grid = {"side_information": [0.2], "alpha": [0.1]}
-    run_sweep(Sweep("smi", grid, parameters=parameters, folder=str(tmp_path)), tmp_path / "store")
+    own = Sweep("smi", grid, parameters=parameters, accuracy={"points": 64}, folder=str(tmp_path))
+    run_sweep(own, tmp_path / "store")
     found = collect(tmp_path / "store")
     assert found["overlap"].dims == ("side_information", "alpha", "row", "column")
     assert {"overlap_1_2", "row_error_2", "error", "status"} <= set(to_frame(found).columns)
@@ -197,13 +197,13 @@ def test_vectors_and_matrices_keep_their_shape(tmp_path):
 def test_a_store_of_another_format_says_so(tmp_path):
     run_sweep(THEORY, tmp_path)
     described = tmp_path / "sweep.json"
-    described.write_text(described.read_text().replace('"format": 2', '"format": 1'))
+    described.write_text(described.read_text().replace('"format": 3', '"format": 1'))
     with pytest.raises(DataError, match=r"run the sweep again.*format 1"):
         collect(tmp_path)
 
 
 def test_a_computation_without_axes_is_one_line(tmp_path):
-    run_sweep(Sweep("bsr", {}, compute="thresholds", parameters={"rho": 0.5}), tmp_path)
+    run_sweep(Sweep("bsr", {}, verb="thresholds", parameters={"rho": 0.5}), tmp_path)
     assert len(to_frame(collect(tmp_path))) == 1
 
 
@@ -290,7 +290,7 @@ def test_an_error_of_jax_fails_its_own_points_only(tmp_path, monkeypatch):
             raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
         return build(name, parameters, folder)
 
-    monkeypatch.setattr("glassformer.sweeps.run.build", broken)
+    monkeypatch.setattr("glassformer.sweeps.compute.build", broken)
     found = run_sweep(Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.5]}), tmp_path)
     assert found.counts == {"failed": 1, "converged": 1}
     assert "RESOURCE_EXHAUSTED" in collect(tmp_path)["message"].values[0, 0]
@@ -338,24 +338,49 @@ def test_a_store_that_cannot_be_made_is_named(tmp_path, capsys):
     ("changed", "named"),
     [
         ({"model": "ising"}, "model"),
-        ({"compute": "guess"}, "compute"),
+        ({"verb": "guess"}, "verb"),
         ({"grid": {"rho": [0.5]}}, "alpha"),
         ({"grid": {"alpha": []}}, "alpha"),
         ({"grid": {"alpha": [0.1, 0.1]}}, "alpha"),
         ({"grid": {"alpha": "0.1:0.2"}}, "alpha"),
         ({"grid": {"alpha": [0.1], "beta": [1, 2]}}, "beta"),
         ({"parameters": {"beta": 1, "rho": 0.5, "width_": 3}}, "width_"),
-        ({"simulation": {"d": 10}}, "simulate"),
-        ({"compute": "simulate", "simulation": {"learner": "magic"}}, "learner"),
-        ({"compute": "simulate", "settings": {"speed": 1}}, "speed"),
-        ({"compute": "simulate", "learner": "risk"}, "learner"),
+        ({"parameters": {"beta": 1, "rho": 0.5, "_accuracy": 3}}, "_accuracy"),
+        ({"runs": {"d": 10}}, "simulate"),
+        ({"verb": "simulate", "learner": "magic"}, "learner"),
+        ({"verb": "simulate", "learner": {"name": "magic"}}, "learner"),
+        ({"verb": "simulate", "learner": {"name": "gamp", "speed": 1}}, "speed"),
+        ({"verb": "simulate", "learner": {"speed": 1}}, r"name = None .*table \[learner\]"),
+        ({"verb": "simulate", "learner": 3}, "learner = 3"),
+        ({"verb": "simulate", "learner": ["gamp", "ridge"]}, "one learner, for verb simulate"),
+        ({"verb": "compare", "learner": "gamp"}, r"a list of learners, in a file tables \[\[learner\]\]"),
+        ({"verb": "compare", "learner": []}, "a list of learners"),
+        ({"verb": "compare", "learner": ["ridge", {"name": "ridge"}]}, "learners that differ"),
         ({"learner": "magic"}, "learner"),
-        ({"settings": {"loss": "hinge"}}, "loss"),
-        ({"model": "attention", "parameters": {}, "settings": {"points": 64}}, r"points.*table \[parameters\], or of"),
-        ({"learner": "risk", "parameters": {"rho": 0.5, "strength": 0.1}}, r"strength = 0.1 .*table \[settings\]"),
-        ({"compute": "simulate", "simulation": {"damping": 0.5}}, r"damping = 0.5 .*table \[settings\]"),
-        ({"compute": "simulate", "settings": {"storage": "float32"}}, r"storage = .*table \[simulate\]"),
-        ({"compute": "simulate", "grid": {"alpha": [0.1], "seed": [1]}}, "seed"),
+        ({"learner": {"name": "gamp", "loss": "hinge"}}, "loss"),
+        ({"learner": {"name": "ridge", "rho": 0.5}}, r"rho.*table \[parameters\], or of"),
+        ({"model": "attention", "parameters": {"points": 64}}, r"points = 64 .*table \[accuracy\]"),
+        ({"learner": "risk", "parameters": {"rho": 0.5, "strength": 0.1}}, r"strength = 0.1 .*table \[learner\]"),
+        ({"verb": "simulate", "runs": {"damping": 0.5}}, r"damping = 0.5 .*table \[learner\]"),
+        ({"verb": "simulate", "learner": {"name": "gamp", "storage": "float32"}}, r"storage = .*table \[runs\]"),
+        ({"verb": "simulate", "learner": {"name": "gamp", "tolerance": 0.1}}, r"tolerance = .*table \[accuracy\]"),
+        ({"verb": "simulate", "grid": {"alpha": [0.1], "seed": [1]}}, "seed"),
+        ({"accuracy": {"speed": 1}}, "speed = 1 .*one of tolerance"),
+        ({"accuracy": {"tolerance": 2}}, "tolerance = 2"),
+        ({"accuracy": {"points": "a"}}, "points = 'a'"),
+        ({"accuracy": 3}, "accuracy = 3"),
+        ({"target": 0.1}, "target = 0.1 .*belongs to plan, not to limits"),
+        ({"steps": 3}, "steps = 3 .*belongs to trajectory, not to limits"),
+        ({"quantity": "error"}, "quantity = .*belongs to plan and compare, not to limits"),
+        ({"verb": "plan", "grid": {}}, "target = None .*plan needs one"),
+        ({"verb": "plan", "grid": {}, "target": -1.0}, "target = -1.0"),
+        ({"verb": "plan", "grid": {}, "target": 0.1, "quantity": "colour"}, "quantity = 'colour'"),
+        ({"verb": "plan", "target": 0.1}, "no axis alpha, for plan"),
+        ({"verb": "plan", "grid": {}, "target": 0.1, "runs": {"d": 50, "seed": 1}}, "seed = 1"),
+        ({"verb": "trajectory", "grid": {}}, "an axis alpha, for trajectory"),
+        ({"verb": "trajectory", "steps": 0}, "steps = 0"),
+        ({"verb": "trajectory", "start": 0.5}, "start = 0.5"),
+        ({"verb": "trajectory", "runs": {"instances": 2}}, "instances = 2 .*without the token dimension d"),
     ],
 )
 def test_mistakes_in_a_sweep_are_named(changed, named):
@@ -364,7 +389,7 @@ def test_mistakes_in_a_sweep_are_named(changed, named):
 
 
 def test_axes_of_whole_numbers_are_given_by_their_ends_as_well():
-    own = {"parameters": {"rho": 0.5}, "compute": "simulate"}
+    own = {"parameters": {"rho": 0.5}, "verb": "simulate"}
     assert Sweep("bsr", {"alpha": [0.5], "d": "20:40:3"}, **own).axes["d"] == [20, 30, 40]
     with pytest.raises(ParameterError, match=r"d\[1\] = 20.5"):
         Sweep("bsr", {"alpha": [0.5], "d": "20:21:3"}, **own)
@@ -376,15 +401,15 @@ def test_settings_that_cannot_be_identified_are_computed_with_a_warning():
     def loss(y, h):
         return (y - h) ** 2 if numbers else 0.0
 
-    settings, simulation = {"loss": loss, "strength": 0.1}, {"learner": "risk"}
-    own = Sweep("bsr", {"alpha": [0.5]}, "simulate", {"rho": 0.5, "noise": 0.1}, simulation, settings)
-    with pytest.warns(RuntimeWarning, match="these settings are valid for this run only"):
+    learner = {"name": "risk", "loss": loss, "strength": 0.1}
+    own = Sweep("bsr", {"alpha": [0.5]}, "simulate", {"rho": 0.5, "noise": 0.1}, learner)
+    with pytest.warns(RuntimeWarning, match="this learner are valid for this run only"):
         assert own.points[0].key != own.points[0].key
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("[sweep]\nmodel = ", "TOML"), ("[model]\nname = 1\n", "model"), ("[sweep]\nmodel = 'bsr'\n", "compute")],
+    [("[sweep]\nmodel = ", "TOML"), ("[model]\nname = 1\n", "model"), ("[sweep]\nmodel = 'bsr'\n", "verb")],
 )
 def test_mistakes_in_a_file_are_named(text, named, tmp_path):
     (tmp_path / "sweep.toml").write_text(text)
@@ -396,7 +421,7 @@ def test_mistakes_in_a_file_are_named(text, named, tmp_path):
 def test_a_link_of_ones_own_is_found_beside_the_file_and_part_of_the_key(tmp_path):
     (tmp_path / "links.py").write_text("def link(z):\n    return 2.0 * z[0, 0]\n")
     (tmp_path / "sweep.toml").write_text(
-        "[sweep]\nmodel = 'smi'\ncompute = 'limits'\n[parameters]\nlink = 'links.py:link'\nindices = 1\nnoise = 0.1\n"
+        "[sweep]\nmodel = 'smi'\nverb = 'limits'\n[parameters]\nlink = 'links.py:link'\nindices = 1\nnoise = 0.1\n"
         "[grid]\nalpha = [0.5]\n"
     )
     links = [tmp_path / "links.py"]
@@ -439,15 +464,15 @@ def test_collecting_what_is_not_settled_exits_as_status_does(tmp_path, capsys):
 
 
 def test_large_seeds_are_written_as_netcdf(tmp_path):
-    simulation = {"learner": "ridge", "d": 4, "seed": 2**31}
-    run_sweep(Sweep("bsr", {"alpha": [0.5]}, "simulate", {"rho": 0.5, "noise": 0.1}, simulation), tmp_path)
+    runs = {"d": 4, "seed": 2**31}
+    run_sweep(Sweep("bsr", {"alpha": [0.5]}, "simulate", {"rho": 0.5, "noise": 0.1}, "ridge", runs), tmp_path)
     assert main(["sweep", "collect", str(tmp_path), "--netcdf", str(tmp_path / "a.nc")]) == 0
     with xarray.open_dataset(tmp_path / "a.nc", engine="scipy") as found:
         assert found["seed"].values.tolist() == [2**31]
 
 
 def test_records_tell_their_version(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("glassformer.sweeps.run.Record", partial(Record, version="0.0.1"))
+    monkeypatch.setattr("glassformer.sweeps.compute.Record", partial(Record, version="0.0.1"))
     run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": [0.3]}), tmp_path)
     assert collect(tmp_path).attrs["glassformer"] == "0.0.1"
     assert main(["sweep", "status", str(tmp_path)]) == 0
@@ -456,7 +481,7 @@ def test_records_tell_their_version(tmp_path, capsys, monkeypatch):
 
 def test_records_of_several_versions_name_them_all(tmp_path, monkeypatch):
     run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": [0.3]}), tmp_path)
-    monkeypatch.setattr("glassformer.sweeps.run.Record", partial(Record, version="0.0.1"))
+    monkeypatch.setattr("glassformer.sweeps.compute.Record", partial(Record, version="0.0.1"))
     run_sweep(Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.3]}), tmp_path)
     assert collect(tmp_path).attrs["glassformer"] == f"0.0.1, {__version__}"
 
@@ -466,7 +491,7 @@ def test_a_sweep_that_hides_another_says_so(tmp_path):
     assert run_sweep(THEORY, tmp_path).hidden == ""
     wider = Sweep("bsr", {"rho": [0.2, 0.5, 1.0], "alpha": "0.1:0.9:5"}, parameters={"beta": 1})
     assert run_sweep(wider, tmp_path).hidden == ""
-    other = Sweep("bsr", {"rho": [0.2]}, compute="thresholds")
+    other = Sweep("bsr", {"rho": [0.2]}, verb="thresholds")
     assert run_sweep(other, tmp_path).hidden == "limits bsr over rho, alpha"
     again = run_sweep(wider, tmp_path)
     assert (again.computed, again.hidden) == (0, "thresholds bsr over rho")
@@ -710,7 +735,7 @@ def test_a_file_of_a_spectrum_is_found_beside_the_sweep_and_part_of_the_key(tmp_
     monkeypatch.chdir(tmp_path)
     file, text = (
         tmp_path / "own" / "values.txt",
-        '[sweep]\nmodel = "bsr"\ncompute = "limits"\n[parameters]\nnoise = 0.1\n',
+        '[sweep]\nmodel = "bsr"\nverb = "limits"\n[parameters]\nnoise = 0.1\n',
     )
     (tmp_path / "own" / "sweep.toml").write_text(text + 'spectrum = "values.txt"\n[grid]\nalpha = [0.5]\n')
     found = []

@@ -103,7 +103,7 @@ def test_arguments_are_checked_before_anything_is_computed(monkeypatch):
         compare(NOISY, [0.5], ["gamp"], run_alpha=[0.5])
     with pytest.raises(IncompatibleError, match="points = 64 has no effect"):
         compare(NOISY, [0.5], ["ridge"], accuracy=Accuracy(points=64))
-    with pytest.raises(ParameterError, match=r"label_error.*prediction"):
+    with pytest.raises(IncompatibleError, match="label_error is not among the limits of gamp on bsr"):
         compare(NOISY, [0.5], ["gamp"], quantity="label_error")
 
 

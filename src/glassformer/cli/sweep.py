@@ -17,11 +17,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         title="actions", metavar="ACTION", dest="action", required=True, parser_class=type(parser)
     )
     run = actions.add_parser("run", help="compute the points that have no record in the store")
-    run.add_argument("file", type=user_path, metavar="FILE", help="the sweep, in TOML")
+    run.add_argument("file", type=user_path, metavar="FILE", help="the sweep, in TOML: a verb on a grid of parameters")
     run.add_argument("--store", type=user_path, required=True, metavar="DIR", help="folder of the records")
     run.add_argument("--workers", type=int, default=1, help="number of local processes (default 1)")
     run.add_argument("--scheduler", metavar="ADDRESS", help="dask scheduler whose workers compute the points")
-    text = "Python file named in the sweep that may be run; repeat the option for several files"
+    text = "Python file of a link, loss or learner of the sweep that may be run; repeat the option for several files"
     run.add_argument("--link", type=user_path, action="append", default=[], metavar="FILE.py", help=text)
     run.add_argument("--retry", action="store_true", help="also compute points again that failed or did not converge")
     add_progress(run)
@@ -50,11 +50,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from glassformer.sweeps.run import run_sweep
     from glassformer.sweeps.sweep import Sweep
 
     sweep = Sweep.from_toml(options.file, options.link)
-    found = run_sweep(sweep, options.store, options.workers, options.scheduler, options.retry)
+    found = sweep.run(options.store, options.workers, options.scheduler, options.retry)
     if found.hidden:
         _note(f"the store had another sweep ({found.hidden}): its results are kept, run it again to show them")
     return _print_progress(options, found)

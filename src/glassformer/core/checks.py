@@ -208,5 +208,5 @@ _EXAMPLES = {
     "Model": "BilinearSequenceRegression(rho=0.5)",
     "Pace": "Pace(1.0, 1, 0.0)",
     "Start": "Start(overlap, power)",
-    "Sweep": "Sweep('bsr', {'rho': [0.5], 'alpha': [0.1]})",
+    "Grid": "Sweep('bsr', {'rho': [0.5], 'alpha': [0.1]})",
 }

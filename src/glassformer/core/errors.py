@@ -126,6 +126,8 @@ def in_file(path: object) -> Iterator[None]:
         raise error.named(f"{path}: {error.name}") from error.__cause__
     except IncompatibleError as error:
         raise IncompatibleError(f"{path}: {error}") from error.__cause__
+    except RenamedError as error:
+        raise RenamedError(f"{path}: {error}") from error.__cause__
 
 
 def _short(value: object) -> str:

@@ -70,6 +70,16 @@ RENAMED = {
     "GradientDescent max_steps=": "steps=",
     "RegularisedRisk start=": "branch=",
     "RowRisk start=": "branch=",
+    "Sweep compute=": "verb=",
+    "Sweep simulation=": "runs=",
+    "Sweep settings=": "learner=, a name with settings, for instance {'name': 'risk', 'strength': 0.1}",
+    # Tables and entries of the files of sweeps.
+    "[simulate]": "[runs]",
+    "[settings]": "[learner], a name with settings",
+    "sweep compute": "verb",
+    "sweep learner": "name in the table [learner]",
+    "runs learner": "name in the table [learner]",
+    "runs algorithm": "name in the table [learner]",
     # Options of the command line.
     "--data-points": "--points",
     "--field-points": "--points",

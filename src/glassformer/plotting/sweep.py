@@ -22,10 +22,12 @@ _ENTRIES = 12
 def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = None) -> None:
     """Draw one quantity over ``alpha``, or without it over the longest axis, one curve per point of the other axes.
 
+    Trajectories are drawn over their iterations.
+
     Runs of several seeds are drawn as their means with standard errors, together with the theory of their size.
 
     Args:
-        found: the result of :func:`~glassformer.collect`.
+        found: the result of :meth:`~glassformer.Sweep.collect`.
         path: the picture, in the format of its ending.
         quantity: a variable of one number per point; by default ``error``, if there is one.
 
@@ -40,14 +42,15 @@ def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = Non
     points = _mean_over_seeds(_points(found, chosen))
     dims = points["value"].dims
     named = {name for name in dims if points[name].dtype.kind not in "fi"}
-    axis = "alpha" if "alpha" in dims else max(dims, key=lambda name: (name not in named, points.sizes[name]))
+    first = [name for name in ("iteration", "alpha") if name in dims]
+    axis = first[0] if first else max(dims, key=lambda name: (name not in named, points.sizes[name]))
     others = [name for name in dims if name != axis]
     words = points[axis].to_numpy()
     if axis in named:
         # Values that are no numbers are drawn one beside the other, in their order.
         points, found = (one.assign_coords({axis: np.arange(len(words))}) for one in (points, found))
     curves = points.stack(curve=others) if others else points.expand_dims("curve")
-    runs, count = found.attrs["compute"] == "simulate", curves.sizes["curve"]
+    runs, count = found.attrs["verb"] == "simulate", curves.sizes["curve"]
     with canvas(path) as (axes,):
         for k, color in enumerate(colors(count)):
             curve = curves.isel(curve=k)
@@ -88,7 +91,9 @@ def _points(found: xarray.Dataset, chosen: str) -> xarray.Dataset:
     # With two fixed points, the error is that of the informed one.
     two = chosen != "algorithmic_error" and "algorithmic_error" in found
     lower = found["error"] != found["algorithmic_error"] if two else xarray.zeros_like(found["status"], dtype=bool)
-    points = {"value": value, "error": error, "status": found["status"], "lower": lower}
+    # A trajectory has one status for all its iterations.
+    status, lower = (one.broadcast_like(value) for one in (found["status"], lower))
+    points = {"value": value, "error": error, "status": status, "lower": lower}
     theory = error_column(chosen, "theory")
     return xarray.Dataset(points | ({"theory": found[theory]} if theory in found else {}))
 
@@ -113,7 +118,7 @@ def _draw(
     axes: Any, curve: xarray.Dataset, axis: Any, runs: bool, color: Any, label: str | None, separate: bool
 ) -> None:
     """Draw one curve. Means of runs and separate points are not joined, which would suggest values between them."""
-    x, value, error = (curve[name].to_numpy() for name in (axis, "value", "error"))
+    x, value, error = (curve[name].to_numpy().astype(float) for name in (axis, "value", "error"))
     if runs or separate:
         if "theory" in curve:
             axes.plot(x, curve["theory"].to_numpy(), color=color, **_theory_look(len(x)))

@@ -16,24 +16,12 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
+# Dimensions of the values of each record, after the axes of the sweep.
+_INNER = ("row", "column")
+
 
 def collect(store: str | Path) -> xarray.Dataset:
-    """Return all records of the sweep last run in a store, over its axes.
-
-    Points without a record, and values that a record does not have, are NaN; ``status`` says why. Attributes name the
-    model, its fixed parameters, the computation and the versions of the package that made the records.
-
-    Raises:
-        DataError: there is no sweep, or no record with values.
-
-    Example:
-        >>> import tempfile
-        >>> from glassformer import Sweep, run_sweep
-        >>> folder = tempfile.mkdtemp()
-        >>> _ = run_sweep(Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.2, 0.4, 0.6]}), folder)
-        >>> dict(collect(folder).sizes)
-        {'rho': 2, 'alpha': 3}
-    """
+    """Return all records of the sweep last run in a store, over its axes; see :meth:`~glassformer.Sweep.collect`."""
     require_arguments(collect, locals())
     import xarray
 
@@ -47,6 +35,7 @@ def collect(store: str | Path) -> xarray.Dataset:
     every = source.read()
     records = [every.get(key) for key in keys]
     # The largest shape of each value that occurs.
+    inner = ("iteration", *_INNER) if sweep["verb"] == "trajectory" else _INNER
     sizes: dict[str, tuple[int, ...]] = {}
     for record in records:
         for name, value in record.values.items() if record else ():
@@ -63,12 +52,13 @@ def collect(store: str | Path) -> xarray.Dataset:
                 part = np.array(value, dtype=float)
                 places: Any = (k, *map(slice, part.shape))
                 column[places] = part
-        variables[name] = ((*axes, *("row", "column")[: len(size)]), column.reshape(shape + size))
+        variables[name] = ((*axes, *inner[: len(size)]), column.reshape(shape + size))
     for name, missing in (("status", "missing"), ("message", "")):
         texts = np.array([getattr(record, name) if record else missing for record in records], dtype=object)
         variables[name] = (tuple(axes), texts.reshape(shape))
     versions = ", ".join(sorted({record.version for record in records if record}))
-    found = xarray.Dataset(variables, coords=axes, attrs=_attributes(sweep, versions))
+    steps = {"iteration": np.arange(max(size[0] for size in sizes.values() if size))} if "iteration" in inner else {}
+    found = xarray.Dataset(variables, coords={**axes, **steps}, attrs=_attributes(sweep, versions))
     for name in axes:
         if name in sweep["units"]:
             found[name].attrs["units"] = sweep["units"][name]
@@ -76,11 +66,13 @@ def collect(store: str | Path) -> xarray.Dataset:
 
 
 def to_frame(found: xarray.Dataset) -> pandas.DataFrame:
-    """Return one line per point, with the entries of vectors and matrices in columns, numbered from 1."""
+    """Return one line per point, for trajectories per iteration.
+
+    Entries of vectors and matrices are columns, numbered from 1.
+    """
     import pandas
 
-    inner = ("row", "column")
-    axes = [name for name in found.dims if name not in inner]
+    axes = [name for name in found.dims if name not in _INNER]
     flat = found.stack(point=axes).transpose("point", ...) if axes else found.expand_dims("point")
     # Numbers before vectors and matrices, whose entries take many columns.
     names = sorted(map(str, flat.data_vars), key=lambda name: flat[name].ndim > 1)
@@ -90,10 +82,12 @@ def to_frame(found: xarray.Dataset) -> pandas.DataFrame:
 
 def _attributes(sweep: dict[str, Any], version: str) -> dict[str, Any]:
     """Return all values that are the same at all points, in types that files of data sets have."""
-    fixed = {**sweep["parameters"], **sweep["simulation"], **sweep["settings"]}
+    learner = sweep["learner"] if isinstance(sweep["learner"], dict) else {}
+    fixed = {**learner, **sweep["options"], **sweep["accuracy"], **sweep["parameters"], **sweep["runs"]}
+    fixed["learner"] = fixed.pop("name", None)
     known = {
         name: value if isinstance(value, int | float | str) and not isinstance(value, bool) else str(value)
         for name, value in fixed.items()
         if value is not None and name not in sweep["axes"]
     }
-    return {"model": sweep["model"], "compute": sweep["compute"], "glassformer": version, **known}
+    return {"model": sweep["model"], "verb": sweep["verb"], "glassformer": version, **known}

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from glassformer.core.checks import require_arguments
 from glassformer.core.equality import ComparedByContent
-from glassformer.core.errors import GlassformerError
 from glassformer.core.files import open_lock_file, user_path
 from glassformer.core.interrupts import lasting_interrupts
 from glassformer.core.progress import track
-from glassformer.learners.registry import learner, parse_settings
-from glassformer.models.registry import build
+from glassformer.sweeps.compute import compute_task
+from glassformer.sweeps.grid import Grid, GridPoint, Task
 from glassformer.sweeps.store import FAILED, Record, Store
-from glassformer.sweeps.sweep import GridPoint, Sweep, Task
 from glassformer.sweeps.workers import compute_tasks
-from glassformer.verbs.limits import limits
-from glassformer.verbs.simulate import simulate
-from glassformer.verbs.thresholds import thresholds
 
 try:
     import fcntl
@@ -67,31 +61,9 @@ class Progress(ComparedByContent):
 
 
 def run_sweep(
-    sweep: Sweep, store: str | Path, workers: int = 1, scheduler: str | None = None, retry: bool = False
+    sweep: Grid, store: str | Path, workers: int = 1, scheduler: str | None = None, retry: bool = False
 ) -> Progress:
-    """Compute the points of a sweep that have no record yet.
-
-    Another process may work on the same store: each task is computed by one of them, and this call returns when all
-    are done.
-
-    Args:
-        sweep: what to compute.
-        store: folder of the records, made if needed.
-        workers: local processes.
-        scheduler: address of a dask scheduler, whose workers then compute.
-        retry: compute points that failed or did not converge once more.
-
-    Raises:
-        ParameterError: an argument is out of range, or the scheduler is lost; the store stays usable.
-        DataError: the store cannot be written to; it stays usable.
-
-    Example:
-        >>> import tempfile
-        >>> sweep = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.2, 0.4]})
-        >>> folder = tempfile.mkdtemp()
-        >>> run_sweep(sweep, folder).computed, run_sweep(sweep, folder).computed
-        (4, 0)
-    """
+    """Compute the points of a sweep that have no record yet; see :meth:`~glassformer.Sweep.run`."""
     require_arguments(run_sweep, locals())
     records = Store(user_path(store))
     points = sweep.points
@@ -175,57 +147,3 @@ class _LockedTasks:
         """Unlock everything."""
         while self._files:
             self._files.popitem()[1].close()
-
-
-def compute_task(task: Task, checkpoint: str | None = None) -> list[Record]:
-    """Compute a record of every point of the task; an error of the package, or of JAX or NumPy, is a record too.
-
-    Args:
-        task: what to compute.
-        checkpoint: folder for the state of training in progress.
-    """
-    start = time.perf_counter()
-    try:
-        records = _records(task, checkpoint)
-    # JAX raises subclasses of RuntimeError, for instance where its memory is exhausted.
-    except (GlassformerError, ValueError, ArithmeticError, MemoryError, RuntimeError) as error:
-        records = [Record(FAILED, {}, f"{type(error).__name__}: {error}") for _ in task.points]
-    share = (time.perf_counter() - start) / len(task.points)
-    return [replace(record, seconds=share) for record in records]
-
-
-def _records(task: Task, checkpoint: str | None) -> list[Record]:
-    folder = Path(task.folder) if task.folder else None
-    model, options = build(task.model, task.parameters, folder), dict(task.simulation)
-    name = options.pop("learner", task.learner)
-    whose = learner(name, **parse_settings(name, task.settings, folder))
-    if task.compute == "thresholds":
-        found = thresholds(model, whose)
-        values = {entry.name: _json_number(entry.alpha) for entry in found.entries}
-        errors = {f"{entry.name}_error_estimate": _json_number(entry.error_estimate) for entry in found.entries}
-        notes = [f"{entry.name}: {entry.note}" for entry in found.entries]
-        return [Record("converged", {**values, **errors, "hard_phase": found.hard_phase}, "; ".join(notes))]
-    if task.compute == "limits":
-        return [_record(row) for row in limits(model, task.alpha, whose, throw=False).rows()]
-    del options["instances"]
-    # Only training takes long enough to be continued in the middle of a point.
-    table = simulate(
-        model, task.alpha, whose, instances=1, checkpoint=checkpoint if whose.info.resumable else None, **options
-    )
-    run, (row,) = table.instances[0][0], table.rows()
-    # One instance has no standard error; standard errors of several follow from their records.
-    for name in ("instances", "standard_error", "interval", "relative_standard_error"):
-        row.pop(name, None)
-    claimed = {} if run.claimed_error is None else {"claimed_error": _json_number(run.claimed_error)}
-    return [_record({**row, "iterations": int(run.iterations), **claimed}, "; ".join(table.notes))]
-
-
-def _record(row: dict[str, Any], message: str = "") -> Record:
-    return Record(row.pop("status"), {name: value for name, value in row.items() if name != "alpha"}, message)
-
-
-def _json_number(value: float) -> float | str | None:
-    """Return a number in types of JSON, which has no infinity: ``"inf"`` for it, None for NaN."""
-    if value == float("inf"):
-        return "inf"
-    return float(value) if value == value else None

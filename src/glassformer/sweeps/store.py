@@ -18,14 +18,20 @@ from typing import Any
 from glassformer import __version__
 from glassformer.core.errors import DataError
 from glassformer.core.files import make_folder, read_regular, replace_file, user_path
-from glassformer.sweeps.sweep import FORMAT, GridPoint, Sweep, json_values
+from glassformer.core.renamed import renamed
+from glassformer.sweeps.grid import FORMAT, Grid, GridPoint, json_values
 
 FAILED = "failed"
-# Fields of a described sweep that are read, see Sweep.to_dict.
+# Fields of a described sweep that are read, see Grid.to_dict.
 _DESCRIBED = {
-    **dict.fromkeys(("model", "compute"), str),
-    **dict.fromkeys(("parameters", "axes", "units", "simulation", "settings"), dict),
+    **dict.fromkeys(("model", "verb"), str),
+    **dict.fromkeys(("parameters", "axes", "units", "runs", "accuracy", "options"), dict),
+    "learner": dict | list,
 }
+
+
+class OtherFormatError(DataError):
+    """Another version of the package wrote the store, in another format."""
 
 
 @dataclass(frozen=True)
@@ -96,17 +102,23 @@ class Store:
         """The folder of the files by which processes lock tasks."""
         return self.folder / "locks"
 
-    def write_sweep(self, sweep: Sweep, points: Sequence[GridPoint]) -> str:
-        """Write the sweep and the keys of its points; return the other sweep that it hides, or an empty text."""
+    def write_sweep(self, sweep: Grid, points: Sequence[GridPoint]) -> str:
+        """Write the sweep and the keys of its points; return the other sweep that it hides, or an empty text.
+
+        Raises:
+            OtherFormatError: the sweep of the store has another format; it is left as it is.
+        """
         keys, described, hidden = [point.key for point in points], sweep.to_dict(), ""
         try:
             before, known = self.read_sweep()
+        except OtherFormatError:
+            raise
         except DataError:
             pass
         else:
             # A wider grid contains all earlier points; another version of the package has other keys.
             if before != described and not set(known) <= set(keys):
-                hidden = " ".join([before["compute"], before["model"], "over", ", ".join(before["axes"])])
+                hidden = " ".join([before["verb"], before["model"], "over", ", ".join(before["axes"])])
         with replace_file(self.folder / "sweep.json", "store") as part:
             part.write_text(json.dumps({"format": FORMAT, "sweep": described, "keys": keys}, indent=1))
         return hidden
@@ -115,12 +127,15 @@ class Store:
         """Return the sweep last run, and the keys of its points, the last axis running fastest.
 
         Raises:
+            OtherFormatError: it has another format.
             DataError: it cannot be read.
         """
         try:
             document = json.loads(read_regular(self.folder / "sweep.json"))
             form = document.get("format") if isinstance(document, dict) else None
             if form != FORMAT:
+                if isinstance(form, int):
+                    raise self._other_format(form, document.get("sweep"))
                 raise ValueError(f"it is of format {form}, this version reads format {FORMAT}")
             sweep, keys = document.get("sweep"), document.get("keys")
             whole = isinstance(sweep, dict) and all(isinstance(sweep.get(n), kind) for n, kind in _DESCRIBED.items())
@@ -129,11 +144,25 @@ class Store:
             points = math.prod(map(len, sweep["axes"].values()))
             if not (isinstance(keys, list) and len(keys) == points and all(isinstance(key, str) for key in keys)):
                 raise ValueError(f"it does not have the keys of {points} points")
+        except OtherFormatError:
+            raise
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(
                 "store", str(self.folder), "a complete sweep.json", f"run the sweep again ({error})"
             ) from None
         return sweep, keys
+
+    def _other_format(self, form: int, sweep: Any) -> OtherFormatError:
+        """Return the error for a sweep of another format, with the new names of the words in it."""
+        given = sweep if isinstance(sweep, dict) else {}
+        words = ", ".join(filter(None, (renamed(f"{name}=", "Sweep") for name in given)))
+        text = f"it is of format {form}{': ' if words else ''}{words}"
+        return OtherFormatError(
+            "store",
+            str(self.folder),
+            f"a store of format {FORMAT}, that of this version",
+            f"run the sweep again in another folder ({text})",
+        )
 
     def write(self, task: str, records: Mapping[str, tuple[GridPoint, Record]]) -> None:
         """Add the records of points of a task, by their keys: all or none of them."""

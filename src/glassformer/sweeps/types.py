@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 
 from glassformer.core.errors import ParameterError
 from glassformer.learners.base import IN_ANY_FORM
-from glassformer.learners.registry import LEARNERS
 from glassformer.models.registry import parameter_types
+from glassformer.verbs.plan import QUANTITIES
 
 
 def one_of(names: Iterable[str]) -> Any:
@@ -27,12 +27,17 @@ def list_of(kind: Any) -> Any:
 
 
 Ratio = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-SIMULATION: dict[str, Any] = {
-    "learner": one_of(LEARNERS),
+RUNS: dict[str, Any] = {
     "d": Annotated[int, Field(ge=2)],
     "instances": Annotated[int, Field(ge=1)],
     "seed": Annotated[int, Field(ge=0)],
     "storage": one_of(IN_ANY_FORM),
+}
+OPTIONS: dict[str, Any] = {
+    "target": Annotated[float, Field(gt=0, allow_inf_nan=False)],
+    "quantity": one_of(QUANTITIES),
+    "steps": Annotated[int, Field(ge=1)],
+    "start": str,
 }
 # Phrases in error messages of pydantic, and the words of TOML for them.
 _WORDS = {"a valid mapping": "a table", "a valid dictionary": "a table", "a valid string": "a text"}
@@ -45,7 +50,8 @@ def of_model(name: str) -> dict[str, Any]:
         >>> of_model("attention")["depth"]
         <class 'int'>
     """
-    return {name: _PART if kind is Any else kind for name, kind in parameter_types(name).items()}
+    types = parameter_types(name)
+    return {name: _PART if kind is Any else kind for name, kind in types.items() if not name.startswith("_")}
 
 
 def is_integer_type(kind: Any) -> bool:
@@ -62,7 +68,7 @@ def is_integer_type(kind: Any) -> bool:
 def of_settings(kind: type) -> dict[str, Any]:
     """Return the types of the settings in a data class."""
     hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}
+    return {field.name: hints[field.name] for field in fields(kind) if not field.name.startswith("_")}
 
 
 def check(name: str, value: object, kind: Any) -> None:

@@ -133,6 +133,7 @@ def compare(
         try:
             table = learner.theory(own).limits(_positive(learner, ratios))
             label = learner_label(table.parameters) if "penalty" in table.parameters else label
+            _require_quantity(quantity, learner, table)
             curves += _of_theory(Asked(own, learner), table, quantity, label)
             tables.append(table)
         except IncompatibleError as error:
@@ -172,11 +173,17 @@ def _positive(learner: Learner, ratios: Array) -> Array:
     return ratios if learner.info.family == "Bayes-optimal" else ratios[ratios > 0]
 
 
+def _require_quantity(quantity: str, learner: Learner, table: Table) -> None:
+    """Raise unless the theory of a learner has a quantity."""
+    if quantity not in table.columns:
+        available = " or ".join(name for name in QUANTITIES if name in table.columns)
+        raise IncompatibleError(
+            f"{quantity} is not among the limits of {learner.name} on {table.model}: use {available}"
+        )
+
+
 def _of_theory(question: Asked, table: Table, quantity: str, label: str) -> list[ComparedCurve]:
     """Return the curves of a learner, the second one of message passing where it differs from the first."""
-    if quantity not in table.columns:
-        available = [name for name in QUANTITIES if name in table.columns]
-        raise ParameterError("quantity", quantity, f"one of {', '.join(available)} for {question.learner.name}")
     optimal = "algorithmic_error" in table.columns
     curves = list[ComparedCurve]()
     for name, (value, known, estimate) in question.theory.curves(table, quantity).items():
