@@ -24,16 +24,13 @@ _OWN = Path(__file__).parents[1] / "src"
 
 def measured(ratios: int) -> dict[str, float]:
     """Processor seconds of the second of two calls; of one ratio, which is for seeing that it runs, of few points."""
-    from functools import partial
+    from glassformer import Accuracy, DeepAttention, limits, thresholds
 
-    from glassformer import DeepAttention as AnyDepth
-    from glassformer import limits, thresholds
-
-    DeepAttention = partial(AnyDepth, points=64) if ratios == 1 else AnyDepth
+    accuracy = Accuracy(points=64) if ratios == 1 else None
     alpha = np.linspace(0.5, 2.0, ratios)
     tasks: dict[str, Callable[[], object]] = {
-        "thresholds": lambda: thresholds(DeepAttention()),
-        "limits, per ratio": lambda: limits(DeepAttention(), alpha, throw=False),
+        "thresholds": lambda: thresholds(DeepAttention(), accuracy=accuracy),
+        "limits, per ratio": lambda: limits(DeepAttention(), alpha, throw=False, accuracy=accuracy),
     }
     found = {}
     for name, task in tasks.items():

@@ -23,7 +23,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -62,9 +61,10 @@ class Problem(NamedTuple):
     settings: MessagePassing
 
     def run(self, iterations: int | None = None) -> None:
-        settings = self.settings if iterations is None else replace(self.settings, max_iterations=iterations)
-        solution = gamp(self.model, self.design, self.labels, settings)
-        if solution.iterations[0] != settings.max_iterations:
+        accuracy = None if iterations is None else Accuracy(max_iterations=iterations)
+        learner = self.settings.at_accuracy(accuracy)
+        solution = gamp(self.model, self.design, self.labels, learner)
+        if solution.iterations[0] != learner.accurate("max_iterations"):
             raise SystemExit(f"the run ended after {solution.iterations[0]} iterations: take fewer")
 
 

@@ -110,7 +110,7 @@ SAMPLED: dict[str, dict[str, Callable[[], Any]]] = {
         "two linear layers": attention(depth=2, activation="linear"),
     },
     "untied, heads, sequences": {
-        "untied": attention(depth=1, tied=False),
+        "untied": attention(depth=1, untied=True),
         "two heads": attention(depth=1, heads=2),
         "sequence": attention(depth=1, output="sequence"),
     },

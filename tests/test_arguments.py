@@ -21,8 +21,8 @@ from glassformer import (
 )
 from glassformer.bayes_optimal.assumed_width import assumed_prior_limits
 from glassformer.bayes_optimal.equation_of_state import equation_of_state
+from glassformer.bayes_optimal.staircase import subspace_threshold
 from glassformer.bayes_optimal.vector_state_evolution import vector_state_evolution
-from glassformer.bayes_optimal.weak_recovery import subspace_threshold
 from glassformer.core.checks import kinds_of
 from glassformer.core.settings import Iteration
 from glassformer.data_analysis import cross_validate, leave_one_out

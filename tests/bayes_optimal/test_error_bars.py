@@ -71,7 +71,7 @@ def test_a_replica_has_no_say_in_its_controls():
 @pytest.mark.statistics
 def test_of_growth():
     """Eigenvalues at zero overlap, from which thresholds follow, against sixteen times the data points."""
-    kinds: list[dict] = [{"depth": 1, "tied": False}, {"depth": 2, "skip": 0.3}, {"depth": 2, "activation": "linear"}]
+    kinds: list[dict] = [{"depth": 1, "untied": True}, {"depth": 2, "skip": 0.3}, {"depth": 2, "activation": "linear"}]
     models = [DeepAttention(**kind).at_accuracy(Accuracy(points=points)) for kind in kinds for points in (128, 256)]
     found, blur = [], []
     for model in models:

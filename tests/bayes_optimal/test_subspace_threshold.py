@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from glassformer import Accuracy, AttentionIndexed, DeepAttention, IncompatibleError, SequenceMultiIndex, thresholds
-from glassformer.bayes_optimal import weak_recovery
+from glassformer.bayes_optimal import staircase
 from glassformer.bayes_optimal.instability import growth_of, instability
+from glassformer.bayes_optimal.staircase import subspace_threshold
 from glassformer.bayes_optimal.subspaces import symmetric_basis
-from glassformer.bayes_optimal.weak_recovery import subspace_threshold
 from glassformer.errors import ParameterError
 
 SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1).at_accuracy(
@@ -64,7 +64,7 @@ def test_invalid_subspaces_raise(given):
 def test_search_along_a_known_direction_agrees_with_single_fixed_points(monkeypatch):
     model = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 2, indices=2, noise=0.2).at_accuracy(Accuracy(points=128))
     along = thresholds(model)["weak_recovery_2"]
-    monkeypatch.setattr(weak_recovery, "_along_known_direction", lambda *arguments: None)
+    monkeypatch.setattr(staircase, "_along_known_direction", lambda *arguments: None)
     one_by_one = thresholds(model)["weak_recovery_2"]
     assert abs(along.alpha - one_by_one.alpha) <= along.error_estimate + one_by_one.error_estimate
     assert along.error_estimate < 0.01 * along.alpha
@@ -108,12 +108,12 @@ def test_the_search_for_a_later_threshold_needs_few_fixed_points(start, most):
         places.append(alpha)
         return (alpha / 2) ** 1.5 / (1 + 0.1 * alpha) * 1.2
 
-    low, high = weak_recovery._bracket(growth, start, 60 * start)
+    low, high = staircase._bracket(growth, start, 60 * start)
     assert low[0] < 2 < high[0]
     low = low if low[0] > start else (start, growth(start))
-    assert weak_recovery._root(growth, low, high, 0.02)[0] == pytest.approx(2, rel=2e-3)
+    assert staircase._root(growth, low, high, 0.02)[0] == pytest.approx(2, rel=2e-3)
     assert len(places) <= most
 
 
 def test_growth_that_stays_below_one_has_no_bracket():
-    assert weak_recovery._bracket(lambda alpha: alpha / 100, 0.1, 6.0) is None
+    assert staircase._bracket(lambda alpha: alpha / 100, 0.1, 6.0) is None

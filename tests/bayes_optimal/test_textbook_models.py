@@ -10,7 +10,7 @@ import pytest
 from glassformer import Accuracy, SequenceMultiIndex, Status, limits, thresholds
 from glassformer.bayes_optimal.bounds import information_bound
 from glassformer.bayes_optimal.instability import Instability
-from glassformer.bayes_optimal.weak_recovery import known_at_any_ratio
+from glassformer.bayes_optimal.staircase import known_at_any_ratio
 from glassformer.channels.label_errors import prediction_errors
 
 POINTS = 128
@@ -176,7 +176,7 @@ def test_threshold_is_infinite_if_nothing_grows_within_the_error():
 def test_rough_averages_give_an_undetermined_threshold(monkeypatch):
     """Gumbel noise on a product once had a growth of 4797 +- 3570, of which 10785 were missing: `inf`, for 0.71."""
     rough = Instability(4797.0, 3570.0, np.eye(2) / 2, True, np.zeros(8), 10785.0)
-    monkeypatch.setattr("glassformer.bayes_optimal.weak_recovery.instability", lambda *_: rough)
+    monkeypatch.setattr("glassformer.bayes_optimal.staircase.instability", lambda *_: rough)
     # The link of the README, whose programs are compiled once for all tests.
     found = thresholds(SequenceMultiIndex(product, 2, 1, noise=0.1).at_accuracy(Accuracy(points=64)))["weak_recovery"]
     assert np.isnan(found.alpha)

@@ -16,7 +16,8 @@ from glassformer.channels.scalar.absolute import AbsoluteChannel
 from glassformer.channels.scalar.sign import SignChannel
 from glassformer.cli import main
 from glassformer.core.errors import GlassformerError, IncompatibleError, LinkError, ParameterError
-from glassformer.models.registry import build, function_from
+from glassformer.core.user_functions import function_from
+from glassformer.models.registry import build
 
 MODELS = {
     "bsr": lambda link: BilinearSequenceRegression(rho=np.inf, link=link),
@@ -275,7 +276,7 @@ def test_files_give_functions_and_objects(tmp_path, monkeypatch, capsys):
     (tmp_path / "ends.py").write_text("import sys; sys.exit(3)")
     with pytest.raises(ParameterError, match=r"ends.py:f.*SystemExit"):
         function_from("ends.py:f", tmp_path)
-    monkeypatch.setattr("glassformer.models.registry._PATIENCE", 0.02)
+    monkeypatch.setattr("glassformer.core.user_functions._PATIENCE", 0.02)
     (tmp_path / "slow.py").write_text("import time; time.sleep(0.2); f = abs")
     assert function_from("slow.py:f", tmp_path) is abs
     assert "slow.py has been running for 0.02 s (Ctrl-C ends it)\n" in capsys.readouterr().err

@@ -288,7 +288,7 @@ def flags_in(path):
 
 
 # Files whose messages still name options.
-NAME_OPTIONS = {"learners/sgd.py", "learners/online_sgd.py", "experiments/sweeps/sweep.py", "sweeps/sweep.py"}
+NAME_OPTIONS = {"sweeps/sweep.py"}
 
 
 def test_messages_of_the_library_name_parameters_not_options():

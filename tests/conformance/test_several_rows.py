@@ -15,7 +15,7 @@ MODELS = {
     "polynomial": SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1),
     "noisy": SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, noise=0.2),
     "two layers": DeepAttention(),
-    "untied layer": DeepAttention(depth=1, tied=False),
+    "untied layer": DeepAttention(depth=1, untied=True),
     "two wide layers": DeepAttentionIndexed(rho=0.5),
 }
 

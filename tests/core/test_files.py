@@ -18,9 +18,9 @@ from glassformer.core.cache import VARIABLE, cached_array
 from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.files import open_lock_file, replace_file
 from glassformer.core.status import Status
+from glassformer.core.user_functions import function_from
 from glassformer.errors import DataError, ParameterError
 from glassformer.learners.base import FitResult
-from glassformer.models.registry import function_from
 from glassformer.papers.catalogue import draw
 from glassformer.random_matrices.given import spectrum_of
 from glassformer.sweeps.collect import collect

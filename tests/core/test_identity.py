@@ -68,7 +68,7 @@ KINDS = {
         "depth": (2,),
         "tokens": (2, 3),
         "skip": NUMBERS,
-        "tied": (True, False),
+        "untied": (False, True),
         "heads": (1,),
         "output": ("attention", "sequence"),
         "noise": (0.0, 0.1, TENTH),

@@ -50,7 +50,8 @@ labels = model.channel.sample(stored.forward(model.prior.sample((20, 20), rng), 
 several, one = gamp(model, ShardedDesign(stored), labels), gamp(model, ShardedDesign(stored, jax.devices()[:1]), labels)
 gaps["gamp"] = float(np.max(np.abs(several.value - one.value)))
 for model, alpha, d in ((model, 0.5, 20), (AttentionIndexed(0.5), 0.1, 20)):
-    plain, shared = (simulate(model, [alpha], d, 1, storage=kept)["error"][0] for kept in ("float32", "sharded"))
+    ask = {"d": d, "instances": 1}
+    plain, shared = (simulate(model, [alpha], storage=kept, **ask)["error"][0] for kept in ("float32", "sharded"))
     gaps[model.name] = float(abs(plain - shared))
 print(json.dumps(gaps))
 """

@@ -11,8 +11,9 @@ from glassformer.cli import main
 from glassformer.core import cache
 from glassformer.core.errors import ParameterError
 from glassformer.core.results import Steps
+from glassformer.core.user_functions import function_from
 from glassformer.explorer.question import SETTINGS, Question, beginning, learner_options, offered
-from glassformer.models.registry import MODELS, function_from
+from glassformer.models.registry import MODELS
 
 pytest.importorskip("panel")
 

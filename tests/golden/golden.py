@@ -65,7 +65,7 @@ def overlaps():
     from glassformer.laws import nuclear_norm_threshold
 
     poisson = gf.SequenceMultiIndex(rate, noise_law="poisson")
-    two = gf.SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1, points=64)
+    two = gf.SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1).at_accuracy(gf.Accuracy(points=64))
     return {
         "poisson": np.asarray(conjugate_overlap(poisson, [0.4], accuracy=2e-3).value).tolist(),
         "gated": np.asarray(conjugate_overlap(two, np.diag([0.3, 0.2]), accuracy=1e-1).value).tolist(),

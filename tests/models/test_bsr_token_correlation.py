@@ -28,8 +28,8 @@ from glassformer import (
 from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import state_evolution
+from glassformer.bayes_optimal.staircase import subspace_threshold
 from glassformer.bayes_optimal.vector_state_evolution import vector_state_evolution
-from glassformer.bayes_optimal.weak_recovery import subspace_threshold
 from glassformer.cli import main
 from glassformer.core.hashing import identity
 from glassformer.designs.dense import DenseDesign

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import Accuracy, DeepAttention, IncompatibleError
-from glassformer.bayes_optimal import weak_recovery
+from glassformer.bayes_optimal import staircase
 from glassformer.bayes_optimal.instability import ACCURACY, LOW_ACCURACY, instability
 from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.multi_index.importance_sampling import Effort
@@ -164,11 +164,11 @@ def test_first_thresholds_of_expensive_posteriors_are_less_accurate(monkeypatch)
 
     def first_step(model, accuracy):
         asked.append(accuracy)
-        return weak_recovery.WeakRecoveryStep(np.inf, 0.0, np.eye(2), False)
+        return staircase.WeakRecoveryStep(np.inf, 0.0, np.eye(2), False)
 
-    monkeypatch.setattr(weak_recovery, "_first_step", first_step)
+    monkeypatch.setattr(staircase, "_first_step", first_step)
     for options in ({}, {"output": "sequence"}):
-        weak_recovery.weak_recovery_steps(DeepAttention(**options))
+        staircase.weak_recovery_steps(DeepAttention(**options))
     assert asked == [ACCURACY, LOW_ACCURACY]
 
 

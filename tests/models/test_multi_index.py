@@ -66,9 +66,9 @@ def network(x, keys, queries, model):
         {"depth": 1, "tokens": 3},
         {"depth": 3, "tokens": 2, "skip": [1.0, 0.5, 2.0]},
         {"depth": 2, "tokens": 2, "activation": "linear"},
-        {"depth": 2, "tokens": 3, "tied": False},
+        {"depth": 2, "tokens": 3, "untied": True},
         {"depth": 2, "tokens": 2, "heads": 2},
-        pytest.param({"depth": 2, "tokens": 2, "heads": 2, "tied": False}, marks=pytest.mark.statistics),
+        pytest.param({"depth": 2, "tokens": 2, "heads": 2, "untied": True}, marks=pytest.mark.statistics),
         {"depth": 2, "tokens": 2, "output": "sequence"},
     ],
 )
@@ -77,8 +77,8 @@ def test_the_link_is_the_forward_pass_of_the_network(options):
     x = rng.standard_normal((4, model.tokens, d))
     shape = (model.depth, model.heads, d // model.heads)
     keys = rng.standard_normal(shape)
-    queries = keys if model.tied else rng.standard_normal(shape)
-    rows = keys.reshape(-1, shape[2]) if model.tied else np.concatenate([keys, queries]).reshape(-1, shape[2])
+    queries = keys if not model.untied else rng.standard_normal(shape)
+    rows = keys.reshape(-1, shape[2]) if not model.untied else np.concatenate([keys, queries]).reshape(-1, shape[2])
     fields = projection_design(model.heads)(x).forward(rows, 0)
     labels = model.channel.label_from(fields, np.zeros((4, model.channel.sources)))
     for sample, label in zip(x, labels, strict=True):
@@ -246,7 +246,7 @@ def test_polynomial_link_against_two_dimensional_integration():
 def test_threshold_of_an_untied_linear_layer_is_its_closed_form():
     """F on the identity: with s = |k||q| and m = E[|k|^2 | s] = s K_1(s)/K_0(s), the eigenvalue is 2 + E m^2."""
     square = quad(lambda s: s**3 * k1e(s) ** 2 / k0e(s) * np.exp(-s), 0, 60)[0]
-    model = DeepAttention(depth=1, activation="linear", tied=False).at_accuracy(Accuracy(points=256))
+    model = DeepAttention(depth=1, activation="linear", untied=True).at_accuracy(Accuracy(points=256))
     found = instability(model, np.eye(2), np.eye(2), accuracy=4e-3)
     assert found.rate == pytest.approx(2 + square, rel=4 * found.error / found.rate)
     assert found.error < 4e-3 * found.rate
@@ -257,7 +257,7 @@ def test_threshold_of_an_untied_linear_layer_is_its_closed_form():
 def test_threshold_of_an_untied_softmax_layer_is_its_closed_form():
     """Two tokens: m = s + 1, E[q~^2 | s] = s make F = [[3, 2], [2, 1]] on the diagonal."""
     found = instability(
-        DeepAttention(depth=1, tied=False).at_accuracy(Accuracy(points=256)), np.eye(2), np.eye(2), accuracy=8e-3
+        DeepAttention(depth=1, untied=True).at_accuracy(Accuracy(points=256)), np.eye(2), np.eye(2), accuracy=8e-3
     )
     assert found.rate == pytest.approx(2 + np.sqrt(5), abs=4 * found.error)
     assert found.error < 8e-3 * found.rate
@@ -268,7 +268,7 @@ def test_threshold_of_an_untied_softmax_layer_is_its_closed_form():
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"depth": 1}, {"depth": 1, "activation": "linear", "tokens": 3}, {"depth": 2}])
 def test_untied_labels_show_the_vectors_they_are_made_of(options):
-    channel, rng = DeepAttention(tied=False, **options).channel, np.random.default_rng(1)
+    channel, rng = DeepAttention(untied=True, **options).channel, np.random.default_rng(1)
     fields = rng.standard_normal((50, *channel.field_components))
     silent = np.empty((50, 0))
     shown, known = channel.observation(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
@@ -334,9 +334,9 @@ def test_message_passing_of_two_heads_follows_theory():
     assert np.all(np.abs(result["row_error"] - result["row_theory"]) < 3 * result["row_standard_error"] + 0.04)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_labels_of_weighted_heads_are_understood(tied):
-    channel = DeepAttention(depth=1, activation="linear", tied=tied, head_weights=[[4.0]]).channel
+@pytest.mark.parametrize("untied", [False, True])
+def test_labels_of_weighted_heads_are_understood(untied):
+    channel = DeepAttention(depth=1, activation="linear", untied=untied, head_weights=[[4.0]]).channel
     fields, silent = np.random.default_rng(2).standard_normal((20, *channel.field_components)), np.empty((20, 0))
     shown, known = channel.observation(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
     signs = np.sign(np.sum(shown * known, axis=1, keepdims=True))
@@ -570,7 +570,7 @@ def test_estimates_are_compared_up_to_the_symmetries_of_an_own_link(link, prior,
     ("kind", "settings", "message"),
     [
         (AttentionIndexed, {"rho": 0.5, "untied": "yes"}, "untied = 'yes' .*True or False"),
-        (DeepAttention, {"tied": "no"}, "tied = 'no' .*True or False"),
+        (DeepAttention, {"untied": "no"}, "untied = 'no' .*True or False"),
         (DeepAttention, {"depth": 1, "heads": 2, "head_weights": [[0.0, 0.0]]}, "head_weights .*not zero"),
         (DeepAttention, {"head_weights": [[1.0], [0.0]]}, "head_weights .*leave out layers without attention"),
     ],

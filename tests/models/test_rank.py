@@ -20,11 +20,11 @@ from glassformer.testing import check_model
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tied", [True, False])
-def test_scores_are_sums_over_directions(tied):
-    model = DeepAttention(depth=2, tokens=3, rank=(2, 1), tied=tied, skip=0.5, noise=0.1)
+@pytest.mark.parametrize("untied", [False, True])
+def test_scores_are_sums_over_directions(untied):
+    model = DeepAttention(depth=2, tokens=3, rank=(2, 1), untied=untied, skip=0.5, noise=0.1)
     fields = np.random.default_rng(0).standard_normal((model.prior.rows, 3))
-    keys, queries = fields[:3], fields[:3] if tied else fields[3:]
+    keys, queries = fields[:3], fields[3:] if untied else fields[:3]
     mixing = 0.5 * np.eye(3) + softmax(keys[:2].T @ queries[:2], axis=1)
     expected = softmax(mixing @ np.outer(keys[2], queries[2]) @ mixing.T, axis=1)
     found = model.channel.label_from(fields[None], np.zeros((1, 9)))[0]
@@ -32,7 +32,7 @@ def test_scores_are_sums_over_directions(tied):
 
 
 def test_rows_go_by_layer_direction_and_head():
-    model = DeepAttention(depth=2, rank=(2, 1), heads=2, tied=False, noise=0.1)
+    model = DeepAttention(depth=2, rank=(2, 1), heads=2, untied=True, noise=0.1)
     assert model.row_names[:4] == tuple(f"key of layer 1, direction {k}, head {h}" for k in (1, 2) for h in (1, 2))
     assert model.row_names[-1] == "query of layer 2, head 2"
     assert model.row_groups["key of layer 1, head 2"] == (1, 3)
@@ -135,10 +135,10 @@ def test_ranks_that_are_refused():
     for rank in (0, 1.5, (1, 2, 3), "2", (1, 0)):
         with pytest.raises(ParameterError, match="rank"):
             DeepAttention(depth=2, rank=rank)
-    for given in ({"prior": "rademacher"}, {"limit": "large-skip"}, {"tied": False}, {"heads": 2}):
+    for given in ({"prior": "rademacher"}, {"limit": "large-skip"}, {"untied": True}, {"heads": 2}):
         with pytest.raises(IncompatibleError, match="rank"):
             DeepAttention(rank=2, **given)
-    assert DeepAttention(rank=2, tied=False, noise=0.1).channel.rows == 8
+    assert DeepAttention(rank=2, untied=True, noise=0.1).channel.rows == 8
     assert DeepAttention(depth=1, rank=1).parameters == DeepAttention(depth=1).parameters
 
 
@@ -156,7 +156,7 @@ def test_a_rank_that_is_none_is_named(capsys):
 
 @pytest.mark.statistics
 @pytest.mark.parametrize(
-    ("options", "points", "d"), [({}, 512, 60), ({"noise": 0.05}, 512, 60), ({"tied": False, "noise": 0.05}, 128, 12)]
+    ("options", "points", "d"), [({}, 512, 60), ({"noise": 0.05}, 512, 60), ({"untied": True, "noise": 0.05}, 128, 12)]
 )
 def test_parts_agree(options, points, d):
     """Posteriors of untied layers have eight latents: few data points take minutes."""

@@ -91,7 +91,7 @@ MALFORMED = [
     ({"sweep": SIMULATED, "learner": {"name": "'gamp'", "speed": "1"}}, "speed"),
     ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"depth": "'a'"}}, "depth"),
     ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"skip": "['a']"}}, "skip"),
-    ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"tied": "'no'"}}, "tied"),
+    ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"untied": "'no'"}}, "untied"),
     ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"head_weights": "[[1, 'a']]"}}, "head_weights"),
     ({"sweep": {**GENERAL, "model": "'aim'"}, "parameters": {"rho": "0.5", "tokens": "'2'"}}, "tokens"),
     ({"sweep": {**GENERAL, "model": "'aim'"}, "parameters": {"rho": "0.5", "layers": "'2'"}}, "layers"),

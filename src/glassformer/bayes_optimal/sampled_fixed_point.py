@@ -20,7 +20,7 @@ import numpy as np
 
 from glassformer.bayes_optimal.evolution_map import EvolutionMap, SampledStep, is_covariance
 from glassformer.bayes_optimal.fixed_point import Flags, Index, fixed_point
-from glassformer.channels.field_averages import REPLICAS
+from glassformer.channels.replicas import REPLICAS
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.settings import Iteration

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from glassformer.bayes_optimal.evolution_map import EvolutionMap, is_covariance, pin_row, side_information_overlap
 from glassformer.bayes_optimal.fixed_point import Flags, fixed_point
 from glassformer.bayes_optimal.sampled_fixed_point import coarse_solve, continuation_order, newton_refine, warm_start
-from glassformer.channels.field_averages import REPLICAS
+from glassformer.channels.replicas import REPLICAS
 from glassformer.core.checks import as_numbers, require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array

@@ -19,7 +19,7 @@ from glassformer.bayes_optimal.limits import free_entropy_gap
 from glassformer.bayes_optimal.solve import solve_state_evolution
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.bayes_optimal.weak_recovery import is_hidden, weak_recovery
-from glassformer.channels.field_averages import REPLICAS
+from glassformer.channels.replicas import REPLICAS
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.progress import progress

@@ -9,8 +9,6 @@ import numpy as np
 
 from glassformer.core.estimate import Array, Estimate
 
-REPLICAS = 8  # independent samples of the data, whose spread gives the error of averages
-
 
 class FieldPosterior(NamedTuple):
     """Sampled posterior of the fields of each data point.
@@ -96,9 +94,3 @@ def concatenate_averages(parts: Sequence[Averages]) -> Averages:
     replicas = np.concatenate([part.replicas for part in parts])
     missing = np.concatenate([part.missing for part in parts])
     return Averages(information, log_partition, replicas, parts[0].unseen, missing)
-
-
-def mean_of_replicas(replicas: Array) -> Estimate:
-    """Return the means over the second axis, and their standard errors."""
-    error = np.std(replicas, axis=1, ddof=1) / np.sqrt(replicas.shape[1])
-    return Estimate(np.mean(replicas, axis=1), np.asarray(error))

@@ -22,7 +22,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
     from glassformer.core.errors import IncompatibleError, ParameterError
-    from glassformer.models.registry import MODELS, function_from
+    from glassformer.core.user_functions import function_from
+    from glassformer.models.registry import MODELS
 
     if options.model is not None and options.model not in MODELS:
         raise ParameterError("model", options.model, f"one of {', '.join(MODELS)}")

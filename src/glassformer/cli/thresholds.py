@@ -56,8 +56,8 @@ def _of_subspace(options: argparse.Namespace, model: Any, learner: str) -> Any:
     """Return the threshold of the given rows if only the known ones are found, as the only threshold."""
     import numpy as np
 
+    from glassformer.bayes_optimal.staircase import subspace_threshold
     from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
-    from glassformer.bayes_optimal.weak_recovery import subspace_threshold
     from glassformer.core.errors import IncompatibleError, ParameterError
 
     if options.subspace is None:

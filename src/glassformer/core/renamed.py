@@ -46,7 +46,7 @@ RENAMED = {
     "nuclear_norm_risk": "glassformer.risk.nuclear_norm.nuclear_norm_risk",
     "conjugate_overlap": "glassformer.bayes_optimal.conjugate_overlap.conjugate_overlap",
     "state_evolution": "glassformer.bayes_optimal.solve.state_evolution",
-    "subspace_threshold": "glassformer.bayes_optimal.weak_recovery.subspace_threshold",
+    "subspace_threshold": "glassformer.bayes_optimal.staircase.subspace_threshold",
     "vector_state_evolution": "glassformer.bayes_optimal.vector_state_evolution.vector_state_evolution",
     "online_sgd": "glassformer.dynamics.online_sgd.online_sgd",
     # Arguments of functions and classes.
@@ -58,6 +58,7 @@ RENAMED = {
     "trajectories=": "accuracy=Accuracy(trajectories=...), an argument of every verb",
     "landscape points=": "overlaps=",
     "overlap=": "start=, for instance start='overlap:0.3'",
+    "DeepAttention tied=": "untied=, the opposite",
     "convention=": "always the sum of the losses; the published protocol is SGD.published(d)",
     "nesterov=": 'momentum="nesterov:0.9"',
     "init=": 'start="prior" or start="small:0.001"',

@@ -13,8 +13,9 @@ from typing import Any
 
 from glassformer.core.errors import GlassformerError, LinkError
 from glassformer.core.files import user_path
+from glassformer.core.user_functions import function_from
 from glassformer.explorer.question import Question, beginning, offered
-from glassformer.models.registry import MODELS, function_from, options_of
+from glassformer.models.registry import MODELS, options_of
 
 LINK = "link"
 """The name of the tab, and of the model with a link of one's own."""

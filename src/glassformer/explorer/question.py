@@ -10,16 +10,19 @@ from typing import Any
 from urllib.parse import urlencode
 
 import glassformer
+from glassformer.core.accuracy import Accuracy
 from glassformer.core.cache import memoize
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import Option, options_in, parameter
 from glassformer.core.parsing import parse_grid, parse_text
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import compatible_learner, learner_type, names, parse_settings
-from glassformer.models.registry import MODELS, build, options_of
+from glassformer.models.registry import MODELS, build, model_types, options_of
 
 # Most sample ratios of one curve.
 _MOST = 401
+# Data points of the first curve of models with sampled averages, which takes seconds.
+_POINTS = 128
 # Settings of descent that the page offers, with the ends of their sliders, and where they begin.
 _DESCENT: dict[str, tuple[float, float] | None] = {
     **{"loss": None, "learning_rate": (0.0, 1.0), "weight_decay": (0.0, 1.0), "batch": (0.05, 1.0)},
@@ -60,7 +63,9 @@ def offered(model: str) -> list[Option]:
         >>> [option.name for option in offered("bsr")]
         ['beta', 'rho', 'noise', 'channel', 'width', 'noise_law', 'prior', 'token_correlation']
     """
-    return [option for option in options_of(model) if not option.opens_file]
+    known = [option for option in options_of(model) if not option.opens_file]
+    sampled = any("points" in kind.accuracy_defaults for kind in model_types(model))
+    return [*known, *(replace(one, begin=_POINTS) for one in options_in(Accuracy) if sampled and one.field == "points")]
 
 
 def beginning(model: str) -> dict[str, str]:
@@ -120,7 +125,9 @@ class Question:
     def model(self) -> Any:
         """The model, one object for all questions about it: what it knows of its labels takes a while."""
         parameters = {**self.parameters, **({"link": self.function} if self.function else {})}
-        return memoize(lambda: build(self.name, parameters), "model", self.name, parameters)
+        accuracy = Accuracy(points=parameters.pop("points", None))
+        compute = lambda: build(self.name, parameters).at_accuracy(accuracy)  # noqa: E731
+        return memoize(compute, "model", self.name, parameters, accuracy)
 
     @cached_property
     def settings(self) -> Settings:
@@ -172,7 +179,7 @@ class Question:
                 raise ParameterError(option.field, text, "a name or a number: the page opens no files")
             if text:
                 given[option.field] = replace(option, read=None).value(text)
-        return replace(compatible_learner(name, self.model), **parse_settings(name, given))  # type: ignore[type-var]
+        return compatible_learner(name, self.model).varied(**parse_settings(name, given))
 
     def command(self, command: str, one: Learner | None = None, **other: Any) -> str:
         """Return a command line about the model, and a learner.
@@ -207,8 +214,14 @@ class Question:
         """
         kind = type(self.model)
         given = {**(kind.select(dict(self.parameters)) or {})}
+        points = given.pop("points", None)
+        accuracy = "" if points is None else f".at_accuracy(Accuracy(points={points}))"
         arguments = [f"{name}={_literal(value)}" for name, value in given.items()]
-        public = {kind.__name__, *(word for word in glassformer.__all__ if f"{word}(" in call)}
+        public = {
+            kind.__name__,
+            *(["Accuracy"] if accuracy else []),
+            *(word for word in glassformer.__all__ if f"{word}(" in call),
+        }
         imports |= {"learner": "glassformer.learners.registry"} if "learner(" in call else {}
         lines = [*["import numpy as np"] * ("np." in call), f"from glassformer import {', '.join(sorted(public))}"]
         lines += [f"from {module} import {name}" for name, module in imports.items()]
@@ -216,7 +229,8 @@ class Question:
             file, _, name = self.link.rpartition(":")
             lines.append(f"from {file.removesuffix('.py')} import {name}  # the file {file} beside this one")
             arguments.insert(0, f"link={name}")
-        return "\n".join([*lines, f"model = {kind.__name__}({', '.join(arguments)})", f"result = {call}"])
+        model = f"model = {kind.__name__}({', '.join(arguments)}){accuracy}"
+        return "\n".join([*lines, model, f"result = {call}"])
 
     def address(self, **page: str) -> str:
         """Return the query of an address that leads back here: the page, and the texts that differ from the first.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from glassformer.core.accuracy import USUAL, Accuracy, WithAccuracy
 from glassformer.core.errors import IncompatibleError
@@ -125,6 +125,10 @@ class Learner(WithAccuracy, ABC):
     def name(self) -> str:
         """Name on the command line."""
         return self.info.name
+
+    def varied(self, **settings: Any) -> Self:
+        """Return the learner with other settings."""
+        return cast(Self, replace(cast(Any, self), **settings))
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class StateEvolution(Theory):
                 f"start = overlap:{context.overlap:g} is a start of theory alone, and runs start without it: leave out "
                 "start or d"
             )
-        undamped = replace(self.learner, damping=0.0, random_start=None)  # type: ignore[type-var]
+        undamped = self.learner.varied(damping=0.0, random_start=None)
         return undamped.at_accuracy(Accuracy(max_iterations=context.steps))
 
     def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
@@ -225,7 +225,7 @@ class MatrixStateEvolution(Theory):
 
     def simulated(self, context: StepContext) -> Learner:
         """Return the learner without damping."""
-        undamped = replace(self.learner, damping=0.0)  # type: ignore[type-var]
+        undamped = self.learner.varied(damping=0.0)
         return undamped.at_accuracy(Accuracy(max_iterations=context.steps))
 
 

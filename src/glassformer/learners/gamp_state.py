@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -46,8 +46,7 @@ _ROUNDING = 100.0
 class GampSettings(Protocol):
     """Settings of the algorithm; see :class:`~glassformer.MessagePassing`."""
 
-    @property
-    def tolerance(self) -> float | None: ...
+    def accurate(self, name: str) -> Any: ...
 
     @property
     def floor(self) -> float | None: ...

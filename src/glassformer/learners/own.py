@@ -120,10 +120,10 @@ class OwnLearner(Learner):
     def _fitted(self, X: Array, y: Array, rng: np.random.Generator) -> Callable[[Array], Any]:
         """Return the function that predicts, after a fit."""
         if not isinstance(self.training, Estimator):
-            return self.training(X, y, rng)  # type: ignore[no-any-return]
+            return self.training(X, y, rng)
         estimator = _copied(self.training, rng)
         estimator.fit(X, y.reshape(len(y), -1).squeeze(axis=1) if y[0].size == 1 else y.reshape(len(y), -1))
-        return estimator.predict  # type: ignore[no-any-return]
+        return estimator.predict
 
     def _seen(self, inputs: Array) -> Array:
         return inputs.reshape(len(inputs), -1) if self._flat else inputs

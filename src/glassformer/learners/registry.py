@@ -13,9 +13,9 @@ from glassformer.core.files import user_path
 from glassformer.core.options import Option, options_in
 from glassformer.core.registry import import_string
 from glassformer.core.settings import non_default_fields
+from glassformer.core.user_functions import function_from
 from glassformer.learners.base import Learner
 from glassformer.learners.own import OwnLearner, is_own
-from glassformer.models.registry import function_from
 
 # Name on the command line, and module and class, imported at first use. The first learner is the default.
 LEARNERS = {

@@ -55,7 +55,7 @@ def parse_function(name: str, text: str) -> Any:
     """Return a loss or a student from its text: its name, or the function FILE.py:FUNCTION."""
     if ":" not in text:
         return text
-    from glassformer.models.registry import function_from
+    from glassformer.core.user_functions import function_from
 
     return function_from(text, blamed=name)
 

@@ -52,7 +52,7 @@ class DeepAttention(Model):
         tokens: ``L``, at least 2 for softmax.
         skip: skip strength ``c`` of every layer, or a sequence with one per layer.
         activation: ``"softmax"`` of rows, or ``"linear"``.
-        tied: keys equal queries.
+        untied: independent weights of keys and queries; by default keys equal queries.
         heads: ``H >= 1``.
         output: ``"attention"``, the last attention matrix, or ``"sequence"``, the mixing of the input tokens.
         noise: variance of independent Gaussian noise on every entry of the label.
@@ -90,7 +90,7 @@ class DeepAttention(Model):
         "skip strength c, or a comma list, one per layer", 1.0, read=parse_grid, usual=(0.0, 4.0)
     )
     activation: str = parameter("softmax or linear", "softmax", among=("softmax", "linear"))
-    tied: bool = parameter("independent weights of keys and queries", True, option="untied")
+    untied: bool = parameter("independent weights of keys and queries", False)
     heads: int = parameter("heads H on disjoint coordinates", 1)
     output: str = parameter("attention or sequence", "attention", among=("attention", "sequence"))
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
@@ -111,7 +111,7 @@ class DeepAttention(Model):
         unwrap_numbers(self)
         for name in ("depth", "tokens", "heads"):
             require_integer(name, getattr(self, name))
-        boolean("tied", self.tied)
+        boolean("untied", self.untied)
         for name in ("activation", "output", "limit"):
             if not isinstance(getattr(self, name), str | None):
                 raise ParameterError(name, getattr(self, name), "a name")
@@ -121,7 +121,7 @@ class DeepAttention(Model):
             raise ParameterError("output", self.output, "attention or sequence")
         if self.limit not in (None, "large-skip", "linear-committee", "large-depth"):
             raise ParameterError("limit", self.limit, "None, large-skip, linear-committee or large-depth")
-        if self.limit and not (self.tied and self.heads == 1 and self.output == "attention" and self.noise == 0):
+        if self.limit and not (not self.untied and self.heads == 1 and self.output == "attention" and self.noise == 0):
             raise IncompatibleError(f"limit = {self.limit} needs tied weights, one head, attention output and no noise")
         if self.limit and np.any(real_numbers("skip", self.skip) <= 0):
             raise ParameterError("skip", self.skip, "> 0 in the limits of large depth and skip")
@@ -132,7 +132,7 @@ class DeepAttention(Model):
             raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
         ranks = self._ranks()
         layers = sum(ranks)
-        fields = layers * self.heads * self.tokens * (1 if self.tied else 2)
+        fields = layers * self.heads * self.tokens * (2 if self.untied else 1)
         blamed, value = farthest_from_default(self, "depth", "tokens", "heads", "points")
         if max(ranks) > 1:
             blamed, value = "rank", self.rank
@@ -188,7 +188,7 @@ class DeepAttention(Model):
             tokens=int(self.tokens),
             skip=tuple(float(c) for c in np.broadcast_to(skip, self.depth)),
             activation=self.activation,
-            tied=bool(self.tied),
+            tied=not self.untied,
             heads=int(self.heads),
             output=self.output,
             head_weights=tuple(tuple(float(r) for r in row) for row in weights),
@@ -270,7 +270,7 @@ class DeepAttention(Model):
 
     def _rows(self) -> Iterator[tuple[str, int, int, str]]:
         """Yield name and number of the layer, number of the direction, and name of the head, for every row."""
-        families = ("",) if self.tied else ("key of ", "query of ")
+        families = ("key of ", "query of ") if self.untied else ("",)
         heads = [""] if self.heads == 1 else [f", head {h + 1}" for h in range(self.heads)]
         for family in families:
             for layer, rank in enumerate(self.network.directions):  # type: ignore[attr-defined]
@@ -304,7 +304,7 @@ class DeepAttention(Model):
             "tokens": network.tokens,
             "skip": network.skip[0] if len(set(network.skip)) == 1 else list(network.skip),
             "activation": network.activation,
-            "tied": network.tied,
+            "untied": not network.tied,
             "heads": network.heads,
             "output": network.output,
             **({} if self.head_weights is None else {"head_weights": [list(row) for row in network.head_weights]}),

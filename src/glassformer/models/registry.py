@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.files import user_path
 from glassformer.core.options import Option, options_in
 from glassformer.core.registry import import_string
+from glassformer.core.user_functions import function_from
 
 if TYPE_CHECKING:
     from glassformer.models import Model
-
-
-# Seconds after which a user's file that still runs is mentioned (a convention).
-_PATIENCE = 10.0
 
 
 class Entry(NamedTuple):
@@ -128,44 +121,6 @@ def parameter_types(name: str) -> dict[str, Any]:
     kinds = model_types(name)[::-1]
     types = {field.name: get_type_hints(kind)[field.name] for kind in kinds for field in dataclasses.fields(kind)}
     return {**types, **({"link": types["link"] | str} if "link" in types else {})}
-
-
-def function_from(text: str, folder: Path | None = None, blamed: str = "link") -> Callable[..., Any]:
-    """Return the function that ``FILE.py:FUNCTION`` names; a class is replaced by an instance without arguments.
-
-    Raises:
-        ParameterError: the file does not exist, does not run, or defines no such function.
-    """
-    import runpy
-
-    place, _, name = text.rpartition(":")
-    path = user_path(place, folder)
-    if not place or not path.is_file():
-        raise ParameterError(blamed, text, "FILE.py:FUNCTION with a file that exists")
-    try:
-        with _mentioned_if_slow(blamed, path):
-            function = runpy.run_path(str(path)).get(name)
-        function = function() if isinstance(function, type) else function
-    except (Exception, SystemExit) as error:
-        # The user's file may raise any error; the message quotes it.
-        raise ParameterError(blamed, text, f"a file that runs ({type(error).__name__}: {error})") from error
-    if not callable(function):
-        raise ParameterError(blamed, text, f"a function {name!r} defined in {path}")
-    return function
-
-
-@contextmanager
-def _mentioned_if_slow(name: str, path: Path) -> Iterator[None]:
-    """Print a line if the block, which runs a file, takes long: nothing else says what the command waits for."""
-    text = f"glassformer: {name}: {path} has been running for {_PATIENCE:g} s (Ctrl-C ends it)"
-    # In a thread a warning names no line of the user's, and as an error it would only end the thread.
-    timer = threading.Timer(_PATIENCE, lambda: print(text, file=sys.stderr, flush=True))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def model_types(name: str) -> list[Any]:

@@ -359,8 +359,8 @@ def early_stopping(quick: bool) -> Recipe:
         stopped.append(_Stopped(f"{loss} loss: {look['ylabel']}", model, loss, quantity))
     accuracy = Accuracy(trajectories=2 * trajectories)
 
-    def descend(*settings: Any, **named: Any) -> SGD:
-        return SGD(*settings, start="small:0.001", **named).at_accuracy(accuracy)
+    def descend(rate: float | None, decay: float, loss: str) -> SGD:
+        return SGD(rate, decay, loss=loss, start="small:0.001").at_accuracy(accuracy)
 
     panels.append(partial(_cost_of_stopping, cases=stopped, ratios=ratios, steps=steps // 2, descend=descend))
     return Recipe(panels, names=["panel", "curve"], size=(5.2, 4.4))

@@ -9,10 +9,11 @@ import numpy as np
 import pandas
 
 from glassformer.bayes_optimal.bounds import growth_bound
-from glassformer.bayes_optimal.weak_recovery import subspace_threshold
+from glassformer.bayes_optimal.staircase import subspace_threshold
 from glassformer.core.accuracy import Accuracy
 from glassformer.core.status import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
+from glassformer.learners.base import StepContext
 from glassformer.learners.gamp import MessagePassing
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.models.deep_attention import DeepAttention
@@ -289,7 +290,7 @@ def _arrivals(output: str, skip: float, size: _Size) -> list[dict[str, Any]]:
     rate = 1.0 if output == "attention" else 1.2 / (1 + skip) ** 2
     model, times = _model(skip, output, size.points), np.linspace(0, size.time / rate, 101)
     learner = OnlineSGD(learning_rate=rate, batch=_BATCH, start=f"overlap:{_START}")
-    recorded = learner.equations(model).simulated(100)
+    recorded = learner.theory(model).simulated(StepContext(100))
     (run,) = experiment_of(model, times[-1:] * _BATCH, size.d, 1, 0, recorded, "generated").runs()[0]
     path = online_sgd(model, times, learner.pace, Start.of_runs([run.history]), size.points)
     value, error = path.arrival()

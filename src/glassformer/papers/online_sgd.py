@@ -12,6 +12,7 @@ from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
+from glassformer.learners.base import StepContext
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
@@ -90,7 +91,7 @@ def _online_descent(_: Context, d: int, instances: int, intervals: int, points: 
 def _cosines(case: _Case, d: int, instances: int, intervals: int, points: int) -> _Cosines:
     """Run online descent, and solve its equations from the start of each run."""
     learner = OnlineSGD(learning_rate=case.rate, batch=_BATCH)
-    recorded = learner.equations(case.model).simulated(intervals)
+    recorded = learner.theory(case.model).simulated(StepContext(intervals))
     alpha = case.time * _BATCH
     runs = experiment_of(case.model, [alpha], d, instances, 0, recorded, "generated").runs()[0]
     time = np.array([step["time"] for step in runs[0].history])

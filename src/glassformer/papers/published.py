@@ -161,7 +161,7 @@ def compare_nuclear_norm(folder: Path, computed: Sequence[ComputedCurve]) -> Ove
     if rows is not None:
         curve = theories[widths.index(_INTERPOLATED)].curve
         ratio, mean, error = (rows[name].to_numpy() for name in INTERPOLATIONS)
-        ours = limits(curve.model, ratio, curve.learner)["error"]  # type: ignore[union-attr]
+        ours = limits(curve.model, ratio, curve.learner or "gamp")["error"]
         series.append(Series(ratio, mean, curve.color, "s", "published, $d = 50$", error, {"ms": 5, "mfc": "none"}))
         lines.append(deviations(f"nuclear norm, rho = {_INTERPOLATED:g}", ratio, ours, mean, error))
     rows = load(folder, THRESHOLDS)

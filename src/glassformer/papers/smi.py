@@ -176,7 +176,8 @@ def _descent_in_time(runs: Simulation, cosines: Array) -> tuple[list[Series], st
     """Equations of the first passes of gradient descent, whose batches are drawn independently of each other."""
     del cosines
     d, alpha = runs.parameters["d"], float(runs["alpha_realised"][0])
-    learner = replace(SGD.published(d), start=f"overlap:{d**-0.5}", trajectories=_TRAJECTORIES)
+    own = replace(SGD.published(d), start=f"overlap:{d**-0.5}")
+    learner = own.at_accuracy(Accuracy(trajectories=_TRAJECTORIES))
     per_pass = learner.descent(alpha, d=d).steps // learner.passes
     steps = min(_EQUATION_PASSES * per_pass, _EQUATION_STEPS)
     path = learner.path(_two_layers(64), alpha, steps, d)

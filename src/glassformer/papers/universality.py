@@ -39,6 +39,8 @@ _DEGREES = 3
 # Share of the error on Gaussian tokens by which another law must differ to be said to fail (a convention).
 _DIFFERENT = 0.1
 # Iterations on tokens where learners do not settle, which would cost most of the time.
+# Error of a run, and the power of its teacher.
+_OF_RUNS = ("error", "prior_error")
 _PASSING = MessagePassing().at_accuracy(Accuracy(max_iterations=200))
 _COLORS, _MARKERS = ("#2b5c8a", "#b3402a"), ("o", "s")
 _WORDS = (
@@ -262,5 +264,7 @@ def _relative_errors(family: _Family, learner: Learner, draw: _Draw, instances: 
     experiment = experiment_of(family.model, family.ratios, family.d, instances, 0, learner)
     design: Any = _Tokens(experiment.size.design, draw)
     runs = replace(experiment, size=replace(experiment.size, design=design)).runs()
-    errors = np.array([[run.error / run.prior_error for run in point] for point in runs])
-    return errors, [next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs]
+    errors, powers = (np.array([[getattr(run, name) for run in point] for point in runs]) for name in _OF_RUNS)
+    return errors / powers, [
+        next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs
+    ]

@@ -47,7 +47,7 @@ def compute_task(task: Task, checkpoint: str | None = None) -> list[Record]:
 
 def _records(task: Task, checkpoint: str | None) -> list[Record]:
     folder = Path(task.folder) if task.folder else None
-    model, learner = build(task.model, task.parameters, folder), task.learner.resolve(folder)
+    model, learner = build(task.model, task.parameters, folder), task.learner.resolve(folder, task.runs.get("d"))
     accuracy = Accuracy(**task.accuracy)
     # Only training takes long enough to be continued in the middle of a point.
     kept = checkpoint if learner.info.resumable and "d" in task.runs else None

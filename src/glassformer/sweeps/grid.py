@@ -177,7 +177,7 @@ class Grid:
                         text = f"one of the settings of {entry.name} for {self.verb}: {known}"
                         raise ParameterError(name, value, text, self._table_of(name))
                     check(name, values[name], types[name])
-            found.append(entry.resolve(self._folder))
+            found.append(entry.resolve(self._folder, self._dimension))
         contents = [identity_or_none(one) or id(one) for one in found]
         if len(set(contents)) < len(contents):
             raise ParameterError("learner", [str(entry) for entry in self._entries], "learners that differ")
@@ -341,10 +341,16 @@ class Grid:
             points.append(GridPoint({name: value for name, value, _ in place}, key))
         return points
 
+    @property
+    def _dimension(self) -> int | None:
+        """The first token dimension of runs, for learners that refer to one; keys have the dimension of every point."""
+        found = self.grid["d"][0] if "d" in self.grid else self.runs.get("d")
+        return None if found is None else int(found)
+
     def _content(self, name: str, value: Any) -> str:
         """Return the identity of a value, for keys; for a value without identity, a unique text."""
         if isinstance(value, LearnerEntry):
-            return _identity_or_unique(f"this {name}", value.resolve(self._folder))
+            return _identity_or_unique(f"this {name}", value.resolve(self._folder, self._dimension))
         return _identity_or_unique(f"this {name}", resolve_parameter(name, value, self._folder))
 
     def tasks(self, points: Sequence[GridPoint]) -> Iterator[Task]:

@@ -86,8 +86,12 @@ class LearnerEntry:
         info = self.given.info if self.given else learner_type(self.name).info
         return (*info.trajectory_settings, "steps") if steps else info.limit_settings or ()
 
-    def resolve(self, folder: Path | None) -> Learner:
+    def resolve(self, folder: Path | None, d: int | None = None) -> Learner:
         """Return the learner; files are relative to a folder, and code in them is run.
+
+        Args:
+            folder: the folder.
+            d: token dimension of runs, for learners that refer to one.
 
         Raises:
             ParameterError: the name, a file or a setting is unknown, or a value is out of range.
@@ -96,7 +100,7 @@ class LearnerEntry:
             return self.given
         if self.is_own:
             return learner(str(user_path(self.name, folder)), **self.settings)
-        return learner(self.name, **parse_settings(self.name, self.settings, folder))
+        return learner(self.name, d, **parse_settings(self.name, self.settings, folder))
 
     def values(self, folder: Path | None) -> dict[str, Any]:
         """Return the settings with texts replaced by their values, for checks of types."""

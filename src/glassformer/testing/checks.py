@@ -13,9 +13,9 @@ from glassformer.bayes_optimal.bounds import growth_bound, information_bound, sa
 from glassformer.bayes_optimal.equation_of_state import information_at, natural_scale
 from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import solve_state_evolution
+from glassformer.bayes_optimal.staircase import known_at_any_ratio
 from glassformer.bayes_optimal.subspaces import range_of
 from glassformer.bayes_optimal.threshold_results import Threshold
-from glassformer.bayes_optimal.weak_recovery import known_at_any_ratio
 from glassformer.channels.base import Channel
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate

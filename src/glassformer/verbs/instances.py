@@ -222,7 +222,7 @@ class Experiment:
         new = NewInputs(self.size.design, self.size.input_shape, (seed, 4))
         reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(FitStatus)}
         arrays = {"estimates": found.estimates, "teacher": signal}
-        kept = {name: np.asarray(arrays[name]) for name in self.keep}
+        kept: dict[str, Any] = {name: np.asarray(arrays[name]) for name in self.keep}
         return Run(seed=seed, **reached, **found.measured(model, signal, new), **kept)
 
     def _require_resources(self) -> None:

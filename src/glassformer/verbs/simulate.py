@@ -143,7 +143,8 @@ def _table(experiment: Experiment, runs: list[list[Run]]) -> Simulation:
         notes = [size.theory_unavailable_reason, *few_instances(experiment.instances)]
         return experiment.table(_columns(runs, {}, {}), runs, notes)
     optimum = bayes_optimal_limits(size, ratios, throw=False)
-    notes, theory, minima = [*optimum.notes, *experiment.size.remarks], {}, ""
+    notes, minima = [*optimum.notes, *experiment.size.remarks], ""
+    theory: Mapping[str, Array] = {}
     try:
         # Tolerances are those of the runs.
         known = learner.usual_except(("points", "trajectories")).theory(size)

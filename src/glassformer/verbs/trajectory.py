@@ -147,8 +147,8 @@ def _begun_at(question: Asked, context: StepContext, start: Any) -> tuple[Asked,
     learner = question.learner
     if start is None:
         return question, context
-    if "start" in {one.name for one in fields(learner)}:  # type: ignore[arg-type]
-        return question._replace(learner=replace(learner, start=start)), context  # type: ignore[type-var]
+    if "start" in {one.name for one in fields(learner)}:
+        return question._replace(learner=learner.varied(start=start)), context
     kind, _, number = str(start).partition(":")
     try:
         overlap = float(number)

@@ -27,10 +27,11 @@ from scipy.spatial import KDTree
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from glassformer.channels.field_averages import REPLICAS, Averages, Slopes
+from glassformer.channels.field_averages import Averages, Slopes
 from glassformer.channels.multi_index.importance_sampling import PosteriorMoments
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.link_rows import ShellChannel, shell_functions
+from glassformer.channels.replicas import REPLICAS
 from glassformer.core.cache import memoize
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array

@@ -11,16 +11,9 @@ import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.channels.control_variates import information
-from glassformer.channels.field_averages import (
-    REPLICAS,
-    Averages,
-    FieldPosterior,
-    Response,
-    Scores,
-    Slopes,
-    mean_of_replicas,
-)
+from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Scores, Slopes
 from glassformer.channels.label_errors import sampled_label_errors
+from glassformer.channels.replicas import REPLICAS, mean_of_replicas
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import confidence_factor, normal_points

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.attention.softmax import symmetric_logits
-from glassformer.channels.multi_index.attention_channel import AttentionChannel
 from glassformer.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
+from glassformer.channels.multi_index.deep_attention_channel import AttentionChannel
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior
 from glassformer.core.errors import DataError, IncompatibleError

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from glassformer.channels.base import Channel
-from glassformer.channels.field_averages import REPLICAS, Averages, Response, Scores
+from glassformer.channels.field_averages import Averages, Response, Scores
+from glassformer.channels.replicas import REPLICAS
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
