@@ -19,9 +19,9 @@ import numpy as np
 
 from glassformer import BilinearSequenceRegression, GradientDescent, simulate
 from glassformer.designs.dense import DenseDesign
+from glassformer.learners import learner
 from glassformer.learners.gradient_descent import descend
 from glassformer.learners.nuclear_norm import least_nuclear_norm
-from glassformer.learners.registry import learner
 from glassformer.models.trainable.factors import factor_student
 from glassformer.papers.published import DESCENT, at_ratios, descents
 
@@ -132,12 +132,12 @@ def published(reference: Path, starts: int, instances: int) -> None:
     released = descents(reference)
     if released is None:
         raise SystemExit(f"{reference}: two files with the columns {DESCENT} are needed")
-    model, settings = BilinearSequenceRegression(beta=1, rho=0.2), {"initialisations": starts, "floor": 1e-6}
+    model = BilinearSequenceRegression(beta=1, rho=0.2)
     for alpha in RATIOS:
         for name, frame in zip(("gd", "averaged-gd"), released, strict=True):
             start = time.perf_counter()
-            one = learner(name, **settings)
-            run = simulate(model, [alpha], one, d=100, instances=instances, storage="float32")
+            descent = learner(name, initialisations=starts, floor=1e-6)
+            run = simulate(model, [alpha], descent, d=100, instances=instances, storage="float32")
             row = at_ratios(frame, np.array([alpha]))[1].iloc[0]
             ours, blur = run["relative_error"][0], run["relative_standard_error"][0]
             print(

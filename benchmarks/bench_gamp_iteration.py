@@ -61,10 +61,10 @@ class Problem(NamedTuple):
     settings: MessagePassing
 
     def run(self, iterations: int | None = None) -> None:
-        accuracy = None if iterations is None else Accuracy(max_iterations=iterations)
-        learner = self.settings.at_accuracy(accuracy)
-        solution = gamp(self.model, self.design, self.labels, learner)
-        if solution.iterations[0] != learner.accurate("max_iterations"):
+        limit = None if iterations is None else Accuracy(max_iterations=iterations)
+        settings = self.settings.at_accuracy(limit)
+        solution = gamp(self.model, self.design, self.labels, settings)
+        if solution.iterations[0] != settings.accurate("max_iterations"):
             raise SystemExit(f"the run ended after {solution.iterations[0]} iterations: take fewer")
 
 
@@ -109,14 +109,16 @@ def measure(problems: list[Problem], repeats: int) -> list[Times]:
     def products(problem: Problem) -> float:
         matrix = problem.design.inputs.reshape(problem.design.samples, -1)
         signal, score = np.ones(matrix.shape[1], matrix.dtype), np.ones(matrix.shape[0], matrix.dtype)
-        pairs = [timed(lambda: (matrix @ signal, score @ matrix)) for _ in range(problem.settings.max_iterations)]
+        pairs = [
+            timed(lambda: (matrix @ signal, score @ matrix)) for _ in range(problem.settings.accurate("max_iterations"))
+        ]
         return sum(pairs) / len(pairs)
 
     seconds = np.empty((3, len(problems), repeats + 1))
     for repeat in range(repeats + 1):
         for k, problem in enumerate(problems):
             before = products(problem)
-            steps = problem.settings.max_iterations
+            steps = problem.settings.accurate("max_iterations")
             short, whole = timed(lambda problem=problem: problem.run(2)), timed(problem.run)
             iteration = (whole - short) / (steps - 2)
             seconds[:, k, repeat] = iteration, 0.5 * (before + products(problem)), whole - steps * iteration
@@ -135,7 +137,7 @@ def breakdown(problem: Problem, repeats: int) -> dict[str, float]:
             total = timed(problem.run)
         spent["everything else"] = total - sum(spent.values())
         for label, seconds in spent.items():
-            runs[label].append(seconds / problem.settings.max_iterations)
+            runs[label].append(seconds / problem.settings.accurate("max_iterations"))
     return {label: float(np.median(seconds)) for label, seconds in runs.items()}
 
 

@@ -68,7 +68,7 @@ MUTATIONS = (
         "channels/label_errors.py",
         "0.5 * differences",
         "0.51 * differences",
-        "conformance/test_label_errors.py experiments",
+        "conformance/test_label_errors.py verbs",
     ),
     (
         "bayes_optimal/evolution_map.py",
@@ -98,7 +98,7 @@ MUTATIONS = (
     ("risk/losses.py", "variance * (y - omega) / (1 + variance)", "variance * (y - omega) / (1.01 + variance)", "risk"),
     ("risk/penalties.py", "np.maximum(s - threshold[:, None]", "np.maximum(s - 1.01 * threshold[:, None]", "risk"),
     ("dynamics/online_sgd.py", "eta**2 / batch *", "eta**2 *", "dynamics"),
-    ("experiments/instances.py", "ddof=1", "ddof=0", "experiments"),
+    ("verbs/instances.py", "ddof=1", "ddof=0", "verbs"),
 )
 
 

@@ -18,12 +18,12 @@ HOME = Path(__file__).parents[1]
 KINDS = ("channel", "prior", "model", "learner", "command")
 # What of the tests is copied, and which of it is run where all skeletons are in: those that name them, and quickly.
 SUITE = ("tests/conformance", "tests/cli/test_commands.py", "tests/priors/test_separable.py")
-CHOSEN = "(square and probit) or sparse-signs or perceptron or hebb or theory] or is_checked"
+CHOSEN = "(square and probit) or sparse-signs or perceptron or hebb or excess] or is_checked"
 CONFORMANCE = tuple(f"tests/conformance/test_{name}.py" for name in ("models", "learners", "theory"))
 ASKED = (*CONFORMANCE, *SUITE[1:])
 PYTEST = ("-m", "pytest", "-v", "-p", "no:cacheprovider")
 # How many checks there are at least of each.
-LEAST = {"probit": 10, "sparse": 3, "perceptron": 8, "hebb": 8, "theory": 4, "is_checked": 4}
+LEAST = {"probit": 10, "sparse": 3, "perceptron": 8, "hebb": 8, "excess": 4, "is_checked": 4}
 
 
 @dataclass(frozen=True)

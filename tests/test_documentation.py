@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -32,6 +33,50 @@ def test_every_public_name_is_documented_with_an_example():
         assert plain or re.search(r"^ *Example", thing.__doc__, flags=re.MULTILINE), name
 
 
+MODULES = (
+    *("models", "learners", "results", "errors", "channels", "priors", "designs", "losses", "penalties", "laws"),
+    *("data_analysis", "sklearn"),
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_names_of_public_modules_are_documented(name):
+    pages = "".join(page.read_text() for page in (HOME / "docs" / "api").glob("*.md"))
+    documented = set(re.findall(r"^\.\. auto\w+:: (\S+)", pages, flags=re.MULTILINE))
+    module = importlib.import_module(f"glassformer.{name}")
+    assert module.__all__
+    for thing in (inspect.unwrap(getattr(module, one)) for one in module.__all__):
+        assert f"{thing.__module__}.{thing.__qualname__}" in documented
+    # The page of the public names lists this module.
+    assert f'"{name}"' in (HOME / "docs" / "_extensions" / "catalogues.py").read_text()
+
+
+def command_lines(page):
+    """The words of the commands on a page, or in a comment of a tutorial, that compute something of a model."""
+    text = re.sub(r"\\\n(# +| +)", "", page.read_text())
+    for line in re.findall(r"^(?:#     |    )(?:\.venv/bin/)?glassformer (.+)$", text, flags=re.MULTILINE):
+        words = shlex.split(line.partition(" | ")[0], comments=True)
+        if words[0] in COMMANDS and COMMANDS[words[0]].takes_model:
+            yield words
+
+
+TUTORIALS = sorted((HOME / "docs" / "tutorials").glob("*.py"))
+
+
+# The commands of the page on new parts are run by test_contributing.py.
+WITH_COMMANDS = [page for page in [*PAGES, *TUTORIALS] if page.stem != "extending"]
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.stem)
+def test_commands_of_a_page_are_understood(page):
+    for words in command_lines(page):
+        parser_for(words).parse_args(words)
+
+
+def test_pages_have_commands():
+    assert sum(len(list(command_lines(page))) for page in WITH_COMMANDS) > 20
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_files_that_a_page_names_are_there(page):
     skeletons = re.findall(r"^New file `(\S+)`", page.read_text(), flags=re.MULTILINE)
@@ -40,7 +85,7 @@ def test_files_that_a_page_names_are_there(page):
 
 
 @pytest.mark.statistics
-@pytest.mark.parametrize("name", ["1_own_model", "7_from_equations_to_training"])
+@pytest.mark.parametrize("name", ["1_own_model", "7_from_equations_to_training", "8_your_own_network"])
 def test_tutorials_run_as_scripts_and_save_pictures(name, tmp_path, monkeypatch, capsys):
     """What the longest asserts is in the suite with fewer steps and trajectories: tests/dynamics and tests/learners."""
     pytest.importorskip("matplotlib").use("agg")

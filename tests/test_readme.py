@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer import Sweep
+from glassformer import Accuracy, Sweep
 from glassformer.priors.bilinear import BilinearPrior
 
 README = Path(__file__).parents[1] / "README.md"
@@ -17,8 +17,10 @@ README = Path(__file__).parents[1] / "README.md"
 PAGES = [README, *sorted(page for page in (README.parent / "docs").glob("*.md") if page.stem != "extending")]
 # What a page asks for, and what is enough here: a page prints more digits than its code needs to run.
 SMALLER = (
-    (r"^(\w+ = SequenceMultiIndex\([^\n]*)\)$", r"\1, points=32)"),
+    (r"^(\w+ = (?:gf\.)?SequenceMultiIndex\([^\n]*\))$", r"\1.at_accuracy(Accuracy(points=32))"),
     (r"d=60, instances=4", "d=20, instances=2"),
+    (r"(\bSGD\([^()]*\))$", r"\1.at_accuracy(Accuracy(trajectories=1024))"),
+    (r"steps=24, d=200", "steps=3, d=40"),
     (r"\[(\d+), \d+\], splits=1", r"[\1], splits=1"),
     (r"strengths=10", "strengths=6"),
     (r"\[:1000\]", "[:300]"),
@@ -29,6 +31,7 @@ SMALLER = (
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning:sklearn")  # on defaults that will change
 @pytest.mark.filterwarnings("ignore:the best strength")  # of three strengths, where the page takes more
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: page.stem
@@ -38,12 +41,13 @@ def test_every_python_block_of_a_page_runs(page, capsys, monkeypatch, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     rng = np.random.default_rng(0)
     inputs, signal = rng.standard_normal((200, 12, 12)), BilinearPrior(1.0, 0.5).sample((12, 12), rng)
-    names: dict[str, object] = {"X": inputs, "y": np.einsum("nld,ld->n", inputs, signal) / 12}
+    labels = np.einsum("nld,ld->n", inputs, signal) / 12
+    names: dict[str, object] = {"X": inputs, "y": labels, "Accuracy": Accuracy}
     for block in blocks:
         for asked, enough in SMALLER:
             block = re.sub(asked, enough, block, flags=re.MULTILINE)
         exec(compile(block, str(page), "exec"), names)
-    assert page != README or {"mine", "runs", "fit", "curve"} <= set(names)
+    assert page != README or {"curve", "learners", "sweep", "found", "steps", "trained", "mine", "fit"} <= set(names)
     assert "FAIL" not in capsys.readouterr().out
 
 

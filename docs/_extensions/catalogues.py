@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -15,6 +16,14 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 HOME = Path(__file__).parents[2]
+# Modules of public names beside the package itself.
+PUBLIC_MODULES = tuple(
+    f"glassformer.{name}"
+    for name in (
+        *("models", "learners", "results", "errors", "channels", "priors", "designs", "losses", "penalties", "laws"),
+        *("data_analysis", "sklearn"),
+    )
+)
 
 
 def plain_figures(gallery: dict[str, Any], script: str) -> None:
@@ -77,11 +86,24 @@ def tests() -> str:
 
 def public() -> str:
     """Every public name, with what it is and where it is documented."""
-    import glassformer
+    return "\n".join(["```{eval-rst}", *_summary("glassformer"), "```"])
 
-    things = [inspect.unwrap(getattr(glassformer, name)) for name in sorted(glassformer.__all__, key=str.lower)]
-    lines = [f"   ~{thing.__module__}.{thing.__qualname__}" for thing in things]
-    return "\n".join(["```{eval-rst}", ".. autosummary::", "   :nosignatures:", "", *lines, "```"])
+
+def modules() -> str:
+    """The names of every public module, with what they are and where they are documented."""
+    lines = []
+    for name in PUBLIC_MODULES:
+        title = (importlib.import_module(name).__doc__ or "").partition("\n")[0]
+        lines += [f"``{name}``: {title}", "", *_summary(name), ""]
+    return "\n".join(["```{eval-rst}", *lines, "```"])
+
+
+def _summary(module: str) -> list[str]:
+    """The lines of a table of the public names of a module."""
+    names = importlib.import_module(module).__all__
+    things = [inspect.unwrap(getattr(importlib.import_module(module), name)) for name in sorted(names, key=str.lower)]
+    places = [f"   ~{thing.__module__}.{thing.__qualname__}" for thing in things]
+    return [".. autosummary::", "   :nosignatures:", "", *places]
 
 
 def _place(path: Path) -> str:
@@ -105,6 +127,7 @@ CATALOGUES = {
     "checks": checks,
     "tests": tests,
     "public": public,
+    "modules": modules,
 }
 
 

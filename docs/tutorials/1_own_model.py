@@ -10,9 +10,9 @@ reaches. The function is a *link*: it takes the fields of one sample, ``Z = W X^
 # The link
 # --------
 # Two hidden directions and one token: the second direction decides how much of the first one is seen. JAX must be able
-# to trace the function, so it is written with ``jax.numpy``. Averages over data are sampled: ``points=64`` data points
-# per replica keep this page quick, with error bars (``error_estimate``) of some per cent. With the default, 2048, they
-# are about ten times smaller.
+# to trace the function, so it is written with ``jax.numpy``. Averages over data are sampled. The ``Accuracy`` is an
+# argument of every verb: 64 data points per replica keep this page quick, with error bars (``error_estimate``) of some
+# per cent. With the default, 2048, they are about ten times smaller.
 
 import tempfile
 from pathlib import Path
@@ -26,21 +26,23 @@ def gated(Z):  # one row per direction, one column per token
     return Z[0, 0] * jnp.tanh(Z[1, 0])
 
 
-model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1).at_accuracy(Accuracy(points=64))
+model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1)
+quick = Accuracy(points=64)
 
 # %%
 # Where does learning begin?
 # --------------------------
 # Results are shown as tables. Statuses other than ``converged`` are marked, and their remedies are below the table.
 
-thresholds(model)
+thresholds(model, accuracy=quick)
 
 # %%
 # The learning curve
 # ------------------
-# ``throw=False`` keeps points that did not converge, with their status, instead of raising.
+# Theory raises a ``ConvergenceError`` if a point did not converge. ``throw=False`` returns the table instead, in which
+# such points have another status.
 
-curve = limits(model, [1.5, 3.0, 5.0], throw=False)
+curve = limits(model, [1.5, 3.0, 5.0], throw=False, accuracy=quick)
 curve
 
 # %%
@@ -56,7 +58,7 @@ curve.plot(picture)
 # --------------------------------------
 # ``simulate`` draws data and learns from them. The table has the error of the runs and the theory of the same sizes.
 
-runs = simulate(model, 5.0, d=60, instances=1, seed=0)
+runs = simulate(model, 5.0, d=60, instances=1, seed=0, accuracy=quick)
 runs.plot()
 
 # %%

@@ -143,7 +143,7 @@ def test_runs_are_told_from_theory(axes):
     table |= {"measured_error": np.array([1.0, 0.6]), "measured_standard_error": np.array([0.1, 0.1])}
     parameters = {"alpha": "n/(dL)", "d": 20, "instances": 3}
     plots.plot_trajectory(Table("bsr", parameters, table, [Status.CONVERGED] * 2), Path())
-    assert labels(axes)[1:] == ["theory", "mean of 3 runs, $d = 20$"]
+    assert labels(axes)[1:] == ["theory", "mean of 3 runs, $d = 20$, standard errors"]
 
 
 @pytest.mark.slow

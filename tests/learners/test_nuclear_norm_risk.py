@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, NuclearNorm, simulate
+from glassformer import (
+    BilinearSequenceRegression,
+    IncompatibleError,
+    NuclearNorm,
+    RegularisedRisk,
+    Ridge,
+    limits,
+    simulate,
+)
 from glassformer.errors import ParameterError
 from glassformer.laws import nuclear_norm_threshold
 from glassformer.learners.ridge import ridge_error
@@ -84,3 +92,13 @@ def test_in_a_simulation():
     narrow = simulate(BilinearSequenceRegression(width=1), [2.0], "nuclear-norm", d=10, instances=1)
     assert np.isnan(narrow["theory"][0])
     assert "give rho" in narrow.notes[-1]
+
+
+@pytest.mark.parametrize("learner", [Ridge, NuclearNorm])
+def test_labels_that_are_not_linear_have_no_strength_from_their_noise(learner):
+    model = BilinearSequenceRegression(rho=0.3, channel="sign")
+    with pytest.raises(IncompatibleError, match="no best strength for labels of channel sign: give a strength, or use"):
+        limits(model, [1.0], learner())
+    given = limits(model, [1.0], learner(0.5))
+    risk = limits(model, [1.0], RegularisedRisk("square", learner.penalty, 0.5))
+    np.testing.assert_array_equal(given["label_error"], risk["label_error"])

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from glassformer import (
     SGD,
     Accuracy,
+    BilinearSequenceRegression,
     DeepAttention,
     IncompatibleError,
     RegularisedRisk,
@@ -158,7 +160,7 @@ def test_no_setting_depends_on_another_or_on_the_caller():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"convention": "sum"}, "convention is now always the sum of the losses"),
+        ({"convention": "sum"}, "convention is now always the one of the sum of the losses"),
         ({"nesterov": True}, 'nesterov is now momentum="nesterov:0.9"'),
         ({"init": "small"}, 'init is now start="prior" or start="small:0.001"'),
         ({"overlap": 0.3}, 'overlap is now start="overlap:0.3"'),
@@ -393,3 +395,10 @@ def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
     )
     assert diverged.status == [Status.DIVERGING]
     assert "diverges" in diverged.notes[0]
+
+
+def test_weights_that_are_one_matrix_are_refused_in_theory_and_in_runs():
+    model, learner = BilinearSequenceRegression(rho=0.3, noise=0.1), SGD(student="linear")
+    for verb in (limits, partial(simulate, d=8), partial(trajectory, steps=2)):
+        with pytest.raises(IncompatibleError, match="those of model bsr are one matrix: use gd"):
+            verb(model, [0.5], learner)

@@ -59,8 +59,8 @@ def test_labels_that_are_equal_are_numbered_and_every_learner_has_its_colour():
     axes = Figure().subplots()
     found.plot(ax=axes)
     handles, labels = axes.get_legend_handles_labels()
-    assert "message passing, mean of 2 runs, $d = 6$" in labels
-    assert {"ridge, strength 0.1 (1)", "ridge, strength 0.1 (2)"} <= {label.partition(", mean")[0] for label in labels}
+    assert {"message passing", "mean of 2 runs, $d = 6$, standard errors"} <= {*labels}
+    assert {"ridge, strength 0.1 (1)", "ridge, strength 0.1 (2)"} <= {*labels} and len(labels) == 6
     lines = [handle for handle in handles if hasattr(handle, "get_linestyle")]
     assert len({line.get_color() for line in lines}) == len(lines) == 4
     # Six of the nine ratios, both ends among them.

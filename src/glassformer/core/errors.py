@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, Self
@@ -27,16 +28,28 @@ class ParameterError(GlassformerError, ValueError):
         >>> import numpy as np
         >>> print(ParameterError("spectrum", (np.float64(2.0), 1.0), "eigenvalues of mean one"))
         spectrum = (2.0, 1.0) is not allowed: expected eigenvalues of mean one
+        >>> print(ParameterError("learner", "rigde", "one of gamp, ridge"))
+        learner = 'rigde' is not allowed: expected one of gamp, ridge; did you mean ridge?
     """
 
     def __init__(self, name: str, value: object, allowed: str, remedy: str = "") -> None:
         self.name, self.value, self.allowed, self.remedy = name, value, allowed, remedy
         text = f"{name} = {_short(value)} is not allowed: expected {allowed}"
+        remedy = remedy or _similar(value, allowed)
         super().__init__(f"{text}; {remedy}" if remedy else text)
 
     def named(self, name: str) -> Self:
         """Return the same error for another name of the parameter."""
         return type(self)(name, self.value, self.allowed, self.remedy)
+
+
+def _similar(value: object, allowed: str) -> str:
+    """Return the question whether a word of a list of allowed words was meant; empty if none is like the value."""
+    opening, _, words = allowed.partition("one of ")
+    if opening or not isinstance(value, str):
+        return ""
+    close = difflib.get_close_matches(value, words.split(", "), 1)
+    return f"did you mean {close[0]}?" if close else ""
 
 
 class DataError(ParameterError):

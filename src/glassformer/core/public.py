@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,9 +27,9 @@ def public_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str],
 
     def get(name: str) -> Any:
         if name not in homes:
-            new = new_word(name)
-            text = f"module {module!r} has no attribute {name!r}"
-            raise AttributeError(text if new is None else f"{text}: {name} is now {new}")
+            if not name.startswith("_") and importlib.util.find_spec(f"{module}.{name}") is not None:
+                return importlib.import_module(f"{module}.{name}")
+            raise AttributeError(f"module {module!r} has no attribute {name!r}{_hint(name, homes)}", name=name)
         value = getattr(importlib.import_module(f"glassformer.{homes[name]}"), name)
         setattr(sys.modules[module], name, value)
         return value
@@ -36,3 +38,13 @@ def public_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str],
         return sorted({*vars(sys.modules[module]), *homes})
 
     return get, names
+
+
+def _hint(name: str, homes: Mapping[str, str]) -> str:
+    """Return what a name that a module does not have is called now, or which public names are like it."""
+    if new := new_word(name):
+        return f": {name} is now {new}"
+    lower = {one.lower(): one for one in homes}
+    close = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, 1)]
+    capitals = [one for one in homes if name.isupper() and name == "".join(filter(str.isupper, one))]
+    return f": did you mean {' or '.join(close or capitals)}?" if close or capitals else ""

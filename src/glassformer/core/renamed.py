@@ -6,6 +6,7 @@ An old word is an error that says the new one; none of them works any more.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
@@ -52,14 +53,14 @@ RENAMED = {
     # Arguments of functions and classes.
     "algorithm=": "learner=",
     "settings=": "learner=, an object with its settings",
-    "points=": "accuracy=Accuracy(points=...), an argument of every verb",
-    "tolerance=": "accuracy=Accuracy(tolerance=...), an argument of every verb",
-    "max_iterations=": "accuracy=Accuracy(max_iterations=...), an argument of every verb",
-    "trajectories=": "accuracy=Accuracy(trajectories=...), an argument of every verb",
+    "points=": "an argument of functions such as limits: accuracy=glassformer.Accuracy(points=...)",
+    "tolerance=": "an argument of functions such as limits: accuracy=glassformer.Accuracy(tolerance=...)",
+    "max_iterations=": "an argument of functions such as limits: accuracy=glassformer.Accuracy(max_iterations=...)",
+    "trajectories=": "an argument of functions such as limits: accuracy=glassformer.Accuracy(trajectories=...)",
     "landscape points=": "overlaps=",
     "overlap=": "start=, for instance start='overlap:0.3'",
     "DeepAttention tied=": "untied=, the opposite",
-    "convention=": "always the sum of the losses; the published protocol is SGD.published(d)",
+    "convention=": "always the one of the sum of the losses; the published protocol is SGD.published(d)",
     "nesterov=": 'momentum="nesterov:0.9"',
     "init=": 'start="prior" or start="small:0.001"',
     "small=": 'start="small:0.001"',
@@ -91,7 +92,7 @@ RENAMED = {
     "plan --target-error": "--target",
     "plan --target-label-error": "--target ... --quantity label_error",
     "simulate --theory-alpha": "compare ... --run-alpha",
-    "--convention": "always the sum of the losses; the published protocol is --learner sgd:published",
+    "--convention": "always the one of the sum of the losses; the published protocol is --learner sgd:published",
     "--gradient-steps": "--steps",
     "--init": "--start prior or --start small:0.001",
     "--small": "--start small:0.001",
@@ -161,12 +162,17 @@ def refuse_old_arguments(given: Iterable[str], *places: str) -> None:
 
 
 def verb(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a public function that says the new name of an argument whose name is old."""
+    """Return a public function that says the new name of an argument whose name is old, and which ones it needs."""
+    signature = inspect.signature(function)
 
     @functools.wraps(function)
     def called(*arguments: P.args, **named: P.kwargs) -> R:
-        if not named.keys() <= function.__annotations__.keys():
+        try:
+            signature.bind(*arguments, **named)
+        except TypeError as error:
             refuse_old_arguments(named, function.__name__)
+            call = ", ".join(str(one) for one in signature.parameters)
+            raise TypeError(f"{function.__name__}: {error}; its arguments are {call}") from None
         return function(*arguments, **named)
 
     return called

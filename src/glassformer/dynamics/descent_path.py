@@ -350,7 +350,7 @@ def _feature_classes(model: Model) -> tuple[Array, Array]:
 
 def _require_rows(model: Model) -> None:
     """Raise unless the equations hold for a model."""
-    if not model.overlap_shape and model.channel.rows != 1:
+    if not model.overlap_shape:
         raise IncompatibleError(f"model {model.name} has no rows: its descent has no mean-field equations")
 
 

@@ -58,7 +58,7 @@ class NuclearNorm(SquareLossLearner):
 
     Args:
         strength: :math:`\lambda\ge 0`; 0 for the minimum nuclear norm interpolator; None for the best
-            strength at the label noise, which is 0 without noise.
+            strength for linear labels at their noise, which is 0 without noise.
 
     Raises:
         ParameterError: an argument is out of range.

@@ -637,7 +637,16 @@ class SquareLossLearner(Learner):
             raise IncompatibleError(f"fits linear labels, not those of channel {model.channel.label}")
 
     def risk(self, model: Any) -> RegularisedRisk:
-        """Return the risk that is minimised on labels of a model."""
+        """Return the risk that is minimised on labels of a model.
+
+        Raises:
+            IncompatibleError: the strength is to follow from the noise of labels that are not linear.
+        """
+        if self.strength is None and not model.channel.linear:
+            raise IncompatibleError(
+                f"learner {self.name} has no best strength for labels of channel {model.channel.label}: give a "
+                f"strength, or use learner risk with loss square and penalty {self.penalty}, which finds it"
+            )
         return RegularisedRisk("square", self.penalty, self.strength_for(model))
 
     def learn(self, model: Any, data: DataSet) -> FitResult:

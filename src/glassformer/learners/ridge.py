@@ -38,7 +38,7 @@ class Ridge(SquareLossLearner):
     r"""Ridge regression, the minimiser of :math:`\sum_\mu(y_\mu - h_\mu)^2 + \lambda\|S\|_F^2`.
 
     Args:
-        strength: :math:`\lambda\ge 0`; None for the variance of the label noise, which is best.
+        strength: :math:`\lambda\ge 0`; None for the variance of the label noise, which is best for linear labels.
 
     Raises:
         ParameterError: the strength is out of range.

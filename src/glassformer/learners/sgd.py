@@ -257,8 +257,8 @@ class SGD(RowDescent):
         return (replace(self, loss=loss) for loss in ("logistic", "cross-entropy"))
 
     def check(self, model: Any) -> None:
-        if not model.overlap_shape and model.channel.rows != 1:
-            raise IncompatibleError(f"descends on rows, and model {model.name} has none")
+        if not model.overlap_shape:
+            raise IncompatibleError(f"descends on rows of weights, and those of model {model.name} are one matrix")
         try:
             self.student_on(model)
         except GlassformerError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ from glassformer.verbs.plan import Plan
 _INNER, _MARGIN = 0.97, 4.0
 # Only the first line, at the bottom, is solid, so that thresholds that coincide stay visible.
 _MARKERS, _LINES = "os^vDPX*", ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)), (0, (1, 2)), (0, (9, 3)))
+# Errors after steps that stay above this share of their largest value are drawn from their least value on.
+_FROM_ZERO = 0.5
 # A line through fewer points suggests values between them: they are marked, or not joined.
 _CURVE = 10
 # Quantities as an axis names them.
@@ -123,15 +125,18 @@ def _draw_means(axes: Any, runs: Simulation, color: Any, **look: Any) -> tuple[A
 
 
 def plot_comparison(found: Comparison, path: Path | Picture) -> None:
-    """Draw every learner in its own colour: theory as a line, runs as marks with standard errors."""
+    """Draw every learner in its own colour: theory as a line, runs as marks with standard errors.
+
+    The legend has an entry for what runs are, and names those whose curve has no entry of its own.
+    """
     with canvas(path) as (axes,):
         names = list(dict.fromkeys(_colored(one.label) for one in found.curves))
         shades = dict(zip(names, colors(len(names), axes), strict=True))
+        drawn = {one.label for one in found.curves if not one.runs}
         for one in found.curves:
             color = shades[_colored(one.label)]
             if one.runs:
-                count, d = int(found.parameters["instances"]), found.parameters["d"]
-                label = f"{one.label}, {runs_label(count)}, $d = {d}$"
+                label = None if one.label in drawn else one.label
                 draw_runs(axes, one.alpha, one.value, one.bar, color=color, ms=4, label=label, zorder=4)
             else:
                 look = {"color": color, "label": one.label, "ls": "--" if one.label == "message passing" else "-"}
@@ -146,7 +151,17 @@ def plot_comparison(found: Comparison, path: Path | Picture) -> None:
         label_axes(axes, label_alpha(unit), y)
         axes.set_title(title_of(found.model, found.parameters))
         axes.set_ylim(bottom=0)
+        if found.parameters["d"] is not None:
+            name_runs(axes, found.parameters)
         axes.legend()
+
+
+def name_runs(axes: Any, parameters: Mapping[str, Any]) -> None:
+    """Add an entry to the legend that says what marks are: means of runs at a size, with standard errors."""
+    count, d = int(parameters["instances"]), parameters["d"]
+    label = entry_once(axes, f"{runs_label(count)}, $d = {d}${', standard errors' if count > 1 else ''}")
+    nowhere, bar = np.full(1, np.nan), np.full(1, 1.0 if count > 1 else np.nan)
+    draw_runs(axes, nowhere, nowhere, bar, color="0.5", ms=4, label=label)
 
 
 def _colored(label: str) -> str:
@@ -194,8 +209,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
         curves = draw_trajectory(axes, table)
         if "d" in table.parameters:
             axes.plot([], [], color="0.5", label=entry_once(axes, "theory"))
-            label = entry_once(axes, f"{runs_label(table.parameters['instances'])}, $d = {table.parameters['d']}$")
-            draw_runs(axes, np.zeros(0), np.zeros(0), np.zeros(0), color="0.5", ms=3, label=label)
+            name_runs(axes, table.parameters)
         quantity = _quantity_in_steps(table)
         lines = list(rows_of(table[quantity]))
         steps, status = np.tile(table["iteration"], len(lines)), [*table.status] * len(lines)
@@ -203,6 +217,8 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
         words = {"label_error": "test error on noiseless labels"}
         learner = str(table.parameters.get("learner", "message passing"))
         _finish(axes, table, curves, learner, x="step", y=words.get(quantity))
+        if np.nanmin(table[quantity]) > _FROM_ZERO * np.nanmax(table[quantity]):
+            axes.autoscale(axis="y")
         whole_numbers(axes)
 
 

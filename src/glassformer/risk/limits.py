@@ -130,7 +130,7 @@ def strength_notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> l
     none, weak = points.strength == 0, points.strength <= _WEAK * problem.lambda_max(alpha)
     notes = [("the best strength is zero, the limit of no penalty", none)]
     if not problem.loss.quadratic:
-        text = "the best strength is below 0.1 % of the strength at which the estimate vanishes: nearly no penalty"
+        text = "the best strength is nearly no penalty, below 0.1 % of one that dominates the labels"
         notes.append((text, weak & ~none))
     if problem.labels.has_label_error:
         text = (

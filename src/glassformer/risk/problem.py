@@ -229,7 +229,8 @@ def risk_problem(model: Model, loss: Loss, penalty: MatrixPenalty, strength: flo
     if loss.binary and set(channel.values) != {-1.0, 1.0}:
         noisy = " with noise" if model.parameters.get("noise") else ""
         reason = f"loss {loss.name} needs labels +1 and -1, not labels of channel {channel.label}{noisy}"
-        raise IncompatibleError(f"{reason}: use {'cross-entropy' if prior.symmetric else 'square or huber'}")
+        clean = ", or noise = 0, or noise_law = 'flip:0.1'" if noisy and channel.label.startswith("sign") else ""
+        raise IncompatibleError(f"{reason}: use {'cross-entropy' if prior.symmetric else 'square or huber'}{clean}")
     if strength == 0 and not loss.quadratic:
         raise IncompatibleError(
             f"strength = 0 is available for loss square only, not for {loss.name}: give strength > 0"

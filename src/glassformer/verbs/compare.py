@@ -89,9 +89,9 @@ def compare(
     Args:
         model: the teacher.
         alpha: sample ratios of theory, shape (points,).
-        learners: learners, their names, or training of one's own (a function ``fit(X, y, rng) -> predict`` or an
-            estimator). Message passing, ``"gamp"``, is drawn with the Bayes-optimal error, from which its own differs
-            in a hard phase.
+        learners: a list of learners, their names, or training of one's own (a function ``fit(X, y, rng) -> predict``
+            or an estimator). Message passing, ``"gamp"``, is drawn with the Bayes-optimal error, from which its own
+            differs in a hard phase.
         d: token dimension of runs; None for theory alone.
         run_alpha: sample ratios of runs; by default six of ``alpha``.
         instances: independent runs per sample ratio.

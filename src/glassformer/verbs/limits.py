@@ -24,9 +24,10 @@ def limits(
 ) -> Table:
     r"""Return the error of a learner at each sample ratio, in the limit of large sizes.
 
-    By default state evolution is solved from the uninformed and from the informed start. If both lead to the same fixed
-    point, it is the result. If they differ (a hard phase), the Bayes-optimal fixed point is that of larger free
-    entropy, and the row has status ``bistable`` and contains both.
+    By default state evolution, equations :eq:`state-evolution` and :eq:`matrix-state-evolution` of the documentation,
+    is solved from the uninformed and from the informed start. If both lead to the same fixed point, it is the result.
+    If they differ (a hard phase), the Bayes-optimal fixed point is that of larger free entropy, and the row has status
+    ``bistable`` and contains both.
 
     Args:
         model: for instance :class:`~glassformer.models.BilinearSequenceRegression`.

@@ -15,8 +15,9 @@ from glassformer.verbs.question import asked
 def thresholds(model: Model, learner: str | Learner = "gamp", *, accuracy: Accuracy | None = None) -> Thresholds:
     """Return the thresholds of a learner, by default those of the Bayes-optimal error and of message passing.
 
-    Those of message passing are described in :func:`~glassformer.bayes_optimal.thresholds.bayes_optimal_thresholds`,
-    those of regularised risk in :func:`~glassformer.risk.thresholds.risk_thresholds` and, for models of rows,
+    Equations :eq:`weak-recovery` and :eq:`bayes-optimal-transition` of the documentation. Those of message passing are
+    described in :func:`~glassformer.bayes_optimal.thresholds.bayes_optimal_thresholds`, those of regularised risk in
+    :func:`~glassformer.risk.thresholds.risk_thresholds` and, for models of rows,
     :func:`~glassformer.risk.rows.thresholds.row_risk_thresholds`.
 
     Args:
