@@ -29,6 +29,8 @@ def test_public_modules_need_no_import_of_their_own():
     assert glassformer.losses.Hinge.__name__ == "Hinge"
     with pytest.raises(AttributeError):
         _ = glassformer._losses
+    with pytest.raises(AttributeError, match="did you mean Hinge"):
+        _ = glassformer.losses.hinge
 
 
 @pytest.mark.parametrize(

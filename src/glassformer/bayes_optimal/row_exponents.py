@@ -40,8 +40,8 @@ def row_exponents(model: Model, largest: int = 4, samples: int = 2**20, seed: in
     Source: Damian, Pillaud-Vivien, Lee, Bruna, arXiv:2403.05529, row by row.
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 2, 2, 1, points=32)
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 2, 2, 1).at_accuracy(Accuracy(points=32))
         >>> row_exponents(model, largest=2, samples=2**17)["row 2"]
         Exponents(information=2.0, generative=2.0)
     """

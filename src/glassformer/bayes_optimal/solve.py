@@ -175,8 +175,9 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
         ParameterError: ``alpha`` is out of range.
 
     Example:
-        >>> from glassformer import DeepAttention
-        >>> [(ratio, found.settled.all()) for ratio, found in first_look(DeepAttention(depth=1, points=32), [0.0])]
+        >>> from glassformer import Accuracy, DeepAttention
+        >>> model = DeepAttention(depth=1).at_accuracy(Accuracy(points=32))
+        >>> [(ratio, found.settled.all()) for ratio, found in first_look(model, [0.0])]
         [(0.0, np.True_)]
     """
     ratios = np.sort(validated_alpha(alpha))

@@ -123,8 +123,9 @@ def known_at_any_ratio(model: Model) -> Array:
     In these directions the mean score, given the directions known before, does not vanish.
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> known_at_any_ratio(SequenceMultiIndex(lambda z: z[:, 0] ** np.array([1, 2]), 2, 1, noise=0.1, points=32))
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0] ** np.array([1, 2]), 2, 1, noise=0.1)
+        >>> known_at_any_ratio(model.at_accuracy(Accuracy(points=32)))
         array([[1., 0.],
                [0., 0.]])
     """

@@ -45,7 +45,7 @@ class Accuracy:
         >>> Accuracy(points=100)
         Traceback (most recent call last):
         ...
-        glassformer.core.errors.ParameterError: points = 100 is not allowed: expected None, or a power of two >= 32
+        glassformer.core.errors.ParameterError: points = 100 is not allowed: expected a power of two >= 32
     """
 
     tolerance: float | None = setting(

@@ -27,7 +27,8 @@ def public_names(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str],
 
     def get(name: str) -> Any:
         if name not in homes:
-            if not name.startswith("_") and importlib.util.find_spec(f"{module}.{name}") is not None:
+            is_package = "__path__" in vars(sys.modules[module])
+            if is_package and not name.startswith("_") and importlib.util.find_spec(f"{module}.{name}") is not None:
                 return importlib.import_module(f"{module}.{name}")
             raise AttributeError(f"module {module!r} has no attribute {name!r}{_hint(name, homes)}", name=name)
         value = getattr(importlib.import_module(f"glassformer.{homes[name]}"), name)

@@ -32,8 +32,9 @@ def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
     """Return name and value of the field that exceeds its default by the largest factor, for error messages.
 
     Example:
-        >>> from glassformer.learners.online_sgd import OnlineSGD
-        >>> farthest_from_default(OnlineSGD(points=8192), "points", "batch")
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda Z: Z[0, 0], indices=2).at_accuracy(Accuracy(points=8192))
+        >>> farthest_from_default(model, "points", "indices")
         ('points', 8192)
     """
     defaults = {one.name: one.default for one in fields(part)} | dict(getattr(part, "accuracy_defaults", {}))

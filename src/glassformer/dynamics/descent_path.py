@@ -167,8 +167,8 @@ class DescentPath(DisplayMixin):
             ParameterError: there is no such measure.
 
         Example:
-            >>> from glassformer import SequenceMultiIndex
-            >>> model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
+            >>> from glassformer import Accuracy, SequenceMultiIndex
+            >>> model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1).at_accuracy(Accuracy(points=32))
             >>> settings = DescentSettings(steps=30, learning_rate=0.1, weight_decay=0.5, trajectories=1024)
             >>> descent_path(model, 4.0, settings).within_error_from() < 30
             True
@@ -292,8 +292,8 @@ def descent_path(
         IncompatibleError: model and student do not go together, or no theory is known.
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3).at_accuracy(Accuracy(points=32))
         >>> path = descent_path(model, 2.0, DescentSettings(steps=3, learning_rate=0.1, trajectories=1024))
         >>> path.overlap.value[1].diagonal().round(6)  # the learning rate times alpha
         array([0.2, 0.2])
@@ -483,8 +483,8 @@ def descent_table(paths: Sequence[DescentPath]) -> Steps:
         least loss on new samples, and the steps at which the cosines of the rows exceed one half.
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3).at_accuracy(Accuracy(points=32))
         >>> path = descent_path(model, 2.0, DescentSettings(steps=3, learning_rate=0.1, trajectories=1024))
         >>> descent_table([path])["iteration"].tolist()
         [0.0, 1.0, 2.0, 3.0]
@@ -525,8 +525,8 @@ def descent_limits(paths: Sequence[DescentPath]) -> Table:
         step at which the cosine of each row exceeds 1/2, infinity if never).
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3, points=32)
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3).at_accuracy(Accuracy(points=32))
         >>> path = descent_path(model, 2.0, DescentSettings(steps=3, learning_rate=0.1, trajectories=1024))
         >>> descent_limits([path])["steps"].tolist()
         [3.0]

@@ -139,8 +139,8 @@ def online_sgd(
     Source: D. Saad and S. A. Solla, Phys. Rev. E 52, 4225 (1995), for committees; here for any link.
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, tokens=1, noise=0.1, points=32)
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.1).at_accuracy(Accuracy(points=32))
         >>> path = online_sgd(model, [0.0, 2.0], Pace(0.5, 1), points=512)  # linear: M = 1 - exp(-t/2)
         >>> bool(np.all(np.abs(path.overlap.value[1] - np.eye(2) * (1 - np.exp(-1))) < path.overlap.error[1] + 1e-4))
         True
@@ -188,8 +188,8 @@ def online_trajectory(
         all columns except ``row_error``.
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, points=32)
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2).at_accuracy(Accuracy(points=32))
         >>> online_trajectory(model, 2.0, 2, Pace(0.5, 1), points=64)["cosine"][:, 0].round(3).tolist()
         [0.0, 0.46, 0.75]
     """

@@ -244,7 +244,7 @@ def settings_of(name: str, use: str = "runs") -> list[Option]:
 
     Example:
         >>> [option.word for option in settings_of("nuclear-norm")]
-        ['--strength', '--tolerance', '--max-iterations']
+        ['--strength']
         >>> [option.word for option in settings_of("nuclear-norm", "limits")]
         ['--strength']
     """

@@ -120,11 +120,11 @@ def fit(
     Example:
         >>> from glassformer import BilinearSequenceRegression
         >>> rng = np.random.default_rng(0)
-        >>> model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.01)
-        >>> signal, X = model.prior.sample((30, 30), rng), rng.standard_normal((540, 30, 30))
-        >>> y = np.einsum("nld,ld->n", X, signal) / 30 + 0.1 * rng.standard_normal(540)
-        >>> found = fit(model, X[:500], y[:500])
-        >>> bool(np.mean((found.predict(X[500:]) - y[500:]) ** 2) < 0.1 * np.var(y[500:]))
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
+        >>> signal, X = model.prior.sample((20, 20), rng), rng.standard_normal((500, 20, 20))
+        >>> y = np.einsum("nld,ld->n", X, signal) / 20 + 0.1**0.5 * rng.standard_normal(500)
+        >>> found = fit(model, X[:400], y[:400])
+        >>> bool(np.mean((found.predict(X[400:]) - y[400:]) ** 2) < 0.3 * np.var(y[400:]))
         True
     """
     require_arguments(fit, locals(), but=("X", "y"))

@@ -279,8 +279,8 @@ def row_risk_limits(model: Model, alpha: ArrayLike, risk: RowRisk, throw: bool =
     Loureiro, Zdeborova, arXiv:2203.12094, for several; here for any student and several tokens.
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: z[:, 0].argmax(), indices=3, points=256)
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0].argmax(), indices=3).at_accuracy(Accuracy(points=256))
         >>> table = row_risk_limits(model, [3.0], RowRisk("cross-entropy", strength=0.1))
         >>> bool(abs(table["label_error"][0] - 0.22) < 0.02)
         True

@@ -43,8 +43,8 @@ def row_risk_margins(model: Model, alpha: float, risk: RowRisk) -> Table:
         ConvergenceError: the fixed point did not converge.
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1, points=256)
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1).at_accuracy(Accuracy(points=256))
         >>> found = row_risk_margins(model, 2.0, RowRisk("logistic", strength=0.1))
         >>> bool(np.all(found["training_margin"] > found["test_margin"]))
         True

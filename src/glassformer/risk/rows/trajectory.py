@@ -99,8 +99,8 @@ def row_risk_trajectory(
         IncompatibleError: model and risk do not go together, or the steps have no theory.
 
     Example:
-        >>> from glassformer import SequenceMultiIndex
-        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1, points=256)
+        >>> from glassformer import Accuracy, SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1).at_accuracy(Accuracy(points=256))
         >>> table = row_risk_trajectory(model, np.array([3.0]), RowRisk("logistic"), np.array([1.0]), 20)
         >>> bool(abs(table["label_error"][-1] - 0.1671) < 0.002)  # 0.1670625 at the minimum
         True
