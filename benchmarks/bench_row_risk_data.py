@@ -21,8 +21,9 @@ from glassformer.core.settings import Iteration
 from glassformer.designs.projection import ProjectionDesign
 from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
 from glassformer.learners.row_risk import minimise_rows
+from glassformer.risk.losses import loss_of
 from glassformer.risk.rows.penalties import row_penalty
-from glassformer.risk.rows.student import Student, field_loss, linear_prediction
+from glassformer.risk.rows.student import Student, linear_prediction
 
 # Gap that both have to reach, strength of ridge, and tolerances of scikit-learn, the loosest first.
 GAP, STRENGTH, TOLERANCES = 1e-6, 0.1, (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)
@@ -51,7 +52,7 @@ def main() -> None:
     inputs = rng.standard_normal((samples, 1, d))
     teacher = rng.standard_normal((3, d))
     labels = np.argmax(inputs[:, 0] @ teacher.T + np.sqrt(d) * 0.5 * rng.standard_normal((samples, 3)), axis=1)
-    student = Student(linear_prediction, 3, 1, field_loss("cross-entropy"), (0.0, 1.0, 2.0))
+    student = Student(linear_prediction, 3, 1, loss_of("cross-entropy"), (0.0, 1.0, 2.0))
     design, settings = ProjectionDesign(inputs), Iteration(tolerance=GAP, max_iterations=5000)
     targets = student.targets(labels)
     # Compiles; memory is counted from here.

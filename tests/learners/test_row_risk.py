@@ -19,9 +19,10 @@ from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
 from glassformer.learners.row_fit import learn_rows, row_risk_on
 from glassformer.learners.row_risk import minimise_along_path, minimise_rows
 from glassformer.models.comparison import NewInputs
+from glassformer.risk.losses import Huber, loss_of
 from glassformer.risk.rows.limits import RowRisk
 from glassformer.risk.rows.penalties import row_penalty
-from glassformer.risk.rows.student import FieldLoss, Student, field_loss, linear_prediction
+from glassformer.risk.rows.student import Student, linear_prediction
 
 SAMPLES, D, CLASSES = 120, 40, (0.0, 1.0, 2.0)
 ACCURATE = Iteration(tolerance=1e-15, max_iterations=3000)
@@ -38,7 +39,7 @@ def data():
 
 
 def risk_of(loss, penalty, strength, labels, intercept=False, rows=1, design=None, spectrum=None):
-    loss = field_loss(loss) if isinstance(loss, str) else loss
+    loss = loss_of(loss)
     values = CLASSES[:rows] if loss.labels == "classes" else ()
     student = Student(linear_prediction, rows, 1, loss, values)
     design = ProjectionDesign(data()[0]) if design is None else design
@@ -99,13 +100,8 @@ def test_huber_agrees_with_scikit_learn():
     y, width = data()[1], 1.35
     other = linear_model.HuberRegressor(epsilon=width, alpha=0.5, fit_intercept=False, tol=1e-9, max_iter=10**4)
     other.fit(features(), y)
-
-    def huber(y, h):
-        size = jnp.abs(y - h)
-        return jnp.sum(jnp.where(size <= width, 0.5 * size**2, width * size - 0.5 * width**2))
-
-    loss, scale = FieldLoss("huber", huber), other.scale_
-    risk = risk_of(loss, "ridge", 0.5 * scale, y / scale)
+    scale = other.scale_
+    risk = risk_of(Huber(width), "ridge", 0.5 * scale, y / scale)
     found, theirs = minimise_rows(risk, None, ACCURATE), risk.point(other.coef_[None] / scale)
     # The other solver ends some 1e-5 from the minimum.
     assert 0 <= theirs.risk - found.point.risk <= 1e-8 * found.point.risk

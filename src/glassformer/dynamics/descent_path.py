@@ -455,7 +455,7 @@ def _loss_and_predictions(overlaps: Any, roots: Any, true: Any, own: Any, labels
     def at_time(state: Any) -> Any:
         overlap, root = state
         predictions = jax.vmap(student.predict)(overlap @ true + root @ own)
-        return jnp.mean(jax.vmap(student.loss.function)(labels, predictions)), predictions
+        return jnp.mean(jax.vmap(student.loss.of_vectors)(labels, predictions)), predictions
 
     return jax.lax.map(at_time, (overlaps, roots))
 

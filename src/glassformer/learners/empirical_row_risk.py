@@ -213,7 +213,7 @@ def _loss_and_slopes(y: Any, fields: Any, intercept: Any, student: Student) -> A
     """Return the sum of the losses, the slopes in all fields, and the sum of those in the outputs."""
 
     def cost(y: Any, fields: Any, intercept: Any) -> Any:
-        return student.loss.function(y, student.predict(fields) + intercept)
+        return student.loss.of_vectors(y, student.predict(fields) + intercept)
 
     expand = jax.vmap(jax.value_and_grad(cost, argnums=(1, 2)), in_axes=(0, 0, None))
     losses, (slopes, output_slopes) = expand(y, fields, intercept)
@@ -225,6 +225,6 @@ def _intercept_expansion(y: Any, fields: Any, intercept: Any, student: Student) 
     predictions = jax.vmap(student.predict)(fields)
 
     def total(shift: Any) -> Any:
-        return jnp.sum(jax.vmap(student.loss.function)(y, predictions + shift))
+        return jnp.sum(jax.vmap(student.loss.of_vectors)(y, predictions + shift))
 
     return total(intercept), jax.grad(total)(intercept), jax.hessian(total)(intercept)

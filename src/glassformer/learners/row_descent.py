@@ -232,7 +232,7 @@ def _loss(weights: Any, inputs: Any, targets: Any, student: Student, counted: An
     parts = inputs.reshape(*inputs.shape[:2], heads, length)
     fields = jnp.einsum("nlhd,rhd->nrhl", parts, weights.reshape(-1, heads, length)) / np.sqrt(length)
     fields = fields.reshape(len(inputs), len(weights), -1)
-    losses = jax.vmap(lambda y, z: student.loss.function(y, student.predict(z)))(targets, fields)
+    losses = jax.vmap(lambda y, z: student.loss.of_vectors(y, student.predict(z)))(targets, fields)
     return jnp.sum(losses) if counted is None else counted @ losses
 
 

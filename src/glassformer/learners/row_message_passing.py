@@ -137,7 +137,7 @@ def _scores(
     found = proximal_map(student, y, omega, lower, triangular_inverse(lower), intercept, starts)
 
     def cost(outputs: Any, fields: Any, y: Any) -> Any:
-        return student.loss.function(y, student.predict(fields) + outputs)
+        return student.loss.of_vectors(y, student.predict(fields) + outputs)
 
     def output_derivatives(fields: Any, y: Any, slopes: Any) -> tuple[Any, Any]:
         own = jax.hessian(cost)(intercept, fields, y)

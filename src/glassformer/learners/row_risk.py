@@ -158,10 +158,11 @@ def minimise_along_path(
     Example:
         >>> from glassformer.designs.projection import ProjectionDesign
         >>> from glassformer.risk.rows.penalties import row_penalty
-        >>> from glassformer.risk.rows.student import Student, field_loss, linear_prediction
+        >>> from glassformer.risk.losses import Square
+        >>> from glassformer.risk.rows.student import Student, linear_prediction
         >>> rng = np.random.default_rng(0)
         >>> design, y = ProjectionDesign.sample(60, (1, 20), rng), rng.standard_normal((60, 1))
-        >>> student = Student(linear_prediction, 1, 1, field_loss("square"))
+        >>> student = Student(linear_prediction, 1, 1, Square())
         >>> risk = EmpiricalRowRisk(student, design, y, row_penalty("lasso"), 1.0, np.ones(20))
         >>> path = minimise_along_path(risk, [2.0, 1.0, 0.5])
         >>> [str(one.status) for one in path]

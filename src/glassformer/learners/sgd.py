@@ -205,9 +205,9 @@ class SGD(RowDescent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        from glassformer.risk.rows.student import field_loss
+        from glassformer.risk.losses import loss_of
 
-        field_loss(self.loss)
+        loss_of(self.loss, convex=False)
         if self.sampling not in ("bernoulli", "epochs"):
             raise ParameterError("sampling", self.sampling, "bernoulli or epochs")
         if self.batch is not None and not (is_whole(self.batch, 1) or (is_number(self.batch) and 0 < self.batch <= 1)):

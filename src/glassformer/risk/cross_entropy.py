@@ -69,6 +69,7 @@ class CrossEntropy(Loss):
     temperature: float | None = None
 
     name = "cross-entropy"
+    labels = "classes"
     row_labels = True
 
     def __post_init__(self) -> None:
@@ -88,6 +89,11 @@ class CrossEntropy(Loss):
         if self.temperature is not None:
             return self
         return replace(self, temperature=float(getattr(channel, "temperature", 1.0)))
+
+    def of_vectors(self, y: Any, h: Any) -> Any:
+        import jax
+
+        return jax.nn.logsumexp(self._scale * h) - jax.numpy.sum(y * (self._scale * h))
 
     def value(self, y: Array, h: Array) -> Array:
         y, h, shape = _flatten(y, h)

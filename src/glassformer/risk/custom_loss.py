@@ -35,10 +35,12 @@ _COMPARED, _SAME = np.array([-2.3, -0.7, 0.4, 1.9]), 1e-12
 
 @dataclass(frozen=True)
 class CustomLoss(Loss):
-    r"""A loss given as a function of one label and one field, convex in the field, that JAX can differentiate.
+    r"""A loss given as a function of one label and one field, that JAX can differentiate.
 
     Args:
-        function: loss of the numbers ``y`` and ``h``, a number.
+        function: loss of the numbers ``y`` and ``h``, a number. For students of several outputs ``y`` and ``h`` are
+            vectors, and its values are summed.
+        convex: whether it is convex in the field, which is then checked. Only students of rows take others.
 
     Raises:
         ParameterError: the function is not convex in ``h``, not finite, or not traceable.
@@ -51,8 +53,13 @@ class CustomLoss(Loss):
     """
 
     function: Callable[[Any, Any], Any]
+    convex: bool = True
 
     def __post_init__(self) -> None:
+        if self.convex:
+            self._require_convex()
+
+    def _require_convex(self) -> None:
         fields = np.linspace(-6.0, 6.0, 241)
         for label in (-1.0, 1.0):
             try:
@@ -94,6 +101,11 @@ class CustomLoss(Loss):
 
     def value(self, y: Array, h: Array) -> Array:
         return self._evaluated(0, y, h)
+
+    def of_vectors(self, y: Any, h: Any) -> Any:
+        import jax.numpy as jnp
+
+        return jnp.sum(jnp.asarray(self.function(y, h)))
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._of_arrays(_minimise, y, omega, variance)[0]

@@ -239,7 +239,7 @@ def _column(values: Array, least: float = EMPTY) -> Array:
 
 def _normal_panels(cuts: list[Array], nodes: int) -> tuple[Array, Array]:
     """Return nodes of a standard normal variable and weights, on panels between cuts of shape (..., count)."""
-    shape = cuts[0].shape[:-1]
+    shape = cuts[0].shape[:-1] if cuts else ()
     fixed = np.broadcast_to([-TAIL, -3.0, 0.0, 3.0, TAIL], (*shape, 5))
     edges = np.sort(np.clip(np.concatenate([fixed, *cuts], axis=-1), -TAIL, TAIL), axis=-1)
     t, weight = gauss_panels(edges, nodes)

@@ -41,7 +41,10 @@ class ResidualAverages(NamedTuple):
 class Loss(ABC):
     """A loss, convex in the fitted field. Labels, fields and variances broadcast."""
 
-    binary = default_property(False, "True if labels must be +1 or -1.")
+    labels = default_property(
+        "numbers", "What labels are: ``numbers``, ``signs`` +1 and -1, or ``classes``, as unit vectors for rows."
+    )
+    convex = default_property(True, "True when the loss is convex in the prediction; matrices need such losses.")
     quadratic = default_property(
         False, "True for half the squared residual, which has closed forms and an interpolating limit."
     )
@@ -61,6 +64,11 @@ class Loss(ABC):
     )
     best_intercept = default_property(False, "True when fields are shifted by the intercept of least loss.")
     weights = default_property(1.0, "Weights > 0 of the samples, which multiply their losses.")
+
+    @property
+    def binary(self) -> bool:
+        """True if labels must be +1 or -1."""
+        return bool(self.labels == "signs")
 
     @property
     def constant_curvature(self) -> bool:
@@ -85,6 +93,14 @@ class Loss(ABC):
     def value(self, y: Array, h: Array) -> Array:
         """Return the loss."""
 
+    def of_vectors(self, y: Any, h: Any) -> Any:
+        """Return the loss of a label and a prediction of several rows, both vectors, as JAX traces it.
+
+        Losses with kinks round them off. By default it is the sum of :meth:`value` over the entries, whose operations
+        must be such that JAX traces them.
+        """
+        return self.value(y, h).sum()
+
     @abstractmethod
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
         """Return the proximal map ``p``."""
@@ -99,8 +115,9 @@ class Loss(ABC):
         return np.asarray(self.value(y, p) + (p - omega) ** 2 / (2 * variance))
 
     def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
-        """Return values of ``omega`` at which the score has a kink or changes fast, for losses of one field."""
-        raise NotImplementedError
+        """Return values of ``omega`` at which the score has a kink or changes fast; none by default."""
+        del y, variance
+        return ()
 
     def residual_averages(self, mean: Array, variance: Array, susceptibility: Array) -> ResidualAverages | None:
         r"""Return closed averages over residuals :math:`y - \omega \sim N(\mu, s)`, or None where none are known."""

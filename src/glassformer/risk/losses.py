@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, ndtr, wrightomega, xlogy
@@ -15,6 +16,8 @@ from glassformer.risk.cross_entropy import CrossEntropy
 from glassformer.risk.custom_loss import CustomLoss
 from glassformer.risk.loss_base import Loss, ResidualAverages
 
+# Width over which the kink of the hinge is rounded, a quadratic of which no margin is wrong by more than this.
+_HINGE_WIDTH = 1e-3
 # Steps of Halley's method for the logistic proximal map, at most, and the relative one after which the remaining error,
 # of the order of its cube, is rounding. From any start that is used three are enough.
 _HALLEY_STEPS, _LAST_HALLEY_STEP = 12, 1e-5
@@ -46,15 +49,15 @@ class Square(Loss):
     def value(self, y: Array, h: Array) -> Array:
         return 0.5 * (y - h) ** 2
 
+    def of_vectors(self, y: Any, h: Any) -> Any:
+        return 0.5 * ((y - h) ** 2).sum()
+
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return omega + variance * (y - omega) / (1 + variance)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         g = (y - omega) / (1 + variance)
         return g, np.broadcast_to(1 / (1 + np.asarray(variance)), g.shape)
-
-    def breakpoints(self, y: Array, variance: Array) -> tuple[Array, ...]:
-        return ()
 
     def conjugate(self, y: Array, u: Array) -> Array:
         return u * y + 0.5 * u**2
@@ -71,7 +74,7 @@ class Logistic(Loss):
         True
     """
 
-    binary = True
+    labels = "signs"
     sharpness = 0.25
     unbounded = True
 
@@ -88,6 +91,11 @@ class Logistic(Loss):
 
     def value(self, y: Array, h: Array) -> Array:
         return np.logaddexp(0.0, -y * h)
+
+    def of_vectors(self, y: Any, h: Any) -> Any:
+        import jax.numpy as jnp
+
+        return jnp.sum(jnp.logaddexp(0.0, -y * h))
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
         margin, v = np.broadcast_arrays(y * omega, np.asarray(variance, dtype=float))
@@ -132,7 +140,7 @@ class Hinge(Loss):
         array([-1.5,  1. ,  2. ])
     """
 
-    binary = True
+    labels = "signs"
 
     @property
     def exact_fit(self) -> Loss | None:
@@ -140,6 +148,13 @@ class Hinge(Loss):
 
     def value(self, y: Array, h: Array) -> Array:
         return np.maximum(0.0, 1 - y * h)
+
+    def of_vectors(self, y: Any, h: Any) -> Any:
+        import jax.numpy as jnp
+
+        missing = 1 - y * h
+        rounded = 0.5 * jnp.clip(missing, 0.0, _HINGE_WIDTH) ** 2 / _HINGE_WIDTH
+        return jnp.sum(rounded + jnp.maximum(missing - _HINGE_WIDTH, 0.0))
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return omega + y * np.clip(1 - y * omega, 0.0, variance)
@@ -166,7 +181,7 @@ class SquaredHinge(Loss):
         array([-1.        ,  0.66666667,  2.        ])
     """
 
-    binary = True
+    labels = "signs"
     sharpness = 1.0
     name = "squared-hinge"
 
@@ -179,6 +194,11 @@ class SquaredHinge(Loss):
 
     def value(self, y: Array, h: Array) -> Array:
         return 0.5 * np.maximum(0.0, 1 - y * h) ** 2
+
+    def of_vectors(self, y: Any, h: Any) -> Any:
+        import jax.numpy as jnp
+
+        return jnp.sum(0.5 * jnp.maximum(1 - y * h, 0.0) ** 2)
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return omega + variance * self.score(y, omega, variance)[0]
@@ -205,7 +225,7 @@ class HardMargin(Loss):
         array([1., 2.])
     """
 
-    binary = True
+    labels = "signs"
     name = "hard-margin"
 
     def value(self, y: Array, h: Array) -> Array:
@@ -261,6 +281,12 @@ class Huber(Loss):
         size = np.abs(y - h)
         return np.where(size <= self.knee, 0.5 * size**2, self.knee * (size - 0.5 * self.knee))
 
+    def of_vectors(self, y: Any, h: Any) -> Any:
+        import jax.numpy as jnp
+
+        size = jnp.abs(y - h)
+        return jnp.sum(jnp.where(size <= self.knee, 0.5 * size**2, self.knee * (size - 0.5 * self.knee)))
+
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return omega + variance * self.score(y, omega, variance)[0]
 
@@ -313,20 +339,26 @@ LOSSES: dict[str, Callable[[], Loss]] = {
 }
 
 
-def loss_of(given: object) -> Loss:
+def loss_of(given: object, convex: bool = True) -> Loss:
     """Return the loss of a name, the custom loss of a function of a label and a field, or a given loss unchanged.
+
+    Args:
+        given: a name, a function or a loss.
+        convex: whether the loss must be convex, as for matrices.
 
     Raises:
         ParameterError: the name is unknown, or the function is not a convex loss.
 
     Example:
-        >>> loss_of("hinge")
-        Hinge()
+        >>> loss_of("hinge"), loss_of("hinge").labels
+        (Hinge(), 'signs')
     """
-    if isinstance(given, Loss):
-        return given
     if isinstance(given, str) and given in LOSSES:
         return LOSSES[given]()
-    if callable(given):
-        return CustomLoss(given)
-    raise ParameterError("loss", given, f"{', '.join(LOSSES)}, or a function of a label and a field")
+    if not isinstance(given, Loss):
+        if not callable(given):
+            raise ParameterError("loss", given, f"{', '.join(LOSSES)}, or a function of a label and a field")
+        return CustomLoss(given, convex)
+    if convex and not given.convex:
+        raise ParameterError("loss", given.name, "convex in the field")
+    return given

@@ -240,7 +240,7 @@ def _averages(state: Any, samples: Any, begin: Any, is_near: Any, student: Stude
     inverse_lower = triangular_inverse(lower)
 
     def output_cost(outputs: Any, y: Any, fields: Any) -> Any:
-        return student.loss.function(y, student.predict(fields) + outputs)
+        return student.loss.of_vectors(y, student.predict(fields) + outputs)
 
     slope_of_outputs = jax.vmap(jax.grad(output_cost), in_axes=(None, 0, 0))
     true, y = samples.true, samples.labels

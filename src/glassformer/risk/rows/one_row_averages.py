@@ -40,7 +40,7 @@ _STEPS, _LAST_STEP = 60, 1e-6
 _LARGEST_WEIGHT = 60.0
 # Gauss nodes per panel of the first averages, which double until two accuracies agree (chosen by trial).
 _NODES = 10
-# Gauss nodes per panel of noise on labels, for losses that are not of the residual (chosen by trial).
+# Gauss nodes per panel of noise on labels, for losses that are not of the residual, of the first averages.
 _NOISE_NODES = 6
 
 
@@ -242,7 +242,9 @@ class OneRowAverages(LabelAverages):
 
     @cached_property
     def _joint_of_loss(self) -> JointNodes:
-        return self.joint if self.loss.of_residual else self.joint.with_noise(_NOISE_NODES)
+        if self.loss.of_residual:
+            return self.joint
+        return self.joint.with_noise(round(_NOISE_NODES * self.nodes / _NODES))
 
     def label_error(self, order: OrderParameters) -> Array:
         """Return the share of new labels +1 and -1 that the sign of the fitted field misses; shape (batch,).

@@ -83,7 +83,7 @@ def proximal_map(
 
     def flat_energy(x: Any, y: Any, omega: Any, chol: Any, outputs: Any) -> Any:
         x = x.reshape(shape)
-        return 0.5 * jnp.sum(x**2) + student.loss.function(y, student.predict(omega + chol @ x) + outputs)
+        return 0.5 * jnp.sum(x**2) + student.loss.of_vectors(y, student.predict(omega + chol @ x) + outputs)
 
     def expansion(x: Any, y: Any, omega: Any, chol: Any, outputs: Any) -> Any:
         value, slope = jax.value_and_grad(flat_energy)(x, y, omega, chol, outputs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -22,95 +22,14 @@ from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
-from glassformer.risk.loss_base import sign_labels_error
+from glassformer.risk.loss_base import Loss, sign_labels_error
+from glassformer.risk.losses import LOSSES, loss_of
 
 # Random fields that show labels, sets of them that show the values of discrete ones (a class of probability 1e-4 is
 # missed with probability 1e-3), and fields at which a student is tried.
 _SHOWN, _SETS, _TRIED = 4096, 16, 16
-# Width over which the kink of the hinge is rounded, a quadratic of which no margin is wrong by more than this.
-HINGE_WIDTH = 1e-3
 # Second derivatives of a linear student that are rounding.
 _ROUNDING = 1e-9
-
-
-def _square(y: Any, h: Any) -> Any:
-    return 0.5 * jnp.sum((y - h) ** 2)
-
-
-def _logistic(y: Any, h: Any) -> Any:
-    return jnp.sum(jnp.logaddexp(0.0, -y * h))
-
-
-def _hinge(y: Any, h: Any) -> Any:
-    missing = 1 - y * h
-    rounded = 0.5 * jnp.clip(missing, 0.0, HINGE_WIDTH) ** 2 / HINGE_WIDTH
-    return jnp.sum(rounded + jnp.maximum(missing - HINGE_WIDTH, 0.0))
-
-
-def _squared_hinge(y: Any, h: Any) -> Any:
-    return jnp.sum(0.5 * jnp.maximum(1 - y * h, 0.0) ** 2)
-
-
-def _huber(y: Any, h: Any) -> Any:
-    size = jnp.abs(y - h)
-    return jnp.sum(jnp.where(size <= 1, 0.5 * size**2, size - 0.5))
-
-
-def _cross_entropy(y: Any, h: Any) -> Any:
-    return jax.nn.logsumexp(h) - jnp.sum(y * h)
-
-
-def _own_loss(y: Any, h: Any, function: Callable[[Any, Any], Any]) -> Any:
-    """A function of vectors, or of numbers, which acts on each entry."""
-    return jnp.sum(jnp.asarray(function(y, h)))
-
-
-@dataclass(frozen=True)
-class FieldLoss:
-    """A loss of a label and a prediction, both vectors, as JAX can trace it.
-
-    Attributes:
-        name: on the command line.
-        function: of label and prediction.
-        labels: "numbers" of any size, "signs" +1 and -1, or "classes" as unit vectors.
-        convex: whether it is convex in the prediction.
-    """
-
-    name: str
-    function: Callable[[Any, Any], Any]
-    labels: str = "numbers"
-    convex: bool = True
-
-
-FIELD_LOSSES = {
-    loss.name: loss
-    for loss in (
-        FieldLoss("square", _square),
-        FieldLoss("logistic", _logistic, "signs"),
-        FieldLoss("hinge", _hinge, "signs"),
-        FieldLoss("squared-hinge", _squared_hinge, "signs"),
-        FieldLoss("huber", _huber),
-        FieldLoss("cross-entropy", _cross_entropy, "classes"),
-    )
-}
-
-
-def field_loss(given: Any) -> FieldLoss:
-    """Return the loss of this name, or a function of label and prediction as a loss.
-
-    Raises:
-        ParameterError: the name is unknown.
-
-    Example:
-        >>> field_loss("logistic").labels
-        'signs'
-    """
-    name = getattr(given, "name", given)
-    if isinstance(name, str) and name in FIELD_LOSSES:
-        return FIELD_LOSSES[name]
-    if callable(given):
-        return FieldLoss(getattr(given, "__name__", "own"), partial(_own_loss, function=given), convex=False)
-    raise ParameterError("loss", given, f"{', '.join(FIELD_LOSSES)}, or a function of a label and a prediction")
 
 
 def linear_prediction(fields: Any) -> Any:
@@ -141,7 +60,7 @@ class Student:
     prediction: Callable[[Any], Any]
     rows: int
     tokens: int
-    loss: FieldLoss
+    loss: Loss
     values: tuple[float, ...] = ()
     root: tuple[tuple[float, ...], ...] = ()
     own_link: bool = False
@@ -154,7 +73,7 @@ class Student:
 
     def cost(self, y: Any, fields: Any) -> Any:
         """Return the loss of one sample with label ``y``, a vector as :meth:`targets` gives it."""
-        return self.loss.function(y, self.predict(fields))
+        return self.loss.of_vectors(y, self.predict(fields))
 
     def targets(self, labels: Array) -> Array:
         """Return labels of shape (n, ...) as vectors that the loss takes, shape (n, entries).
@@ -222,7 +141,7 @@ def _predictions(fields: Any, student: Student) -> Any:
 
 
 def _losses(y: Any, fields: Any, intercept: Any, student: Student) -> Any:
-    return jax.vmap(lambda label, own: student.loss.function(label, student.predict(own) + intercept))(y, fields)
+    return jax.vmap(lambda label, own: student.loss.of_vectors(label, student.predict(own) + intercept))(y, fields)
 
 
 def _costs(y: Any, fields: Any, student: Student) -> Any:
@@ -260,7 +179,7 @@ def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = N
 
 def _tried_student(model: Any, loss: Any, function: Any, rows: int | None) -> Student:
     """Return the student of a model after a trial on some of its labels."""
-    channel, chosen = model.channel, field_loss(loss)
+    channel, chosen = model.channel, loss_of(loss, convex=False)
     if rows is not None:
         require_integer("student_rows", rows)
     shown = _shown_labels(channel)
@@ -272,7 +191,7 @@ def _tried_student(model: Any, loss: Any, function: Any, rows: int | None) -> St
     if isinstance(function, str) and not linear:
         raise ParameterError("student", function, "linear, or a function of the fields of the student's rows")
     one_field = channel.rows * channel.columns == 1
-    one_linear = (signs and channel.rows == 1) or (one_field and chosen.name not in FIELD_LOSSES)
+    one_linear = (signs and channel.rows == 1) or (one_field and chosen.name not in LOSSES)
     default_linear = function is None and (chosen.labels != "numbers" or one_linear)
     if linear or default_linear:
         outputs = len(classes) or shown.shape[1]
@@ -303,7 +222,7 @@ def _shown_labels(channel: Any) -> Array:
     return np.concatenate([np.asarray(labels, dtype=float).reshape(_SHOWN, -1) for labels in drawn])
 
 
-def _require_labels(loss: FieldLoss, model: Any, signs: bool, values: tuple[float, ...], entries: int) -> None:
+def _require_labels(loss: Loss, model: Any, signs: bool, values: tuple[float, ...], entries: int) -> None:
     """Raise unless labels are what the loss takes."""
     if loss.labels == "signs" and not signs:
         raise sign_labels_error(loss.name, model, values, entries)
