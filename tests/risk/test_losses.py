@@ -60,7 +60,7 @@ def test_an_own_loss_serves_matrices_and_rows(model):
 
 
 def test_a_loss_that_is_not_convex_is_for_rows_alone():
-    tukey = CustomLoss(lambda y, h: -np.e ** (-((y - h) ** 2)), convex=False)
+    tukey = CustomLoss(lambda y, h: -(np.e ** (-((y - h) ** 2))), convex=False)
     with pytest.raises(ParameterError, match="convex in the field"):
         loss_of(tukey)
     assert not student_of(LINE, tukey).is_convex

@@ -562,7 +562,8 @@ def test_interrupts_end_a_sweep_and_its_workers_without_a_word_more(tmp_path):
     workers = workers_of(process)
     for _ in range(2):
         os.killpg(process.pid, signal.SIGINT)
-    assert process.communicate(timeout=60)[1] == b"glassformer: interrupted\n"
+    said = b"glassformer: interrupted: finished points are kept, and the same command goes on\n"
+    assert process.communicate(timeout=60)[1] == said
     assert process.returncode == 130
     assert not any(worker.is_running() for worker in workers)
     assert len(content(tmp_path / "store")) >= 1

@@ -112,3 +112,19 @@ def test_with_throw_a_row_that_did_not_converge_raises_with_the_table():
         compare(NOISY, [0.5], ["gamp"], accuracy=Accuracy(max_iterations=2), throw=True)
     assert caught.value.result.curves[0].label == "Bayes-optimal"
     assert RegularisedRisk().at_accuracy(Accuracy(max_iterations=3)).accurate("max_iterations") == 3
+
+
+def test_training_of_ones_own_stands_beside_theory_of_linear_labels():
+    def fit(X, y, rng):
+        weights = np.linalg.lstsq(X.reshape(len(X), -1), y)[0]
+        return lambda new: new.reshape(len(new), -1) @ weights
+
+    with pytest.raises(ParameterError, match=r"quantity = 'error' .* prediction_error beside fit, which predicts"):
+        compare(NOISY, [0.5], ["ridge", fit], d=6)
+    found = compare(NOISY, [1.5], ["ridge", fit], d=6, quantity="prediction_error")
+    assert [(one.label, one.runs) for one in found.curves] == [
+        ("ridge, strength 0.1", False),
+        ("ridge, strength 0.1", True),
+        ("fit", True),
+    ]
+    np.testing.assert_array_equal(found.curves[0].value, limits(NOISY, [1.5], "ridge")["error"])

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         if arguments is None:
             _end()
-        print("glassformer: interrupted", file=sys.stderr)
+        print(_interrupted(arguments or ()), file=sys.stderr)
         return INTERRUPTED
     if arguments is None:
         # Nothing is left to interrupt.
@@ -47,9 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def _interrupted(words: Sequence[str]) -> str:
+    """Return the last line of an interrupted command."""
+    continued = ": finished points are kept, and the same command goes on" if [*words[:2]] == ["sweep", "run"] else ""
+    return f"glassformer: interrupted{continued}"
+
+
 def _end(*received: object) -> None:
     """End this process at once."""
-    print("glassformer: interrupted", file=sys.stderr, flush=True)
+    print(_interrupted(sys.argv[1:]), file=sys.stderr, flush=True)
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     # Python would wait for threads that still compute or compile, and JAX may crash in them.

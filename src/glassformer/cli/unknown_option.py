@@ -149,7 +149,13 @@ def _of_commands(place: Sequence[str]) -> dict[str, str]:
                 if not own._option_string_actions[word].dest.startswith(("model_", "learner_")):
                     owners.setdefault(word, []).append(f"{name} {action}".strip())
     subject = place[0] if takes_model else " ".join(place)
-    return {word: f"{subject} has no option {word}: {_have(others)} it" for word, others in owners.items()}
+    here = last_parser(parser_for(place), place)
+    unnamed = {_as_option(one.dest): one.metavar for one in here._actions if not one.option_strings}
+    return {
+        word: f"{subject} has no option {word}: "
+        + (f"use {subject} {unnamed[word]}" if word in unnamed else f"{_have(others)} it")
+        for word, others in owners.items()
+    }
 
 
 def _have(owners: Sequence[str]) -> str:

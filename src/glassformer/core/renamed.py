@@ -90,6 +90,7 @@ RENAMED = {
     "--algorithm": "--learner",
     "landscape --points": "--overlaps",
     "plan --target-error": "--target",
+    "plan --error": "--target",
     "plan --target-label-error": "--target ... --quantity label_error",
     "simulate --theory-alpha": "compare ... --run-alpha",
     "--convention": "always the one of the sum of the losses; the published protocol is --learner sgd:published",

@@ -137,10 +137,10 @@ def plot_comparison(found: Comparison, path: Path | Picture) -> None:
             color = shades[_colored(one.label)]
             if one.runs:
                 label = None if one.label in drawn else one.label
-                draw_runs(axes, one.alpha, one.value, one.bar, color=color, ms=4, label=label, zorder=4)
+                draw_runs(axes, one.alpha, one.value, one.bar, color=color, ms=5, label=label, zorder=4)
             else:
                 look = {"color": color, "label": one.label, "ls": "--" if one.label == "message passing" else "-"}
-                draw_curve(axes, one.alpha, one.value, one.bar, marker="o" if len(one.alpha) < _CURVE else None, **look)
+                draw_curve(axes, one.alpha, one.value, one.bar, marker="." if len(one.alpha) < _CURVE else None, **look)
             mark_unsettled(axes, one.alpha, one.value, [_drawn(status) for status in one.status])
         unit = found.parameters["alpha"]
         y = (

@@ -201,6 +201,8 @@ def title_of(model: str, parameters: Mapping[str, Any]) -> str:
         'bsr, sign, flip:0.1 channel'
         >>> title_of("smi", {"link": "f", "tokens": 3}), title_of("aim", {"tokens": 3})
         ('smi, link f, $L = 3$', 'aim, $T = 3$')
+        >>> title_of("smi", {"link": "<lambda>"})
+        'smi, own link'
     """
     return ", ".join(title_parts(model, parameters))
 
@@ -216,6 +218,7 @@ def title_parts(model: str, parameters: Mapping[str, Any]) -> list[str]:
         return numbers[0] if len(numbers) == 1 else f"({', '.join(numbers)})"
 
     links = [form.format(parameters[name]) for name, form in _LINKS.items() if name in parameters]
+    links = [one.replace("link <lambda>", "own link") for one in links]
     named = displayed_parameters(parameters)
     symbols = _SYMBOLS | _SYMBOLS_OF.get(model, {})
     return [model, *links, *(f"${s} = {text(parameters[n])}$" for n, s in symbols.items() if n in named)]

@@ -124,6 +124,7 @@ def compare(
     ratios, own = validated_alpha(alpha), model.at_accuracy(accuracy)
     chosen = [resolve_learner(one, d).at_accuracy(accuracy) for one in learners]
     _refuse_unused(accuracy, model, chosen)
+    _require_claims(quantity, model, chosen)
     if d is None and run_alpha is not None:
         raise IncompatibleError("run_alpha is for runs: give their token dimension d")
     places = _places(ratios) if run_alpha is None else validated_alpha(run_alpha)
@@ -133,8 +134,7 @@ def compare(
         try:
             table = learner.theory(own).limits(_positive(learner, ratios))
             label = learner_label(table.parameters) if "penalty" in table.parameters else label
-            _require_quantity(quantity, learner, table)
-            curves += _of_theory(Asked(own, learner), table, quantity, label)
+            curves += _of_theory(Asked(own, learner), table, _column_of(quantity, own, learner, table), label)
             tables.append(table)
         except IncompatibleError as error:
             if d is None:
@@ -160,6 +160,15 @@ def _refuse_unused(accuracy: Accuracy | None, model: Model, learners: Sequence[L
     refuse_unused(accuracy, used, f"{', '.join(one.name for one in learners)} on {model.name}")
 
 
+def _require_claims(quantity: str, model: Model, learners: Sequence[Learner]) -> None:
+    """Raise, before anything is computed, for the error of a signal that training of one's own does not claim."""
+    allowed = {"label_error": model.channel.discrete, "prediction_error": model.channel.predictable}
+    own = next((one for one in learners if one.info.family == "own"), None)
+    if own is not None and not allowed.get(quantity, False):
+        there = " or ".join(name for name, has in allowed.items() if has) or "none: labels have no error here"
+        raise ParameterError("quantity", quantity, f"{there} beside {own.name}, which predicts labels")
+
+
 def _places(ratios: Array) -> Array:
     """Return some of the ratios, all of them positive."""
     positive = ratios[ratios > 0]
@@ -173,13 +182,22 @@ def _positive(learner: Learner, ratios: Array) -> Array:
     return ratios if learner.info.family == "Bayes-optimal" else ratios[ratios > 0]
 
 
-def _require_quantity(quantity: str, learner: Learner, table: Table) -> None:
-    """Raise unless the theory of a learner has a quantity."""
+def _column_of(quantity: str, model: Model, learner: Learner, table: Table) -> str:
+    """Return the column of a quantity in the theory of a learner.
+
+    Of linear labels of one matrix the error of predictions is that of the signal.
+
+    Raises:
+        IncompatibleError: the theory does not have it.
+    """
+    if quantity == "prediction_error" and quantity not in table.columns and model.channel.linear:
+        return "error"
     if quantity not in table.columns:
         available = " or ".join(name for name in QUANTITIES if name in table.columns)
         raise IncompatibleError(
             f"{quantity} is not among the limits of {learner.name} on {table.model}: use {available}"
         )
+    return quantity
 
 
 def _of_theory(question: Asked, table: Table, quantity: str, label: str) -> list[ComparedCurve]:
