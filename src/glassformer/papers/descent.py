@@ -133,7 +133,9 @@ def _after_steps(
     (_, optimum, _), (_, least, _) = computed
     model, (d, instances) = computed[0].curve.model, size
     tables = [
-        trajectory(model, [alpha], descent(alpha), steps=times[-1], **{} if k % _EVERY else _runs(d, instances))
+        trajectory(
+            model, [alpha], descent(alpha), steps=times[-1], throw=False, **{} if k % _EVERY else _runs(d, instances)
+        )
         for k, alpha in enumerate(ratios)
     ]
     alpha, x = (np.array([table["alpha"][0] for table in part]) for part in (tables[::_EVERY], tables))
@@ -231,7 +233,9 @@ def _in_time(
     """
     lines_across = levels()
     (d, instances), unit = size, "passes over the data" if passes else "step"
-    tables = [trajectory(model, [case.alpha], case.learner, steps=case.steps, **_runs(*size)) for case in cases]
+    tables = [
+        trajectory(model, [case.alpha], case.learner, steps=case.steps, throw=False, **_runs(*size)) for case in cases
+    ]
     times = [
         table["iteration"] * ((case.learner.batch or 1.0) if passes else 1.0)
         for case, table in zip(cases, tables, strict=True)
@@ -389,7 +393,7 @@ def _cost_of_stopping(
         step, reached, error = [], [], []
         for alpha in ratios:
             rate = _rate(alpha) if case.loss == "logistic" else None
-            table = trajectory(case.model, [alpha], descend(rate, 0.0, loss=case.loss), steps=steps)
+            table = trajectory(case.model, [alpha], descend(rate, 0.0, loss=case.loss), steps=steps, throw=False)
             value, spread = (table[name] for name in _columns(case.quantity))
             step.append(int(np.nanargmin(value)))
             reached.append(value[step[-1]])

@@ -50,7 +50,7 @@ def steps_panel(
         title: above the plot; sizes and numbers of runs are added.
         learner: the algorithm; message passing by default.
     """
-    table = trajectory(model, alpha, learner or MessagePassing(), steps=steps, d=d, instances=instances)
+    table = trajectory(model, alpha, learner or MessagePassing(), steps=steps, d=d, instances=instances, throw=False)
     lines = ["largest distance of runs from theory, over all steps, and at the last"]
     for ratio in np.unique(table["alpha"]):
         gap = np.abs(table["measured_error"] - table["error"])[table["alpha"] == ratio]

@@ -79,7 +79,7 @@ def positional_semantic(quick: bool) -> Recipe:
 def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[float], d: int, instances: int) -> Part:
     """Order parameters and free energies of both branches, runs, published points."""
     risk = RegularisedRisk(student=_attention, **_RISK_SETTINGS)
-    theory = hysteresis(model, ratios, risk)
+    theory = hysteresis(model, ratios, risk, throw=False)
     left: list[Series] = []
     right: list[Series] = []
     lines = [f"theory: {status_counts(theory.status)}", *theory.notes]
@@ -220,7 +220,7 @@ def _diagram(_: Context, mixtures: Array, ratios: Array, points: int) -> Part:
         SequenceMultiIndex(partial(_mixed, mixture=float(w)), tokens=2).at_accuracy(Accuracy(points=points))
         for w in mixtures
     ]
-    tables = [hysteresis(model, ratios, risk) for model in models]
+    tables = [hysteresis(model, ratios, risk, throw=False) for model in models]
     regions = np.array([_region(table) for table in tables])
     crossings = np.array([_crossing(table) for table in tables])
     optimum = DeepAttention(depth=1, tokens=2).at_accuracy(Accuracy(points=points))
