@@ -151,7 +151,7 @@ def test_the_layer_with_the_lower_bound_is_named():
 def test_early_stopping_is_compared_with_the_best_decay(monkeypatch):
     value, error = descent._columns("error")
     found = {value: np.array([1.0, 0.4, 0.5]), error: np.array([0.0, 0.01, 0.02])}
-    monkeypatch.setattr(descent, "trajectory", lambda model, alpha, learner, steps: found)
+    monkeypatch.setattr(descent, "trajectory", lambda model, alpha, learner, steps, throw: found)
     case = descent._Stopped("square loss: error", SequenceMultiIndex(descent._value, noise=0.5), "square", "error")
     part = descent._cost_of_stopping(None, [case], np.array([1.0, 2.0]), 2, SGD)
     (frame,) = part.frames
