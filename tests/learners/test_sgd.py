@@ -160,7 +160,7 @@ def test_no_setting_depends_on_another_or_on_the_caller():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"convention": "sum"}, "convention is now always the one of the sum of the losses"),
+        ({"convention": "sum"}, "convention is now left out: steps always descend the sum of the losses, and SGD"),
         ({"nesterov": True}, 'nesterov is now momentum="nesterov:0.9"'),
         ({"init": "small"}, 'init is now start="prior" or start="small:0.001"'),
         ({"overlap": 0.3}, 'overlap is now start="overlap:0.3"'),

@@ -24,6 +24,7 @@ def accuracy_options(model: str, use: str, learner: str) -> list[Option]:
         []
     """
     from glassformer.core.accuracy import Accuracy
+    from glassformer.learners.base import accuracy_used
     from glassformer.learners.registry import is_listed, learner_type
     from glassformer.models.registry import model_types
 
@@ -31,14 +32,7 @@ def accuracy_options(model: str, use: str, learner: str) -> list[Option]:
         return options_in(Accuracy)
     names = {name for kind in model_types(model) for name in kind.accuracy_defaults}
     if use != "points" and is_listed(learner):
-        kind = learner_type(learner)
-        names |= set(
-            {
-                "limits": kind.info.limit_accuracy,
-                "trajectory": kind.info.trajectory_accuracy,
-                "runs": (*kind.info.limit_accuracy, *kind.accuracy_defaults),
-            }[use]
-        )
+        names |= {*accuracy_used(learner_type(learner), "simulate" if use == "runs" else use)}
     return [one for one in options_in(Accuracy) if one.field in names]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.renamed import refuse_old_arguments
+from glassformer.core.renamed import WithRenamedArguments
 from glassformer.core.settings import check_settings, open_unit_interval, positive_integer, setting
 
 P = TypeVar("P", bound="WithAccuracy")
@@ -83,20 +83,13 @@ POINTS = 2048
 """Usual data points per replica of sampled averages."""
 
 
-class WithAccuracy:
+class WithAccuracy(WithRenamedArguments):
     """A model or a learner: a frozen data class whose accuracy is not one of its parameters."""
 
     accuracy_defaults: ClassVar[Mapping[str, Any]] = {}
     """What an accuracy changes, and the usual values."""
 
     _accuracy: Accuracy = USUAL
-
-    def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        # Before the constructor, which would not know the name.
-        old = named.keys() - getattr(cls, "__dataclass_fields__", {}).keys()
-        if old:
-            refuse_old_arguments(sorted(old), *(kind.__name__ for kind in cls.__mro__))
-        return super().__new__(cls)
 
     def at_accuracy(self: P, accuracy: Accuracy | None) -> P:
         """Return the part at an accuracy; values that it does not have are left out."""

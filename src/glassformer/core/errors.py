@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 
@@ -35,7 +35,9 @@ class ParameterError(GlassformerError, ValueError):
     def __init__(self, name: str, value: object, allowed: str, remedy: str = "") -> None:
         self.name, self.value, self.allowed, self.remedy = name, value, allowed, remedy
         text = f"{name} = {_short(value)} is not allowed: expected {allowed}"
-        remedy = remedy or _similar(value, allowed)
+        opening, _, words = allowed.partition("one of ")
+        if not remedy and not opening and isinstance(value, str):
+            remedy = did_you_mean(value, words.split(", "))
         super().__init__(f"{text}; {remedy}" if remedy else text)
 
     def named(self, name: str) -> Self:
@@ -43,12 +45,14 @@ class ParameterError(GlassformerError, ValueError):
         return type(self)(name, self.value, self.allowed, self.remedy)
 
 
-def _similar(value: object, allowed: str) -> str:
-    """Return the question whether a word of a list of allowed words was meant; empty if none is like the value."""
-    opening, _, words = allowed.partition("one of ")
-    if opening or not isinstance(value, str):
-        return ""
-    close = difflib.get_close_matches(value, words.split(", "), 1)
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Return the question whether another word was meant, the most similar one; empty if none is like it.
+
+    Example:
+        >>> did_you_mean("rigde", ["gamp", "ridge"]), did_you_mean("newton", ["gamp", "ridge"])
+        ('did you mean ridge?', '')
+    """
+    close = difflib.get_close_matches(word, list(words), 1)
     return f"did you mean {close[0]}?" if close else ""
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from glassformer.core.errors import did_you_mean
 from glassformer.core.renamed import new_word
 
 
@@ -45,7 +45,6 @@ def _hint(name: str, homes: Mapping[str, str]) -> str:
     """Return what a name that a module does not have is called now, or which public names are like it."""
     if new := new_word(name):
         return f": {name} is now {new}"
-    lower = {one.lower(): one for one in homes}
-    close = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, 1)]
-    capitals = [one for one in homes if name.isupper() and name == "".join(filter(str.isupper, one))]
-    return f": did you mean {' or '.join(close or capitals)}?" if close or capitals else ""
+    capitals = [f"did you mean {one}?" for one in homes if name.isupper() and name == "".join(filter(str.isupper, one))]
+    question = did_you_mean(name, homes) or next(iter(capitals), "")
+    return f": {question}" if question else ""

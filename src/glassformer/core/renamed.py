@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 from glassformer.core.errors import RenamedError
 
@@ -60,7 +60,7 @@ RENAMED = {
     "landscape points=": "overlaps=",
     "overlap=": "start=, for instance start='overlap:0.3'",
     "DeepAttention tied=": "untied=, the opposite",
-    "convention=": "always the one of the sum of the losses; the published protocol is SGD.published(d)",
+    "convention=": "left out: steps always descend the sum of the losses, and SGD.published(d) is that of the paper",
     "nesterov=": 'momentum="nesterov:0.9"',
     "init=": 'start="prior" or start="small:0.001"',
     "small=": 'start="small:0.001"',
@@ -93,7 +93,7 @@ RENAMED = {
     "plan --error": "--target",
     "plan --target-label-error": "--target ... --quantity label_error",
     "simulate --theory-alpha": "compare ... --run-alpha",
-    "--convention": "always the one of the sum of the losses; the published protocol is --learner sgd:published",
+    "--convention": "left out: steps always descend the sum of the losses (the paper's: --learner sgd:published)",
     "--gradient-steps": "--steps",
     "--init": "--start prior or --start small:0.001",
     "--small": "--start small:0.001",
@@ -160,6 +160,17 @@ def refuse_old_arguments(given: Iterable[str], *places: str) -> None:
         sentence = renamed(f"{name}=", *places)
         if sentence is not None:
             raise RenamedError(sentence)
+
+
+class WithRenamedArguments:
+    """A data class whose constructor says the new name of an argument whose name is old."""
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        # Before the constructor, which would not know the name.
+        old = named.keys() - getattr(cls, "__dataclass_fields__", {}).keys()
+        if old:
+            refuse_old_arguments(sorted(old), *(kind.__name__ for kind in cls.__mro__))
+        return super().__new__(cls)
 
 
 def verb(function: Callable[P, R]) -> Callable[P, R]:

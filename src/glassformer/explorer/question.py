@@ -126,8 +126,9 @@ class Question:
         """The model, one object for all questions about it: what it knows of its labels takes a while."""
         parameters = {**self.parameters, **({"link": self.function} if self.function else {})}
         accuracy = Accuracy(points=parameters.pop("points", None))
-        compute = lambda: build(self.name, parameters).at_accuracy(accuracy)  # noqa: E731
-        return memoize(compute, "model", self.name, parameters, accuracy)
+        return memoize(
+            lambda: build(self.name, parameters).at_accuracy(accuracy), "model", self.name, parameters, accuracy
+        )
 
     @cached_property
     def settings(self) -> Settings:

@@ -65,7 +65,7 @@ def server(port: int = 0, first: str = "", given: LinkSource | None = None) -> t
         loop.close(all_fds=True)
         asyncio.set_event_loop(None)
         reason = f"a port of {ADDRESS} that can be listened on ({error.strerror})"
-        raise ParameterError("port", port, reason, "leave out port for any that is free") from None
+        raise ParameterError("port", port, reason, "leave out port, and a free one is taken") from None
     hosts = [f"{name}:{made.port}" for name in (ADDRESS, "localhost")]
     application = made._tornado
     application.websocket_origins.update(hosts)

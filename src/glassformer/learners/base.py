@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -53,6 +53,26 @@ class LearnerInfo:
     trajectory_settings: tuple[str, ...] = ()
     limit_accuracy: tuple[str, ...] = ()
     trajectory_accuracy: tuple[str, ...] = ()
+
+
+def accuracy_used(learner: Learner | type[Learner], verb: str) -> Collection[str]:
+    """Return the values of an accuracy on which the answer to a question depends, besides those of the model.
+
+    Args:
+        learner: the learner, or its class.
+        verb: the question.
+    """
+    info, own = learner.info, tuple(learner.accuracy_defaults)
+    return {
+        "limits": info.limit_accuracy,
+        "hysteresis": info.limit_accuracy,
+        "plan": info.limit_accuracy,
+        "thresholds": (),
+        "trajectory": info.trajectory_accuracy,
+        "simulate": (*info.limit_accuracy, *own),
+        "compare": own,
+        "fit": own,
+    }[verb]
 
 
 @dataclass(frozen=True)

@@ -177,10 +177,8 @@ class AveragedGradientDescent(GradientDescent):
     )
 
     def completed(self, model: Any) -> Self:
-        own, exploring = (
-            replace(self, initialisations=self.initialisations or _AVERAGED),
-            model.parametrisation.exploring,
-        )
+        own = replace(self, initialisations=self.initialisations or _AVERAGED)
+        exploring = model.parametrisation.exploring
         left_open = self.optimizer is None and self.learning_rate is None and self.momentum == 0
         if exploring is not None and left_open and self.explore != 0:
             name, rate, most = exploring

@@ -39,6 +39,17 @@ def settings_label(learner: Learner) -> str:
         >>> settings_label(SGD(learning_rate=0.5))
         'gradient descent on the same samples, learning rate 0.5'
     """
-    given = [(name.replace("_", " "), name_or_value(value)) for name, value in non_default_fields(learner).items()]
-    words = [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in given]
-    return ", ".join([learner.info.title, *(words if learner.info.family != "own" else [])])
+    given = {} if learner.info.family == "own" else non_default_fields(learner)
+    words = settings_words({name.replace("_", " "): value for name, value in given.items()})
+    return ", ".join([learner.info.title, *words])
+
+
+def settings_words(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings in words, functions by their names.
+
+    Example:
+        >>> settings_words({"strength": 0.5, "loss": "hinge"})
+        ['strength 0.5', 'loss hinge']
+    """
+    named = {name: name_or_value(value) for name, value in settings.items()}
+    return [f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in named.items()]

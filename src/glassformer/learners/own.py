@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from glassformer.core.errors import GlassformerError, ParameterError
+from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
 from glassformer.core.random_streams import random_stream
 from glassformer.core.status import Status
 from glassformer.learners.base import FitResult, Learner, LearnerInfo
@@ -99,8 +99,6 @@ class OwnLearner(Learner):
         del model
 
     def theory(self, model: Any) -> Any:
-        from glassformer.core.errors import IncompatibleError
-
         del model
         raise IncompatibleError(f"training of one's own ({self.name}) is measured only: use simulate or compare with d")
 

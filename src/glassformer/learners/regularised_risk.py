@@ -184,7 +184,7 @@ class RegularisedRisk(Learner):
         from glassformer.risk.rows.penalties import ROW_PENALTIES
 
         # Unknown names raise.
-        _ = loss_of(self.loss) if self.student is None or isinstance(self.loss, str) else None
+        loss_of(self.loss, convex=self.student is None)
         allowed = list(dict.fromkeys([*PENALTIES, *ROW_PENALTIES]))
         if self.penalty is not None and self.penalty not in allowed:
             raise ParameterError("penalty", self.penalty, f"one of {', '.join(allowed)}")
@@ -445,12 +445,10 @@ class RowTheory(RiskTheory):
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
         # Branches of descent on data that theory does not have lead to one of its minima, of which the lowest counts.
-        own = (
-            self.risk.branch
-            if not isinstance(self.risk.branch, str) or self.risk.branch in _BRANCHES_OF_THEORY
-            else None
-        )
-        return super(RowTheory, replace(self, risk=replace(self.risk, branch=own))).of_runs(alpha, optimum)
+        branch = self.risk.branch
+        known = not isinstance(branch, str) or branch in _BRANCHES_OF_THEORY
+        own = replace(self, risk=replace(self.risk, branch=branch if known else None))
+        return super(RowTheory, own).of_runs(alpha, optimum)
 
     @property
     def other_minima(self) -> str:

@@ -195,7 +195,7 @@ def draw_all(out: Path, quick: bool = False, reference: Path | None = None, data
     converged = []
     for name, figure in FIGURES.items():
         if figure.needs_data and data is None:
-            print(f"{name}: left out, it needs a data set (data, its folder)\n")
+            print(f"{name}: left out, it needs a data set: give the path of its folder as data\n")
             continue
         converged.append(draw(name, out, quick, *((None, data) if figure.takes_data else (reference, None))))
         print()

@@ -216,9 +216,8 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
         mark_unsettled(axes, steps, np.concatenate([values for _, values in lines]), status)
         words = {"label_error": "test error on noiseless labels"}
         learner = str(table.parameters.get("learner", "message passing"))
-        _finish(axes, table, curves, learner, x="step", y=words.get(quantity))
-        if np.nanmin(table[quantity]) > _FROM_ZERO * np.nanmax(table[quantity]):
-            axes.autoscale(axis="y")
+        high = np.nanmin(table[quantity]) > _FROM_ZERO * np.nanmax(table[quantity])
+        _finish(axes, table, curves, learner, x="step", y=words.get(quantity), bottom=None if high else 0.0)
         whole_numbers(axes)
 
 
@@ -271,12 +270,13 @@ def _finish(
     learner: str,
     x: str | None = None,
     y: str | None = None,
+    bottom: float | None = 0.0,
 ) -> None:
-    """Add labels, title and legend to the errors of a learner, by default against the sample ratio."""
+    """Add labels, title and legend to the errors of a learner, by default against the sample ratio and from zero."""
     unit = table.parameters["alpha"]
     label_axes(axes, x or label_alpha(unit), y or error_label(unit))
     name_curves(axes, curves, learner, title_parts(table.model, table.parameters))
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(bottom=bottom)
     axes.legend()
 
 

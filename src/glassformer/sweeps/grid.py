@@ -19,9 +19,9 @@ from glassformer.core.accuracy import Accuracy, refuse_unused
 from glassformer.core.errors import IncompatibleError, ParameterError, RenamedError, UnidentifiedError
 from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.parsing import parse_grid
-from glassformer.core.renamed import renamed
+from glassformer.core.renamed import WithRenamedArguments, renamed
 from glassformer.core.resources import require_resources
-from glassformer.learners.base import Learner
+from glassformer.learners.base import Learner, accuracy_used
 from glassformer.models.base import require_one_unit
 from glassformer.models.registry import MODELS, build, model_type, resolve_parameter
 from glassformer.sweeps.learner_entry import LearnerEntry
@@ -83,7 +83,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(WithRenamedArguments):
     """One verb on a grid of parameters; see :class:`~glassformer.Sweep`, which also runs it."""
 
     model: str
@@ -233,16 +233,8 @@ class Grid:
         """Raise for an accuracy without effect, and for training of one's own without runs."""
         used = {*model.accuracy_defaults}
         for learner in learners:
-            info, own = learner.info, learner.accuracy_defaults
-            used |= {
-                "limits": {*info.limit_accuracy},
-                "thresholds": set[str](),
-                "plan": {*info.limit_accuracy},
-                "trajectory": {*info.trajectory_accuracy},
-                "simulate": {*own, *info.limit_accuracy},
-                "compare": {*own},
-            }[self.verb]
-            if info.family == "own" and not (self.verb in ("simulate", "compare") and self._has_runs):
+            used |= {*accuracy_used(learner, self.verb)}
+            if learner.info.family == "own" and not (self.verb in ("simulate", "compare") and self._has_runs):
                 text = "use verb simulate, or compare with the token dimension d of runs"
                 raise IncompatibleError(f"training of one's own ({learner.name}) is measured only: {text}")
         names = ", ".join(learner.name for learner in learners)

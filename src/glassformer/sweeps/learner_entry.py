@@ -12,6 +12,7 @@ from glassformer.core.files import user_path
 from glassformer.core.results import name_or_value
 from glassformer.core.settings import non_default_fields
 from glassformer.learners.base import Learner
+from glassformer.learners.labels import settings_words
 from glassformer.learners.own import OwnLearner
 from glassformer.learners.registry import learner, learner_type, parse_settings, resolve_learner
 
@@ -59,9 +60,7 @@ class LearnerEntry:
         return cls(found.name, {name: name_or_value(value) for name, value in settings.items()}, found)
 
     def __str__(self) -> str:
-        values = {name: getattr(value, "__name__", value) for name, value in self.settings.items()}
-        words = [f"{name} {value:g}" if type(value) is float else f"{name} {value}" for name, value in values.items()]
-        return ", ".join([self.name, *words])
+        return ", ".join([self.name, *settings_words(self.settings)])
 
     @property
     def is_own(self) -> bool:

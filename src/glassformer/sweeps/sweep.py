@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from glassformer.core.errors import ParameterError, RenamedError, in_file
 from glassformer.core.files import user_path
-from glassformer.core.renamed import refuse_old_arguments, renamed
+from glassformer.core.renamed import renamed
 from glassformer.sweeps.collect import collect
 from glassformer.sweeps.grid import OPTION_NAMES, Grid
 from glassformer.sweeps.run import Progress, run_sweep
@@ -60,12 +60,6 @@ class Sweep(Grid):
         >>> sweep.shape, len(list(sweep.tasks(sweep.points)))
         ((2, 10), 2)
     """
-
-    def __new__(cls, *args: Any, **named: Any) -> Self:
-        """Return a new sweep; an argument whose name is old raises an error that says the new one."""
-        del args
-        refuse_old_arguments(sorted(named.keys() - {one.name for one in fields(Grid)}), "Sweep")
-        return super().__new__(cls)
 
     @classmethod
     def from_toml(cls, path: str | Path, links: Sequence[str | Path] = ()) -> Self:

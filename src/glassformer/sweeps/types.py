@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from glassformer.core.errors import ParameterError
 from glassformer.learners.base import IN_ANY_FORM
 from glassformer.models.registry import parameter_types
-from glassformer.verbs.plan import QUANTITIES
+from glassformer.verbs.quantities import QUANTITIES
 
 
 def one_of(names: Iterable[str]) -> Any:

@@ -11,20 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal.solve import validated_alpha
-from glassformer.core.accuracy import Accuracy
+from glassformer.core.accuracy import Accuracy, refuse_unused
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.renamed import verb
 from glassformer.core.results import Table, error_column
 from glassformer.core.status import Status
-from glassformer.learners.base import Learner
+from glassformer.learners.base import Learner, Theory, accuracy_used
 from glassformer.learners.labels import learner_label, settings_label
 from glassformer.learners.registry import resolve_learner
 from glassformer.models.base import Model
 from glassformer.verbs.instances import Simulation
-from glassformer.verbs.plan import QUANTITIES
-from glassformer.verbs.question import Asked
+from glassformer.verbs.quantities import QUANTITIES, column_of, require_quantity
 from glassformer.verbs.simulate import simulate
 
 # Ratios at which runs are done where none are given.
@@ -119,8 +118,7 @@ def compare(
     require_arguments(compare, locals(), but=("d",))
     if not learners:
         raise ParameterError("learners", learners, "a list of learners, such as ['gamp', Ridge()]")
-    if quantity not in QUANTITIES:
-        raise ParameterError("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
+    require_quantity(quantity)
     ratios, own = validated_alpha(alpha), model.at_accuracy(accuracy)
     chosen = [resolve_learner(one, d).at_accuracy(accuracy) for one in learners]
     _refuse_unused(accuracy, model, chosen)
@@ -132,9 +130,10 @@ def compare(
     for learner in chosen:
         label = _NAMES["message_passing"] if learner.name == "gamp" else settings_label(learner)
         try:
-            table = learner.theory(own).limits(_positive(learner, ratios))
+            theory = learner.theory(own)
+            table = theory.limits(_positive(learner, ratios))
             label = learner_label(table.parameters) if "penalty" in table.parameters else label
-            curves += _of_theory(Asked(own, learner), table, _column_of(quantity, own, learner, table), label)
+            curves += _of_theory(theory, table, column_of(quantity, theory, table), label)
             tables.append(table)
         except IncompatibleError as error:
             if d is None:
@@ -154,9 +153,7 @@ def compare(
 
 def _refuse_unused(accuracy: Accuracy | None, model: Model, learners: Sequence[Learner]) -> None:
     """Raise for a value of the accuracy that neither the model nor any learner has."""
-    from glassformer.core.accuracy import refuse_unused
-
-    used = {*model.accuracy_defaults, *(name for one in learners for name in one.accuracy_defaults)}
+    used = {*model.accuracy_defaults, *(name for one in learners for name in accuracy_used(one, "compare"))}
     refuse_unused(accuracy, used, f"{', '.join(one.name for one in learners)} on {model.name}")
 
 
@@ -182,29 +179,11 @@ def _positive(learner: Learner, ratios: Array) -> Array:
     return ratios if learner.info.family == "Bayes-optimal" else ratios[ratios > 0]
 
 
-def _column_of(quantity: str, model: Model, learner: Learner, table: Table) -> str:
-    """Return the column of a quantity in the theory of a learner.
-
-    Of linear labels of one matrix the error of predictions is that of the signal.
-
-    Raises:
-        IncompatibleError: the theory does not have it.
-    """
-    if quantity == "prediction_error" and quantity not in table.columns and model.channel.linear:
-        return "error"
-    if quantity not in table.columns:
-        available = " or ".join(name for name in QUANTITIES if name in table.columns)
-        raise IncompatibleError(
-            f"{quantity} is not among the limits of {learner.name} on {table.model}: use {available}"
-        )
-    return quantity
-
-
-def _of_theory(question: Asked, table: Table, quantity: str, label: str) -> list[ComparedCurve]:
+def _of_theory(theory: Theory, table: Table, quantity: str, label: str) -> list[ComparedCurve]:
     """Return the curves of a learner, the second one of message passing where it differs from the first."""
     optimal = "algorithmic_error" in table.columns
     curves = list[ComparedCurve]()
-    for name, (value, known, estimate) in question.theory.curves(table, quantity).items():
+    for name, (value, known, estimate) in theory.curves(table, quantity).items():
         if not optimal:
             label_here = label
         elif name == "bayes_optimal" or np.max(np.abs(value - curves[0].value)) > 1e-6:

@@ -24,7 +24,7 @@ from glassformer.learners.base import FitResult, Learner
 from glassformer.learners.data_assumptions import violations
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.data_validation import design_of, validate_data
-from glassformer.learners.registry import require_compatible, resolve_learner
+from glassformer.learners.registry import require_compatible
 from glassformer.models.base import Model
 from glassformer.priors.base import Side
 from glassformer.verbs.question import asked
@@ -130,8 +130,7 @@ def fit(
     require_arguments(fit, locals(), but=("X", "y"))
     if not is_whole(seed, 0):
         raise ParameterError("seed", seed, "an integer >= 0")
-    chosen = resolve_learner(learner)
-    model, chosen = asked(model, chosen, accuracy, "fits", chosen.accuracy_defaults)
+    model, chosen = asked(model, learner, accuracy, "fit")
     require_compatible(chosen, model)
     design, labels = validate_data(model, X, y)
     chosen = chosen.completed(model)

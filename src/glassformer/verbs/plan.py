@@ -22,10 +22,9 @@ from glassformer.learners.base import Learner, Theory
 from glassformer.learners.registry import names
 from glassformer.models.base import Model
 from glassformer.verbs.crossings import Crossing, CurveValues, crossings, invalid_statuses, valid_rows
+from glassformer.verbs.quantities import column_of, require_quantity
 from glassformer.verbs.question import asked
 
-QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
-"""Quantities that may have a target: columns of the limits of a learner."""
 DEFAULT = names()[0]
 """The default learner."""
 
@@ -144,7 +143,7 @@ def plan(
         target: target value > 0 of the quantity.
         learner: a learner or its name; by default message passing, together with the Bayes-optimal estimator. In a hard
             phase the two reach a target at different ratios.
-        quantity: one of :data:`~glassformer.verbs.plan.QUANTITIES` among the columns of the limits.
+        quantity: one of :data:`~glassformer.verbs.quantities.QUANTITIES` among the columns of the limits.
         over: None, for the sample ratio; nothing else can be planned yet.
         d: token dimension >= 2 for the number of samples.
         accuracy: tolerances and sizes of samples.
@@ -168,13 +167,12 @@ def plan(
     require_arguments(plan, locals(), but=("d",))
     if not (is_number(target) and 0 < target < np.inf):
         raise ParameterError("target", target, "a finite number > 0")
-    if quantity not in QUANTITIES:
-        raise ParameterError("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
+    require_quantity(quantity)
     if d is not None:
         require_integer("d", d, 2)
     if over is not None:
         raise ParameterError("over", over, "None, for the sample ratio")
-    target, question = float(target), asked(model, learner, accuracy, "limits")
+    target, question = float(target), asked(model, learner, accuracy, "plan")
     model, chosen = question
     theory = question.theory
     size = None if d is None else model.at_size(d)
@@ -187,7 +185,6 @@ def plan(
     limits = _Limits(theory, quantity, places)
     curves = _extended(limits, limits.at(_first_ratios(limits)), target)
     entries = [entry for name in curves.by_name for entry in _entries(limits, name, curves, target)]
-    equations = chosen.theory(model)
     entries = [
         replace(one, note="; ".join(filter(None, [one.note, theory.remark(one.alpha)])))
         if np.isfinite(one.alpha)
@@ -253,15 +250,10 @@ class _Limits:
     def _compute(self, alpha: Array) -> _Curves:
         table = self.theory.limits(alpha)
         self.parameters = table.parameters
-        if self.quantity not in table.columns:
-            available = [name for name in QUANTITIES if name in table.columns]
-            raise IncompatibleError(
-                f"quantity = {self.quantity} is not among the limits of learner {self.theory.learner.name} for this "
-                f"model ({self.model.name}, channel {self.model.channel.label}): use {' or '.join(available)}"
-            )
-        standard_error = table.columns.get(error_column(self.quantity, "standard_error"), np.zeros_like(alpha))
+        column = column_of(self.quantity, self.theory, table)
+        standard_error = table.columns.get(error_column(column, "standard_error"), np.zeros_like(alpha))
         by_name = {}
-        for name, (value, known, estimate) in self.theory.curves(table, self.quantity).items():
+        for name, (value, known, estimate) in self.theory.curves(table, column).items():
             # Rounding errors beyond perfect recovery count as zero, so that they do not cross a target.
             above_zero = np.where((known <= estimate) & (estimate <= _ROUNDING), 0.0, value)
             by_name[name] = CurveValues(above_zero, known, estimate, standard_error, table.status)

@@ -126,9 +126,7 @@ def simulate(
         True
     """
     require_arguments(simulate, locals())
-    chosen = resolve_learner(learner, d)
-    used = {*chosen.accuracy_defaults, *chosen.info.limit_accuracy}
-    model, chosen = asked(model, chosen, accuracy, "runs", used)
+    model, chosen = asked(model, resolve_learner(learner, d), accuracy, "simulate")
     experiment = experiment_of(model, alpha, d, instances, seed, chosen, storage, checkpoint, keep)
     found = _table(experiment, experiment.runs())
     if throw:

@@ -39,4 +39,4 @@ def thresholds(model: Model, learner: str | Learner = "gamp", *, accuracy: Accur
         (0.75, 'Bayes-optimal; counting of degrees of freedom')
     """
     require_arguments(thresholds, locals())
-    return asked(model, learner, accuracy, "thresholds", used=()).theory.thresholds()
+    return asked(model, learner, accuracy, "thresholds").theory.thresholds()

@@ -106,8 +106,7 @@ def trajectory(
         True
     """
     require_arguments(trajectory, locals())
-    chosen = resolve_learner(learner, d)
-    question = asked(model, chosen, accuracy, "trajectory", used=chosen.info.trajectory_accuracy)
+    question = asked(model, resolve_learner(learner, d), accuracy, "trajectory")
     alpha, context = validated_alpha(alpha), StepContext(_number_of_steps(question.learner, steps), d=d)
     question, context = _begun_at(question, context, start)
     require_theory(question.model)

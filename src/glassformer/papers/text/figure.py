@@ -33,7 +33,9 @@ _VARIANTS = {
 def layers_of_text(quick: bool, data: Path | None, checkpoints: Path) -> Recipe:
     """Similarity of each layer with its final value, epoch by epoch, for every variant of the network."""
     if data is None:
-        raise DataError("data", "none", f"a folder with {TRAINING_FILE} and {TEST_FILE}", "give data, this folder")
+        raise DataError(
+            "data", "none", f"a folder with {TRAINING_FILE} and {TEST_FILE}", "give the path of this folder"
+        )
     questions = read_questions(data)
     panels = []
     for name, training in _VARIANTS.items():
