@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from glassformer import Accuracy, DeepAttention
-from glassformer.bayes_optimal.sampled_fixed_point import continuation_order, warm_start
+from glassformer.bayes_optimal.evolution_map import EvolutionMap
+from glassformer.bayes_optimal.first_stable import continuation_order, warm_start
 from glassformer.bayes_optimal.solve import solve_state_evolution
 
 
@@ -45,9 +46,9 @@ def test_starts_are_never_on_the_wrong_side():
 )
 def test_batched_ratios_have_the_fixed_points_of_single_ratios(start, depth, ratios):
     model, ratios = DeepAttention(depth=depth).at_accuracy(Accuracy(points=64)), np.array(ratios)
-    together = solve_state_evolution(model, ratios, start)
+    together = solve_state_evolution(EvolutionMap(model, ratios, model.channel), start)
     for k, ratio in enumerate(ratios):
-        alone = solve_state_evolution(model, ratios[k : k + 1], start)
+        alone = solve_state_evolution(EvolutionMap(model, ratios[k : k + 1], model.channel), start)
         assert together.settled[k] and alone.settled[0], ratio
         gap = np.linalg.norm(together.value[k] - alone.value[0])
         assert gap <= together.error_estimate[k] + alone.error_estimate[0]

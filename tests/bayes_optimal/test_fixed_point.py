@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import Accuracy, BilinearSequenceRegression, ConvergenceError, Status, limits
-from glassformer.bayes_optimal.solve import fixed_point
 from glassformer.core.estimate import Estimate
 from glassformer.core.settings import Iteration
+from glassformer.numerics.fixed_points import solve as fixed_points
+from glassformer.numerics.fixed_points.accelerated import Accelerated
 from glassformer.results import Solution
 
 ACCELERATED, PLAIN = Iteration(), Iteration(damping=0.0, max_iterations=50_000)
@@ -19,7 +20,11 @@ both = pytest.mark.parametrize("settings", [ACCELERATED, PLAIN, DAMPED], ids=["a
 
 def solve(function, start, settings=None, inside=None):
     """Fixed points of an exact map that ignores which batch element it works on."""
-    return fixed_point(lambda x, index: Estimate(function(x), np.zeros_like(x)), np.array(start), settings, inside)
+    return fixed_point(lambda x, index: Estimate(function(x), np.zeros_like(x)), start, settings, inside)
+
+
+def fixed_point(update, start, settings=None, inside=None):
+    return fixed_points.solve(update, np.array(start), Accelerated(inside), settings)
 
 
 def affine(root, slope):

@@ -10,12 +10,14 @@ import pytest
 
 from glassformer import Accuracy, SequenceMultiIndex, Status
 from glassformer.bayes_optimal.evolution_map import EvolutionMap, SampledStep
-from glassformer.bayes_optimal.sampled_fixed_point import _leave_unstable_points, _newton_gain, newton_refine
+from glassformer.bayes_optimal.first_stable import _leave_unstable_points
+from glassformer.bayes_optimal.refinement import Refinement, _newton_gain
 from glassformer.bayes_optimal.solve import state_evolution
 from glassformer.channels.field_averages import Averages
 from glassformer.core.estimate import Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
+from glassformer.numerics.fixed_points.solve import solve
 
 ROUGH, REPLICAS = 4e-4, 8
 
@@ -50,7 +52,7 @@ def from_place(rough, start, slope, unstable=False):
     extra = {"slope": slope, "q_hat": start, "q_hat_error": start, "unstable": np.array([unstable])}
     nothing = np.zeros(1)
     place = Solution(start, [Status.CONVERGED], nothing, nothing.astype(int), nothing, np.zeros((1, 1)), extra)
-    return newton_refine(rough, place, Iteration(tolerance=1e-4, floor=1e-6))
+    return solve(rough, start, Refinement(place), Iteration(tolerance=1e-4, floor=1e-6))
 
 
 class KnownRowMap:

@@ -11,11 +11,13 @@ import pytest
 from glassformer import limits
 from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 from glassformer.bayes_optimal.evolution_map import EvolutionMap
+from glassformer.bayes_optimal.first_stable import FirstStable
 from glassformer.bayes_optimal.free_entropy import free_entropy
-from glassformer.bayes_optimal.sampled_fixed_point import coarse_solve, newton_refine
+from glassformer.bayes_optimal.refinement import Refinement
 from glassformer.core.settings import Iteration
 from glassformer.learners.gamp import gamp
 from glassformer.models.base import Model
+from glassformer.numerics.fixed_points.solve import solve
 from glassformer.priors.layered import LayeredPrior
 
 CLOSE = 1e-8
@@ -50,7 +52,8 @@ def test_newton_steps_on_matrices_end_at_the_fixed_points_of_the_scalar_iteratio
     # From beside the fixed point: which one is the first from far away is told by iteration alone.
     begin = np.clip(scalar * 1.001, 0, 1)
     settings = Iteration(tolerance=1e-10)
-    found = newton_refine(update, coarse_solve(update, matrices(begin), settings, update), settings)
+    coarse = solve(update, matrices(begin), FirstStable(update), settings)
+    found = solve(update, coarse.value, Refinement(coarse), settings)
     settled = np.array([status.ok for status in found.status])
     np.testing.assert_allclose(found.value[settled, 0, 0], scalar[settled], atol=CLOSE, rtol=0)
     assert settled.mean() >= 0.8

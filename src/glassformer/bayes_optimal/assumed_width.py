@@ -10,7 +10,6 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike
 
-from glassformer.bayes_optimal.fixed_point import Flags, Index, fixed_point
 from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.bayes_optimal.trajectory import iterate_states, require_steps, trajectory_table
 from glassformer.core.checks import require_arguments
@@ -19,6 +18,8 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.core.results import Steps, Table
 from glassformer.core.settings import Iteration
 from glassformer.models.base import Model, require_theory
+from glassformer.numerics.fixed_points.accelerated import Accelerated
+from glassformer.numerics.fixed_points.solve import Flags, Index, solve
 from glassformer.priors.base import ScalarPrior
 
 # The first fixed point is approached with a coarse quadrature, then refined with an exact one.
@@ -77,8 +78,8 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
     def in_domain(error: Array) -> Flags:
         return np.asarray(np.all((error >= 0) & (noise + error > 0), axis=1))
 
-    coarse = fixed_point(coarse_step, np.ones(len(alpha)), _COARSE, in_domain)
-    solution = fixed_point(exact_step, coarse.value, _EXACT, in_domain)
+    coarse = solve(coarse_step, np.ones(len(alpha)), Accelerated(in_domain), _COARSE)
+    solution = solve(exact_step, coarse.value, Accelerated(in_domain), _EXACT)
     with np.errstate(divide="ignore"):
         effective_noise = (noise + solution.value) / counts
     return Table(

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glassformer.bayes_optimal.fixed_point import Flags, Index
 from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import Averages, concatenate_averages
 from glassformer.core.cache import memoize
@@ -20,6 +19,7 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import advance
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.decompositions import map_eigenvalues
+from glassformer.numerics.fixed_points.solve import Flags, Index
 from glassformer.priors.base import Prior
 
 # Fewest sampled data points per replica: maps of fewer points are too rough for an iteration (chosen by trial).
@@ -79,6 +79,11 @@ class EvolutionMap:
         """Return the map with the number of sampled data points divided by a factor, at least 64 per replica."""
         fewer = max(min(_FEWEST_POINTS, self.channel.points), self.channel.points // factor)
         return replace(self, channel=self.channel.with_points(fewer))
+
+    def with_more_noise(self) -> EvolutionMap | None:
+        """Return the map with four times the regularising noise, or None where there is none."""
+        noisier = self.channel.with_more_noise
+        return None if noisier is None else replace(self, channel=noisier.with_points(self.channel.points))
 
     def low_accuracy(self) -> EvolutionMap:
         """Return the map with less work on each data point."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.bayes_optimal.equation_of_state import information_at, mmse, overlap_grid
-from glassformer.bayes_optimal.evolution_map import floor_eigenvalues, pin_row
+from glassformer.bayes_optimal.evolution_map import EvolutionMap, floor_eigenvalues, pin_row
 from glassformer.bayes_optimal.expected_time import expected_work
 from glassformer.bayes_optimal.solve import solve_state_evolution
 from glassformer.core.checks import is_number, is_whole, require_arguments, require_integer
@@ -177,7 +177,7 @@ def free_entropy_curve(model: Model, alpha: float, overlaps: int = 400, row: int
         q_hat, variance = prior.profile(min(overlaps, MOST_PROFILE_POINTS))
     rates, largest = np.full(q_hat.shape, float(alpha)), float(prior.self_overlap[row, row])
     with progress(f"landscape {model.name}", expected_work(model, "landscape", len(rates))):
-        solution = solve_state_evolution(model, rates, clamped=(row, variance))
+        solution = solve_state_evolution(EvolutionMap(model, rates, model.channel, clamped=(row, variance)))
         conjugate = solution.extra["q_hat"]
         value, error = free_entropy(model, rates, pin_row(conjugate, row, q_hat), None if exact else solution.value)
     # Twice the derivative in the overlap is the conjugate overlap of the row minus its precision.

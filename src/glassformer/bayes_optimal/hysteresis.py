@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.bayes_optimal.evolution_map import EvolutionMap
 from glassformer.bayes_optimal.limits import combined_status, mean_error, row_columns
 from glassformer.bayes_optimal.solve import (
     informed_variance,
@@ -113,7 +114,7 @@ def _branch(model: Model, alpha: Array, start: str, settings: Iteration | None) 
     first: str | Array = start
     smallest, largest = informed_variance(model), uninformed_variance(model)
     for ratio in track(alpha, f"{len(alpha)} sample ratios, {start}"):
-        solution = solve_state_evolution(model, np.array([ratio]), first, settings)
+        solution = solve_state_evolution(EvolutionMap(model, np.array([ratio]), model.channel), first, settings)
         yield solution
         # With even labels a direction of zero overlap would never be learned, and without noise an exactly known signal
         # would stay known at ratios at which that fixed point is unstable.

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal.equation_of_state import curve_and_model, mmse
+from glassformer.bayes_optimal.evolution_map import EvolutionMap
 from glassformer.bayes_optimal.expected_time import expected_work
-from glassformer.bayes_optimal.fixed_point import Flags
 from glassformer.bayes_optimal.free_entropy import free_entropy_parts
 from glassformer.bayes_optimal.solve import (
+    coarse_state_evolution,
     informed_variance,
+    refine_state_evolution,
     solve_state_evolution,
     uninformed_variance,
     validated_alpha,
@@ -29,6 +31,7 @@ from glassformer.core.solution import Solution
 from glassformer.core.status import Status
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.decompositions import map_eigenvalues
+from glassformer.numerics.fixed_points.solve import Flags
 from glassformer.numerics.quasi_random import confidence_factor
 
 
@@ -257,13 +260,15 @@ def _within_error_of_perfect(model: Model, alpha: Array, solution: Solution) -> 
 def _ends_of_rows(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
     """Solve from both starts; a second fixed point of few data points must be confirmed with all data points."""
     # Coarse solutions of both starts use the same data points, so that sampling errors cancel in their difference.
-    coarse = solve_state_evolution(model, alpha, "uninformed", settings, coarse=True)
-    other = solve_state_evolution(model, alpha, "informed", settings, coarse=True, other=coarse)
-    uninformed = solve_state_evolution(model, alpha, settings=settings, refine_from=coarse)
+    update = EvolutionMap(model, alpha, model.channel)
+    coarse = coarse_state_evolution(update, "uninformed", settings)
+    other = coarse_state_evolution(update, "informed", settings, other=coarse)
+    uninformed = refine_state_evolution(update, coarse, settings)
     candidate = uninformed.settled & other.settled & _differ(coarse, other, _SAMPLED)
     distinct, unconfirmed, informed = np.zeros_like(candidate), np.zeros_like(candidate), uninformed
     if candidate.any():
-        second = solve_state_evolution(model, alpha[candidate], settings=settings, refine_from=other.at(candidate))
+        candidates = EvolutionMap(model, alpha[candidate], model.channel)
+        second = refine_state_evolution(candidates, other.at(candidate), settings)
         distinct[candidate] = second.settled & _differ(uninformed.at(candidate), second, _SAMPLED)
         unconfirmed[candidate] = ~second.settled
         informed = uninformed.merge_where(distinct, second.at(distinct[candidate]))
@@ -295,11 +300,13 @@ def _ends_along_curve(model: Model, alpha: Array, settings: Iteration | None) ->
     crossed = ~several & (first > 0) & (first < len(curve.alpha))
     start[crossed] = curve.variance_at(alpha[crossed], first[crossed])
     origin = np.where(several, start, unknown)
-    uninformed = solve_state_evolution(model, alpha, start[:, None, None], settings, origin[:, None, None])
+    update = EvolutionMap(model, alpha, model.channel)
+    uninformed = solve_state_evolution(update, start[:, None, None], settings, origin[:, None, None])
     if not several.any():
         return uninformed, uninformed
     beyond = np.append(curve.variance, min(informed_variance(model), curve.variance[-1]))[last]
-    second = solve_state_evolution(model, alpha[several], beyond[several, None, None], settings)
+    update = EvolutionMap(model, alpha[several], model.channel)
+    second = solve_state_evolution(update, beyond[several, None, None], settings)
     return uninformed, uninformed.merge_where(several, second)
 
 

@@ -1,22 +1,23 @@
 r"""State evolution: the fixed points of message passing and of the Bayes-optimal estimator, for any model.
 
 A scalar model is the case of one row. Maps with exact averages are iterated to rounding
-(:mod:`~glassformer.bayes_optimal.fixed_point`). Maps with sampled averages are solved coarsely with few data points and
-refined with all data points (:mod:`~glassformer.bayes_optimal.sampled_fixed_point`).
+(:class:`~glassformer.numerics.fixed_points.accelerated.Accelerated`). Maps with sampled averages are solved coarsely
+with few data points and refined with all data points (:mod:`~glassformer.bayes_optimal.coarse_to_fine`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.bayes_optimal.coarse_to_fine import Coarse, Fine
 from glassformer.bayes_optimal.evolution_map import EvolutionMap, is_covariance, pin_row, side_information_overlap
-from glassformer.bayes_optimal.fixed_point import Flags, fixed_point
-from glassformer.bayes_optimal.sampled_fixed_point import coarse_solve, continuation_order, newton_refine, warm_start
+from glassformer.bayes_optimal.first_stable import FirstStable, continuation_order, warm_start
+from glassformer.bayes_optimal.refinement import Refinement
+from glassformer.channels.base import Channel
 from glassformer.channels.replicas import REPLICAS
 from glassformer.core.checks import as_numbers, require_arguments
 from glassformer.core.errors import ParameterError
@@ -25,6 +26,8 @@ from glassformer.core.resources import require_resources
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
+from glassformer.numerics.fixed_points.accelerated import Accelerated
+from glassformer.numerics.fixed_points.solve import Flags, solve
 from glassformer.numerics.quasi_random import confidence_factor
 
 # Variance of every row at the informed start, and overlap at the uninformed start that breaks the symmetry of even
@@ -33,8 +36,8 @@ _INFORMED = {False: 1e-8, True: 1e-4}
 _SYMMETRY_BREAKING = {False: 1e-6, True: 1e-3}
 # For sampled averages a smaller relative residual carries no information.
 _SAMPLED_SETTINGS = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
-# Coarse solutions use a sixteenth of the data points, slopes a fourth; a first look 64 per replica (chosen by trial).
-_COARSE_FACTOR, _SLOPE_FACTOR, _FIRST_LOOK_POINTS = 16, 4, 64
+# Data points of a first look per replica (chosen by trial).
+_FIRST_LOOK_POINTS = 64
 # Amount by which rounding may raise eigenvalues of a covariance above one.
 _ROUNDING = 1e-12
 # Largest sample ratio: products of larger ratios with the information overflow.
@@ -92,69 +95,62 @@ def state_evolution(
     shape = (len(alpha), *model.overlap_shape)
     if not isinstance(start, str):
         start = _checked_start(start, shape).reshape(len(alpha), *model.prior.self_overlap.shape)
-    solution = solve_state_evolution(model, alpha, start, settings, origin, subspace=subspace, clamped=clamped)
+    update = EvolutionMap(model, alpha, model.channel, subspace=subspace, clamped=clamped)
+    solution = solve_state_evolution(update, start, settings, origin)
     extra = {name: np.reshape(solution.extra[name], shape) for name in ("q_hat", "q_hat_error")}
     return replace(solution, value=solution.value.reshape(shape), extra=extra)
 
 
-def usual_iteration(channel: Any) -> Iteration:
+def usual_iteration(channel: Channel) -> Iteration:
     """Return the settings of the search for fixed points: sampled averages cannot be more accurate than their noise."""
     return _SAMPLED_SETTINGS if channel.sampled else Iteration()
 
 
 def solve_state_evolution(
-    model: Model,
-    alpha: Array,
+    update: EvolutionMap,
     start: str | Array = "uninformed",
     settings: Iteration | None = None,
     origin: Array | None = None,
-    *,
-    subspace: Array | None = None,
-    clamped: tuple[int, Array] | None = None,
-    coarse: bool = False,
-    refine_from: Solution | None = None,
-    other: Solution | None = None,
     earlier: Array | None = None,
 ) -> Solution:
     """Return the fixed points of :func:`state_evolution` as covariances of shape (batch, P, P) for every model.
 
-    For sampled averages, ``coarse`` selects the coarse solution, from a sixteenth of the data points. A coarse solution
-    given as ``refine_from`` is refined. The slopes of a coarse solution from another start, given as ``other``, are
-    reused. Iterations from the uninformed start begin at fixed points of smaller ratios, given as ``earlier``.
+    Args:
+        update: the map at every sample ratio of the batch.
+        start: ``"uninformed"``, ``"informed"`` or covariances.
+        settings: tolerances and iteration limit.
+        origin: as for :func:`state_evolution`, for exact averages.
+        earlier: fixed points of smaller ratios, from which the iteration of the uninformed start begins.
     """
-    channel = model.channel
-    settings = settings or usual_iteration(channel)
-    first = _starting_covariance(model, len(alpha), start, subspace) if isinstance(start, str) else start
-    first = first if earlier is None else warm_start(first, earlier, 1.0)
-    first = first if clamped is None else pin_row(first, *clamped)
-    first = first if refine_from is None else refine_from.value
-    update = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
-    if not channel.sampled:
-        return _iterate(update, first, settings, None if origin is None else np.reshape(origin, first.shape))
-    slope_map, coarse_solution = update.with_fewer_points(_SLOPE_FACTOR), refine_from
-    if coarse_solution is None:
-        order = continuation_order(alpha, start == "informed") if isinstance(start, str) and clamped is None else None
-        coarse_map = update.with_fewer_points(_COARSE_FACTOR).low_accuracy()
-        coarse_solution = coarse_solve(coarse_map, first, settings, slope_map, order, other)
-    if coarse:
-        return coarse_solution
-    solution = newton_refine(update, newton_refine(slope_map, coarse_solution, settings, preliminary=True), settings)
-    if channel.with_more_noise is None:
-        return solution
-    # Noiseless labels are regularised by a small noise; the error of this is the change of the fixed point with more.
-    noisier = replace(update, channel=channel.with_more_noise.with_points(update.channel.points))
-    nearby = np.where(is_covariance(solution.value)[:, None, None], solution.value, first)
-    coarse_map = noisier.with_fewer_points(_COARSE_FACTOR).low_accuracy()
-    coarse_solution = coarse_solve(coarse_map, nearby, settings, noisier.with_fewer_points(_SLOPE_FACTOR))
-    other = newton_refine(noisier, coarse_solution, settings)
-    change = other.value - solution.value
-    distance = np.linalg.norm(change, axis=(1, 2))
-    components = [solution.extra["error_components"], change[:, None] / confidence_factor(REPLICAS)]
-    return replace(
-        solution,
-        error_estimate=solution.error_estimate + np.where(other.settled, distance, np.inf),
-        extra={**solution.extra, "error_components": np.concatenate(components, axis=1)},
+    if update.channel.sampled:
+        return refine_state_evolution(update, coarse_state_evolution(update, start, settings, earlier), settings)
+    return _iterate(update, _first(update, start, earlier), settings or usual_iteration(update.channel), origin)
+
+
+def coarse_state_evolution(
+    update: EvolutionMap,
+    start: str | Array = "uninformed",
+    settings: Iteration | None = None,
+    earlier: Array | None = None,
+    other: Solution | None = None,
+) -> Solution:
+    """Return the coarse solution for sampled averages, from few data points; the solution itself for exact averages.
+
+    The slopes of a coarse solution from another start, given as ``other``, are reused. Further arguments are those of
+    :func:`solve_state_evolution`.
+    """
+    if not update.channel.sampled:
+        return solve_state_evolution(update, start, settings, earlier=earlier)
+    named = isinstance(start, str) and update.clamped is None
+    order = continuation_order(update.alpha, start == "informed") if named else None
+    return solve(
+        update, _first(update, start, earlier), Coarse(order, other), settings or usual_iteration(update.channel)
     )
+
+
+def refine_state_evolution(update: EvolutionMap, coarse: Solution, settings: Iteration | None = None) -> Solution:
+    """Return the solution for sampled averages, from a coarse one."""
+    return solve(update, coarse.value, Fine(coarse), settings or usual_iteration(update.channel))
 
 
 def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution]]:
@@ -186,10 +182,11 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
     if not channel.sampled or channel.with_more_noise is not None:
         return
     few = channel.with_points(min(_FIRST_LOOK_POINTS, channel.points))
-    uninformed = start = _starting_covariance(model, 1, "uninformed", None)
+    uninformed = start = _starting_covariance(EvolutionMap(model, ratios[:1], few), "uninformed")
     for ratio in ratios:
         update = EvolutionMap(model, np.array([ratio]), few)
-        solution = newton_refine(update, coarse_solve(update, start, _SAMPLED_SETTINGS, update), _SAMPLED_SETTINGS)
+        coarse = solve(update, start, FirstStable(update), _SAMPLED_SETTINGS)
+        solution = solve(update, coarse.value, Refinement(coarse), _SAMPLED_SETTINGS)
         yield float(ratio), solution
         # Directions that are not learned yet keep the start that breaks their symmetry.
         start = warm_start(uninformed, solution.value, 1.0) if solution.settled.all() else uninformed
@@ -197,9 +194,8 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
 
 def _iterate(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:
     conjugates = np.full((2, *start.shape), np.nan)
-    solution = fixed_point(
-        lambda variance, index: update(variance, index, conjugates), start, settings, _inside, origin
-    )
+    method = Accelerated(_inside, None if origin is None else np.reshape(origin, start.shape))
+    solution = solve(lambda variance, index: update(variance, index, conjugates), start, method, settings)
     q_hat, q_hat_error = conjugates
     # A single row has one component of the error.
     components = solution.error_estimate[:, None, None, None] / confidence_factor(REPLICAS)
@@ -232,13 +228,20 @@ def informed_variance(model: Model) -> float:
     return _INFORMED[model.channel.sampled]
 
 
-def _starting_covariance(model: Model, batch: int, start: str, subspace: Array | None) -> Array:
+def _first(update: EvolutionMap, start: str | Array, earlier: Array | None) -> Array:
+    """Return the covariances at which the iteration starts."""
+    first = _starting_covariance(update, start) if isinstance(start, str) else start
+    first = first if earlier is None else warm_start(first, earlier, 1.0)
+    return first if update.clamped is None else pin_row(first, *update.clamped)
+
+
+def _starting_covariance(update: EvolutionMap, start: str) -> Array:
     if start not in ("uninformed", "informed"):
         raise ParameterError("start", start, "'uninformed', 'informed' or an array of variances")
-    size = model.prior.rows
-    learned = np.eye(size) if subspace is None else subspace
-    variance = uninformed_variance(model) if start == "uninformed" else informed_variance(model)
-    return np.broadcast_to(np.eye(size) - learned + variance * learned, (batch, size, size)).copy()
+    size = update.prior.rows
+    learned = np.eye(size) if update.subspace is None else update.subspace
+    variance = (uninformed_variance if start == "uninformed" else informed_variance)(update.model)
+    return np.broadcast_to(np.eye(size) - learned + variance * learned, (len(update.alpha), size, size)).copy()
 
 
 def _checked_start(start: ArrayLike, shape: tuple[int, ...]) -> Array:

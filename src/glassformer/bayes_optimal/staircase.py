@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal.equation_of_state import natural_scale
+from glassformer.bayes_optimal.evolution_map import EvolutionMap
 from glassformer.bayes_optimal.instability import (
     ACCURACY,
     LOW_ACCURACY,
@@ -28,7 +29,7 @@ from glassformer.bayes_optimal.instability import (
     instability,
 )
 from glassformer.bayes_optimal.known_direction import POINTS_FACTOR, GrowthCrossing, KnownDirection
-from glassformer.bayes_optimal.solve import solve_state_evolution
+from glassformer.bayes_optimal.solve import coarse_state_evolution, solve_state_evolution
 from glassformer.bayes_optimal.subspaces import is_on_whole_rows, projector_on, range_of
 from glassformer.core.cache import memoize
 from glassformer.core.checks import require_arguments
@@ -239,7 +240,8 @@ def _later_step(
         """
         note(f"later threshold, instability at alpha = {place:.3g}")
         earlier = found.get(max((ratio for ratio in found if ratio <= place * (1 + accuracy)), default=np.nan))
-        solution = solve_state_evolution(model, np.array([place]), subspace=known, coarse=coarse, earlier=earlier)
+        update = EvolutionMap(model, np.array([place]), model.channel, subspace=known)
+        solution = (coarse_state_evolution if coarse else solve_state_evolution)(update, earlier=earlier)
         if solution.settled.all():
             found[place] = solution.value
         return np.asarray(solution.value[0])

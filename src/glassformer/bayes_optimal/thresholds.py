@@ -14,9 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from glassformer.bayes_optimal.equation_of_state import StateCurve, natural_scale, perfect_end, resolved_curve
+from glassformer.bayes_optimal.evolution_map import EvolutionMap
 from glassformer.bayes_optimal.expected_time import expected_work
 from glassformer.bayes_optimal.limits import free_entropy_gap
-from glassformer.bayes_optimal.solve import solve_state_evolution
+from glassformer.bayes_optimal.solve import coarse_state_evolution
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.bayes_optimal.weak_recovery import is_hidden, weak_recovery
 from glassformer.channels.replicas import REPLICAS
@@ -170,8 +171,9 @@ def _hard_phase_of_rows(model: Model, entries: list[Threshold]) -> tuple[bool | 
         reason = "Not determined: no threshold is finite. Run `limits`; status `bistable` marks a hard phase"
         return None, reason, replace(undetermined, note=reason)
     alpha = np.unique(np.outer([min(places), max(places)], _MULTIPLES))
-    uninformed = solve_state_evolution(model, alpha, "uninformed", coarse=True)
-    informed = solve_state_evolution(model, alpha, "informed", coarse=True, other=uninformed)
+    update = EvolutionMap(model, alpha, model.channel)
+    uninformed = coarse_state_evolution(update, "uninformed")
+    informed = coarse_state_evolution(update, "informed", other=uninformed)
     settled = uninformed.settled & informed.settled
     distance = np.linalg.norm(uninformed.value - informed.value, axis=(1, 2))
     distinct = settled & (distance > _DISTANCE * model.prior.rows)

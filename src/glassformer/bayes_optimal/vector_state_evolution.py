@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.bayes_optimal.fixed_point import Index, fixed_point
 from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.bayes_optimal.trajectory import iterate_states, require_steps, trajectory_table
 from glassformer.core.checks import require_arguments, require_integer
@@ -15,6 +14,8 @@ from glassformer.core.results import Steps
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model, require_theory
+from glassformer.numerics.fixed_points.accelerated import Accelerated
+from glassformer.numerics.fixed_points.solve import Index, solve
 from glassformer.priors.base import ScalarPrior
 
 # Divisors are at least: for variances of noise (in units of the mean eigenvalue) and of errors, the first number; for
@@ -84,7 +85,7 @@ def vector_state_evolution(
         left = np.maximum(1 - error.value / effective, SMALLEST_SHARE)
         return Estimate(np.maximum(error.value / left, SMALLEST_VARIANCE), error.error / left**2)
 
-    solution = fixed_point(step, np.ones(1), settings or Iteration())
+    solution = solve(step, np.ones(1), Accelerated(), settings)
     effective, error = denoised(solution.value)
     # The relative error of the variance is that of the effective noise, and bounds that of the denoising error.
     relative = np.asarray(solution.error_estimate) / solution.value

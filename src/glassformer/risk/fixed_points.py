@@ -18,7 +18,8 @@ from scipy.interpolate import PchipInterpolator
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.status import Status
-from glassformer.numerics.newton import newton
+from glassformer.numerics.fixed_points.newton import Newton
+from glassformer.numerics.fixed_points.solve import solve
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.risk.label_averages import SampleAverages
 from glassformer.risk.penalties import ConjugateParameters, OrderParameters
@@ -255,12 +256,12 @@ def fixed_points_near(
         error = np.broadcast_to(order.error_estimate[:, None], new.shape) / np.maximum(order.error, 1e-3)[:, None]
         return Estimate(new, error)
 
-    solution = newton(step, start, _SETTINGS if estimated else _SEARCH_SETTINGS, slopes=slopes)
+    solution = solve(step, start, Newton(slopes), _SETTINGS if estimated else _SEARCH_SETTINGS)
     # Near a threshold the map hardly contracts, and one-sided differences are too inaccurate.
     late = np.array([status is Status.ITERATION_LIMIT for status in solution.status])
     if late.any() and estimated:
         rows = np.flatnonzero(late)
-        again = newton(lambda x, index: step(x, rows[index]), solution.value[late], _SETTINGS, central=True)
+        again = solve(lambda x, index: step(x, rows[index]), solution.value[late], Newton(central=True), _SETTINGS)
         solution = solution.merge_where(late, replace(again, iterations=again.iterations + solution.iterations[late]))
     conjugate = ConjugateParameters.from_logarithms(solution.value)
     order = problem.order_parameters(strength, conjugate)

@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.bayes_optimal.bounds import growth_bound, information_bound, sample_data_points
 from glassformer.bayes_optimal.equation_of_state import information_at, natural_scale
+from glassformer.bayes_optimal.evolution_map import EvolutionMap
 from glassformer.bayes_optimal.free_entropy import free_entropy
 from glassformer.bayes_optimal.solve import solve_state_evolution
 from glassformer.bayes_optimal.staircase import known_at_any_ratio
@@ -153,7 +154,8 @@ def check_weak_recovery(case: Case) -> Deviation:
     for entry in entries:
         variance = np.eye(prior.rows)
         if known.any():
-            variance = solve_state_evolution(model, np.array([entry.alpha]), subspace=known).value[0]
+            update = EvolutionMap(model, np.array([entry.alpha]), model.channel, subspace=known)
+            variance = solve_state_evolution(update).value[0]
         rate, error = growth_bound(model, variance, np.eye(prior.rows) - known, seed=seed)
         # There is no bound if no cell contains information.
         most, bound_error = (degrees / rate, degrees * error / rate**2) if rate > SIGMAS * error else (np.inf, 0.0)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.status import Status
-from glassformer.numerics.newton import newton
+from glassformer.numerics.fixed_points.damped import Damped
+from glassformer.numerics.fixed_points.newton import Newton
+from glassformer.numerics.fixed_points.solve import FixedPointMap, Flags, Index, solve
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.risk.rows.averages import NearbyMinima, OrderState, RowAverages
 from glassformer.risk.rows.problem import RowProblem, RowStep
 
-# The search that begins far from the fixed point, with one set of samples: steps at most, and their damping, since
-# those of the map may overshoot (chosen by trial).
-_SEARCH_STEPS, _DAMPING = 120, 0.5
-# The same with positional encodings, whose means have a slope far below -1; the smallest damping, and its growth.
-_POSITIONAL_DAMPING, _LEAST_DAMPING, _GROWTH = 0.05, 0.02, 1.2
-# Change of a step of the search below which the fixed point of all samples is near.
-_NEAR = 3e-3
+# The search that begins far from the fixed point, with one set of samples: steps at most, and the change of a step
+# below which the fixed point of all samples is near (chosen by trial).
+_SEARCH = Iteration(tolerance=3e-3, floor=3e-3, max_iterations=120)
+# Share of its first step, since those of the map may overshoot; with positional encodings, whose means have a slope far
+# below -1, it is smaller.
+_SHARE, _POSITIONAL_SHARE = 0.5, 0.05
 # Accuracy of a fixed point of few samples, whose own sampling error is larger. Limits of steps grow with the number of
 # order parameters, since slopes take one evaluation of the map for each: three measurements of slopes.
 _SLOPES = 3
@@ -129,23 +128,24 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
     packing = Packing(problem, start)
     vector, slopes, count = packing.pack(start), None, 0
     if not near:
-        few, minima = problem.with_sets(1), NearbyMinima()
-        vector, searched = _search(few, packing, vector, minima)
-        rough = newton(_map_of(few, packing, minima), vector[None], _with_slopes(_ROUGH, vector))
-        count = -(-(searched + int(rough.iterations[0])) // problem.sets)
+        few = _map_of(problem.with_sets(1), packing, NearbyMinima())
+        searched = solve(few, vector[None], _damped(problem, packing), _SEARCH)
+        rough = solve(few, searched.value, Newton(), _with_slopes(_ROUGH, vector))
+        vector, count = searched.value[0], -(-int(searched.iterations[0] + rough.iterations[0]) // problem.sets)
         if rough.converged:
             vector, slopes = rough.value[0], rough.extra["slopes"]
     minima = NearbyMinima()
     unit, settings = _units(problem, packing, vector, minima), _with_slopes(_SETTINGS, vector)
     if slopes is not None:
         slopes = slopes / unit[:, None] * unit
-    solution = newton(_map_of(problem, packing, minima, unit), (vector / unit)[None], settings, slopes=slopes)
+    solution = solve(_map_of(problem, packing, minima, unit), (vector / unit)[None], Newton(slopes), settings)
     state = packing.unpack(solution.value[0] * unit)
     step = problem.step(state)
     missed = np.linalg.norm(packing.pack(step.state) / unit - solution.value[0]) - solution.residual[0]
     if missed > _SETTINGS.floor:
         # Minima have appeared since the last usual starts of the minimisations.
-        again = newton(_map_of(problem, packing, None, unit), solution.value, settings, slopes=solution.extra["slopes"])
+        method = Newton(solution.extra["slopes"])
+        again = solve(_map_of(problem, packing, None, unit), solution.value, method, settings)
         solution = replace(again, iterations=solution.iterations + again.iterations)
         state = packing.unpack(solution.value[0] * unit)
         step = problem.step(state)
@@ -172,9 +172,18 @@ def _with_slopes(settings: Iteration, vector: Array) -> Iteration:
     return replace(settings, max_iterations=settings.max_iterations + _SLOPES * len(vector))
 
 
+def _damped(problem: RowProblem, packing: Packing) -> Damped:
+    """Return the steps of the search that begins far from the fixed point."""
+
+    def inside(vectors: Array) -> Flags:
+        return np.array([is_inside(packing.unpack(vector)) for vector in vectors], dtype=bool)
+
+    return Damped(inside, _POSITIONAL_SHARE if np.any(problem.gram) else _SHARE)
+
+
 def _map_of(
     problem: RowProblem, packing: Packing, minima: NearbyMinima | None, unit: Array | float = 1.0
-) -> Callable[[Array, NDArray[np.intp]], Estimate]:
+) -> FixedPointMap:
     """Return the map of vectors of order parameters in these units; not a number where they leave their domain."""
 
     def one(vector: Array) -> Array:
@@ -184,7 +193,7 @@ def _map_of(
         new = problem.step(own, minima).state
         return packing.pack(new) / unit if is_inside(new) else np.full_like(vector, np.nan)
 
-    def every(vectors: Array, index: NDArray[np.intp]) -> Estimate:
+    def every(vectors: Array, index: Index) -> Estimate:
         del index
         return Estimate(np.array([one(vector) for vector in vectors]), np.zeros_like(vectors))
 
@@ -204,31 +213,6 @@ def _images(problem: RowProblem, packing: Packing, state: OrderState, averages: 
     sets = range(len(averages.training_loss))
     parts = [RowAverages(*(part[one : one + 1] for part in averages)) for one in sets]
     return np.array([packing.pack(problem.from_averages(state, part, one).state) for one, part in enumerate(parts)])
-
-
-def _search(few: RowProblem, packing: Packing, vector: Array, minima: NearbyMinima) -> tuple[Array, int]:
-    """Return a vector near the fixed point, by damped steps, and their number."""
-    damping = _POSITIONAL_DAMPING if np.any(few.gram) else _DAMPING
-    last, count = np.zeros(0), 0
-    for _ in range(_SEARCH_STEPS):
-        count += 1
-        new = few.step(packing.unpack(vector), minima).state
-        if not is_inside(new):
-            break
-        change = packing.pack(new) - vector
-        size = np.max(np.abs(change) / (1 + np.abs(vector)))
-        # Where the map turns back and forth, steps are damped more.
-        turned = last.size > 0 and float(change @ last) < 0
-        damping = max(0.5 * damping, _LEAST_DAMPING) if turned else min(_GROWTH * damping, 1.0)
-        last = change
-        moved = vector + damping * change
-        if not is_inside(packing.unpack(moved)):
-            damping *= 0.5
-            continue
-        vector = moved
-        if size < _NEAR:
-            break
-    return vector, count
 
 
 def _deviations(problem: RowProblem, packing: Packing, state: OrderState, step: RowStep, slopes: Array) -> Array:

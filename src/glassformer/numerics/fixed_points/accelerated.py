@@ -1,4 +1,4 @@
-r"""The fixed-point loop of state evolution, for a batch of independent problems.
+r"""Accelerated iteration up to the first fixed point.
 
 The state is the posterior variance :math:`V` (one number, or an array per batch element), not the overlap
 :math:`q = 1 - V`: near perfect recovery the variance keeps its relative precision where the overlap rounds to one.
@@ -11,18 +11,14 @@ point. Neither damping nor acceleration enters this measure.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from glassformer.core.estimate import Array, Estimate
-from glassformer.core.progress import note
+from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution
 from glassformer.core.status import Status
-
-Flags = NDArray[np.bool_]
-Index = NDArray[np.intp]
+from glassformer.numerics.fixed_points.solve import FixedPointMap, Flags, Search, StepMethod
 
 # A fixed point whose integration error exceeds this share of it is not resolved (chosen by trial).
 _UNRESOLVED = 0.05
@@ -35,95 +31,96 @@ _REACH_GROWTH, _FARTHEST_REACH = 4.0, 1e15
 _HALVINGS = 60
 
 
-def fixed_point(
-    function: Callable[[Array, Index], Estimate],
-    start: Array,
-    settings: Iteration | None = None,
-    inside: Callable[[Array], Flags] | None = None,
-    origin: Array | None = None,
-    noise: float = 0.0,
-) -> Solution:
-    """Iterate ``x -> function(x)`` from ``start`` until convergence, independently for each batch element.
+@dataclass(frozen=True)
+class Accelerated(StepMethod[FixedPointMap]):
+    """Iteration ``x -> function(x)`` with Anderson steps of depth one along the residual.
 
-    The accelerated step is an Anderson step of depth one, accepted only along the residual and with a length that may
-    grow fourfold per step. The iteration thus approaches the *first* fixed point from its start, and it leaves an
-    unstable start instead of accepting it as a solution.
+    An accelerated step is accepted only along the residual and with a length that may grow fourfold per step. The
+    iteration thus approaches the *first* fixed point from its start, and it leaves an unstable start instead of
+    accepting it as a solution. With ``settings.damping`` steps are damped and not accelerated.
 
     Args:
-        function: called with the states still active, shape ``(active, ...)``, and their batch indices; returns the
-            map's value and its integration error, of the same shape.
-        start: shape ``(batch, ...)``.
-        settings: tolerances, iteration limit, damping.
         inside: returns which states, shape ``(active, ...)``, belong to the domain, shape ``(active,)``; by default
             all do.
         origin: point from which the distance travelled is measured, ``start`` by default. No other fixed point may lie
             between ``origin`` and ``start``. A distant origin allows longer accelerated steps.
         noise: share of the integration error below which a residual that does not grow carries no information, so that
             the iteration ends.
-
-    Returns:
-        A :class:`Solution`. Elements that do not converge have a status that says why; nothing is raised.
-
-    Example:
-        >>> solution = fixed_point(lambda x, index: Estimate(np.cos(x), 0 * x), np.array([1.0]))
-        >>> print(solution.status[0], round(float(solution.value[0]), 9))
-        converged 0.739085133
     """
-    settings, inside = settings or Iteration(), inside or (lambda states: np.ones(len(states), dtype=bool))
-    x = np.array(start, dtype=float)
-    batch, shape = len(x), x.shape[1:]
-    x = x.reshape(batch, -1)
-    origin = x.copy() if origin is None else np.array(origin, dtype=float).reshape(x.shape)
-    residual, estimate, reach = np.full(batch, np.nan), np.full(batch, np.inf), np.full(batch, _SHORTEST_REACH)
-    iterations, status = np.zeros(batch, dtype=np.int64), np.full(batch, Status.ITERATION_LIMIT, dtype=object)
-    old_x, old_r = np.full_like(x, np.nan), np.full_like(x, np.nan)
-    active, history = np.arange(batch), []
-    for remaining in reversed(range(settings.max_iterations)):
-        here = x[active]
-        mapped = function(here.reshape(-1, *shape), active)
-        value, error = (np.asarray(part, dtype=float).reshape(here.shape) for part in mapped)
-        r = value - here
-        size, norm, integration_error = (np.linalg.norm(part, axis=1) for part in (r, here, error))
-        last_step = (here, here - old_x[active], r - old_r[active])
+
+    inside: Callable[[Array], Flags] | None = None
+    origin: Array | None = None
+    noise: float = 0.0
+
+    def begin(self, function: FixedPointMap, start: Array, settings: Iteration) -> Search:
+        return _AcceleratedSearch(function, start, settings, self)
+
+
+class _AcceleratedSearch(Search):
+    """Flattened states, their last steps, and the longest steps allowed."""
+
+    def __init__(self, function: FixedPointMap, start: Array, settings: Iteration, method: Accelerated) -> None:
+        super().__init__(start)
+        self.function, self.settings, self.method = function, settings, method
+        self.x = self.value.reshape(len(start), -1)
+        origin = self.x if method.origin is None else np.asarray(method.origin, dtype=float).reshape(self.x.shape)
+        self.origin = origin.copy()
+        self.old_x, self.old_residual = np.full((2, *self.x.shape), np.nan)
+        self.reach = np.full(len(start), _SHORTEST_REACH)
+
+    def step(self) -> None:
+        active, here = self.active, self.x[self.active]
+        mapped = self.function(here.reshape(-1, *self.value.shape[1:]), active)
+        image, error = (np.asarray(part, dtype=float).reshape(here.shape) for part in mapped)
+        residual = image - here
+        keep = self._judge(here, image, residual, np.linalg.norm(error, axis=1))
+        step = self._next_step(here, residual)
+        self.old_x[active], self.old_residual[active] = here, residual
+        self.active = active[keep]
+        if len(self.history) == self.settings.max_iterations:
+            # No step follows the last evaluation, so that the reported residual belongs to the returned value.
+            self.active = active[:0]
+        elif self.active.size:
+            inside = self.method.inside
+            moved = here[keep] + step[keep] if inside is None else _shorten_into_domain(here[keep], step[keep], inside)
+            self.x[self.active] = moved
+
+    def _judge(self, here: Array, image: Array, residual: Array, integration_error: Array) -> Flags:
+        """Record residuals, error estimates and statuses of the active elements; return which of them go on."""
+        active, settings = self.active, self.settings
+        size, norm = np.linalg.norm(residual, axis=1), np.linalg.norm(here, axis=1)
+        last_step = (here, here - self.old_x[active], residual - self.old_residual[active])
         distance = _distance(size, *last_step)
         # Rounding and integration errors of the residual are amplified by slow convergence like the residual itself.
         uncertainty = _distance(np.maximum(size, np.finfo(float).eps * norm) + integration_error, *last_step)
-        residual[active], iterations[active] = size, iterations[active] + 1
-        estimate[active] = np.where(np.isfinite(uncertainty), uncertainty, distance + integration_error)
-        history.append(np.full(batch, np.nan))
-        history[-1][active] = size
+        self.residual[active] = size
+        self.iterations[active] += 1
+        self.error_estimate[active] = np.where(np.isfinite(uncertainty), uncertainty, distance + integration_error)
+        self.history.append(np.full(len(self.x), np.nan))
+        self.history[-1][active] = size
 
-        finite, domain = np.isfinite(value).all(axis=1), inside(value)
         done = (distance <= settings.tolerance * norm + settings.floor) | (
-            np.isfinite(distance) & (size < noise * integration_error)
+            np.isfinite(distance) & (size < self.method.noise * integration_error)
         )
         # States below four floors count as zero, whatever their relative error.
         unresolved = integration_error > _UNRESOLVED * norm + 4 * settings.floor
-        status[active[done]] = Status.CONVERGED
-        status[active[done & unresolved]] = Status.INTEGRATION_NOT_CONVERGED
-        status[active[~domain]] = Status.OUTSIDE_CONE
-        status[active[~finite]] = Status.NON_FINITE
-        keep = finite & domain & ~done
-        if settings.damping is None:
-            travelled = np.linalg.norm(here - origin[active], axis=1)
-            step, reach[active] = _anderson_step(here, r, old_x[active], old_r[active], reach[active], travelled)
-        else:
-            step = (1 - settings.damping) * r
-        old_x[active], old_r[active] = here, r
-        active = active[keep]
-        # No step follows the last evaluation, so that the reported residual belongs to the returned value.
-        if active.size == 0 or remaining == 0:
-            break
-        note(f"iteration {len(history)}, {active.size} of {batch} not converged")
-        x[active] = _shorten_into_domain(here[keep], step[keep], inside)
-    return Solution(
-        value=x.reshape(np.shape(start)),
-        status=list(status),
-        residual=residual,
-        iterations=iterations,
-        error_estimate=estimate,
-        history=np.array(history),
-    )
+        finite = np.isfinite(image).all(axis=1)
+        domain = np.ones(len(here), dtype=bool) if self.method.inside is None else self.method.inside(image)
+        self.status[active[done]] = Status.CONVERGED
+        self.status[active[done & unresolved]] = Status.INTEGRATION_NOT_CONVERGED
+        self.status[active[~domain]] = Status.OUTSIDE_CONE
+        self.status[active[~finite]] = Status.NON_FINITE
+        return np.asarray(finite & domain & ~done)
+
+    def _next_step(self, here: Array, residual: Array) -> Array:
+        """Return the next step of the active elements."""
+        if self.settings.damping is not None:
+            return (1 - self.settings.damping) * residual
+        active = self.active
+        travelled = np.linalg.norm(here - self.origin[active], axis=1)
+        old = self.old_x[active], self.old_residual[active]
+        step, self.reach[active] = _anderson_step(here, residual, *old, self.reach[active], travelled)
+        return step
 
 
 def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:

@@ -1,0 +1,1 @@
+"""The solver of fixed points, and its methods: one module each."""
