@@ -10,6 +10,7 @@ from glassformer.core.estimate import Estimate
 from glassformer.core.settings import Iteration
 from glassformer.numerics.fixed_points import solve as fixed_points
 from glassformer.numerics.fixed_points.accelerated import Accelerated
+from glassformer.numerics.fixed_points.newton import Newton
 from glassformer.results import Solution
 
 ACCELERATED, PLAIN = Iteration(), Iteration(damping=0.0, max_iterations=50_000)
@@ -315,3 +316,17 @@ def test_limits_raise_unless_throw_is_false():
 def test_a_hard_phase_is_no_failure_of_limits():
     table = limits(BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute"), [0.8])
     assert table.status == [Status.BISTABLE]
+
+
+# --- Newton's method --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 4, 12])
+def test_newton_steps_of_many_slow_coordinates(size):
+    """Slopes of -0.02 are regular, however small their determinant is."""
+    root = np.arange(1.0, size + 1)
+    solution = fixed_points.solve(
+        lambda x, index: Estimate(x + 0.02 * (root - x), np.zeros_like(x)), np.zeros((1, size)), Newton()
+    )
+    assert solution.converged
+    np.testing.assert_allclose(solution.value[0], root, rtol=1e-9)

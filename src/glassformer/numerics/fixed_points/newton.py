@@ -28,6 +28,8 @@ _RELIABLE = 0.3
 _GAIN = 0.3
 # Share of the map's own step that is taken otherwise, at first.
 _DAMPED = 0.3
+# Condition number from which on slopes count as singular.
+_SINGULAR = 1e12
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +176,7 @@ def _is_repelled(slopes: Array, step: Array, residual: Array) -> Flags:
 
 def _newton_step(slopes: Array, residual: Array) -> Array:
     """Return Newton's steps, and those of the map where slopes are singular."""
-    with np.errstate(all="ignore"):
-        regular = np.isfinite(slopes).all(axis=(1, 2)) & (np.abs(np.linalg.det(slopes)) > 1e-12)
+    regular: Flags = np.all(np.isfinite(slopes), axis=(1, 2))
+    regular[regular] = np.linalg.cond(slopes[regular]) < _SINGULAR
     safe = np.where(regular[:, None, None], slopes, -np.eye(residual.shape[1]))
     return np.asarray(-np.linalg.solve(safe, residual[:, :, None])[:, :, 0])
