@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.frozen import set_fields
 
 # Largest integer up to which all integers are exact in double precision.
 _LARGEST = 2**53
@@ -57,7 +58,7 @@ type str
     for one in fields(part):
         value, kinds = getattr(part, one.name), set(str(one.type).split(" | "))
         if _holds_number(value, "iuf") and not isinstance(value, np.generic):
-            object.__setattr__(part, one.name, value.item())
+            set_fields(part, **{one.name: value.item()})
         elif "float" in kinds <= {"float", "int", "None"} and not (value is None or _is_real(value)):
             raise ParameterError(one.name, value, f"a number, not a value of type {type(value).__name__}")
 

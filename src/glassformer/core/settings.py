@@ -46,6 +46,17 @@ def boolean(name: str, value: Any, optional: bool = False) -> None:
         raise ParameterError(name, value, "True or False")
 
 
+def one_of(*names: str) -> Check:
+    """Return a check for one of these names."""
+    words = f"{', '.join(names[:-1])} or {names[-1]}"
+
+    def check(name: str, value: object, optional: bool = False) -> None:
+        if not (value is None and optional) and not (isinstance(value, str) and value in names):
+            raise ParameterError(name, value, f"{'None, ' if optional else ''}{words}")
+
+    return check
+
+
 def integer_up_to(most: int) -> Check:
     """Return a check for an integer from 1 to ``most``."""
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.estimate import Array
+from glassformer.core.frozen import set_fields
 from glassformer.core.random_streams import random_stream
 from glassformer.designs.wrapped import WrappedDesign
 
@@ -50,7 +51,7 @@ class GeneratedDesign(WrappedDesign):
 
     def __post_init__(self) -> None:
         if self.block == 0:
-            object.__setattr__(self, "block", max(1, _BLOCK // (self.shape[0] * self.shape[1])))
+            set_fields(self, block=max(1, _BLOCK // (self.shape[0] * self.shape[1])))
 
     def first(self, samples: int) -> Self:
         return replace(self, number=samples)

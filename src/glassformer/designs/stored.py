@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.frozen import set_fields
 from glassformer.designs.base import Design
 from glassformer.numerics.decompositions import square_root
 
@@ -47,7 +48,7 @@ class StoredDesign(Design):
             for instance, block in enumerate(batch):
                 if not np.isfinite(block.sum(dtype=np.float64)):
                     raise DataError("X", f"<instance {instance}>", "finite entries", "remove or repair the samples")
-        object.__setattr__(self, "inputs", batch)
+        set_fields(self, inputs=batch)
 
     @classmethod
     def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.channels.attention.named import NAMES, attention_channel, untied_channel
-from glassformer.core.checks import is_number, require_integer, unwrap_numbers
+from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data_error
+from glassformer.core.frozen import set_fields
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_number, parse_text
-from glassformer.core.settings import boolean
+from glassformer.core.settings import boolean, check_settings, non_negative, positive, positive_integer
 from glassformer.designs.base import Design
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.quadratic import QuadraticDesign
@@ -101,10 +102,10 @@ class AttentionIndexed(Model):
     channel_names: ClassVar[tuple[str, ...]] = NAMES
 
     rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None, usual=(0.05, 1.5), begin=0.5)
-    tokens: int = parameter("tokens T per sample", 2)
+    tokens: int = parameter("tokens T per sample", 2, check=positive_integer)
     channel: Any = parameter(", ".join(NAMES), "softmax", among=NAMES)
-    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
-    temperature: float = parameter("inverse temperature of softmax", 1.0, usual=(0.1, 10.0))
+    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0), check=non_negative)
+    temperature: float = parameter("inverse temperature of softmax", 1.0, usual=(0.1, 10.0), check=positive)
     link: InitVar[Callable[..., Any] | None] = parameter(
         "function of one sample, from indices (T, T), instead of channel; NumPy or jax.numpy. Its file is run",
         None,
@@ -112,8 +113,8 @@ class AttentionIndexed(Model):
         opens_file=True,
     )
     prior: Any = None
-    untied: bool = parameter("independent key and query matrices", False)
-    width: int | None = parameter("fixed width r, instead of rho", None)
+    untied: bool = parameter("independent key and query matrices", False, check=boolean)
+    width: int | None = parameter("fixed width r, instead of rho", None, check=positive_integer)
     token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=parse_number)
     spectrum: Any = parameter(
         f"eigenvalues of S, instead of rho: a file of numbers, or {POWER_LAW}",
@@ -125,15 +126,12 @@ class AttentionIndexed(Model):
     name = "aim"
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
-        unwrap_numbers(self)
+        check_settings(self)
         given = requested_prior(self.prior)
-        require_integer("tokens", self.tokens)
-        boolean("untied", self.untied)
         if self.spectrum is not None:
             others = {"rho": self.rho, "width": self.width, "prior": given, "untied": self.untied or None}
-            object.__setattr__(self, "spectrum", lone_spectrum(self.spectrum, **others))
+            set_fields(self, spectrum=lone_spectrum(self.spectrum, **others))
         elif self.width is not None:
-            require_integer("width", self.width)
             others = {"rho": self.rho is not None, "untied": self.untied, "prior": given is not None}
             for name, is_given in others.items():
                 if is_given:
@@ -144,10 +142,6 @@ class AttentionIndexed(Model):
             if not (is_number(rho) and (_SMALLEST_RHO <= rho <= _LARGEST_RHO or rho in (0, np.inf))):
                 allowed = f"0, {_SMALLEST_RHO:g} to {_LARGEST_RHO:g}, or inf"
                 raise ParameterError("rho", rho, allowed, "give rho, width or spectrum")
-        if not (is_number(self.noise) and 0 <= self.noise < np.inf):
-            raise ParameterError("noise", self.noise, "finite and >= 0")
-        if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
-            raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
         prior, root = self._prior(given), correlation_root(self.token_correlation, int(self.tokens))
         if self.untied and root:
             raise IncompatibleError("token_correlation and untied exclude each other: give one of them")
@@ -157,7 +151,7 @@ class AttentionIndexed(Model):
             power = prior.second_moment if self.rho is None else 1 + float(self.rho)
             channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link, root)
         self._set_channel(channel, channel=self.channel, link=link)
-        object.__setattr__(self, "prior", prior)
+        set_fields(self, prior=prior)
 
     @property
     def counts_low_rank(self) -> bool:

@@ -16,6 +16,7 @@ from glassformer.core.checks import is_number
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
+from glassformer.core.frozen import set_fields
 from glassformer.core.resources import require_resources
 from glassformer.designs.base import Design
 from glassformer.designs.dense import CorrelatedDesign
@@ -96,9 +97,7 @@ class Model(WithAccuracy, Trainable, ABC):
 
     def _set_channel(self, channel: Any, /, **arguments: Any) -> None:
         """Set the channel object and its noise, and store the arguments that it was constructed from."""
-        object.__setattr__(self, "_arguments", arguments)
-        object.__setattr__(self, "channel", channel)
-        object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
+        set_fields(self, _arguments=arguments, channel=channel, noise=float(getattr(channel, "noise", 0.0)))
 
     def varied(self, **parameters: Any) -> Self:
         """Return the model with other parameters; a channel that depends on them is constructed again.

@@ -11,10 +11,12 @@ import numpy as np
 
 from glassformer.channels.confusion import CONFUSIONS
 from glassformer.channels.scalar.named import NAMES, scalar_channel
-from glassformer.core.checks import is_number, require_integer, unwrap_numbers
+from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data_error
+from glassformer.core.frozen import set_fields
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_number, parse_text
+from glassformer.core.settings import check_settings, non_negative, positive_integer
 from glassformer.designs.base import Design
 from glassformer.designs.dense import CorrelatedDesign, DenseDesign
 from glassformer.models.base import (
@@ -98,9 +100,9 @@ class BilinearSequenceRegression(Model):
 
     beta: float = parameter("L/d; inf allowed", 1.0, usual=(0.25, 4.0))
     rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None, usual=(0.05, 1.5), begin=0.5)
-    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
+    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0), check=non_negative)
     channel: Any = parameter(", ".join(NAMES), "gaussian", among=NAMES)
-    width: int | None = parameter("fixed width r, instead of rho", None)
+    width: int | None = parameter("fixed width r, instead of rho", None, check=positive_integer)
     link: InitVar[Callable[..., Any] | None] = parameter(
         "function of one sample, from a field h to a number, instead of channel; NumPy or jax.numpy. Its file is run",
         None,
@@ -130,16 +132,12 @@ class BilinearSequenceRegression(Model):
     name = "bsr"
 
     def __post_init__(self, link: Callable[..., Any] | None, noise_law: Any) -> None:
-        unwrap_numbers(self)
+        check_settings(self)
         if not (is_ratio(self.beta) or (is_number(self.beta) and self.beta == np.inf)):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
-        if not (is_number(self.noise) and 0 <= self.noise < np.inf):
-            raise ParameterError("noise", self.noise, "finite and >= 0")
         given = requested_prior(self.prior)
         if self.spectrum is not None:
-            object.__setattr__(
-                self, "spectrum", lone_spectrum(self.spectrum, rho=self.rho, width=self.width, prior=given)
-            )
+            set_fields(self, spectrum=lone_spectrum(self.spectrum, rho=self.rho, width=self.width, prior=given))
         elif self.rho is None and self.width is None and not isinstance(given, ScalarPrior):
             raise IncompatibleError("the width is missing: give rho (0 and inf are allowed), or a fixed width")
         are_correlated(self.token_correlation)  # raises for values that are invalid at every number of tokens
@@ -147,13 +145,11 @@ class BilinearSequenceRegression(Model):
             raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
         if self.rho is not None and not (is_ratio(self.rho) or (is_number(self.rho) and self.rho in (0, np.inf))):
             raise ParameterError("rho", self.rho, f">= 0 (0, {SMALLEST:g} to {LARGEST:g}, or inf)")
-        if self.width is not None:
-            require_integer("width", self.width)
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
         channel = scalar_channel(self.channel, float(self.noise), link, noise_law)
         self._set_channel(channel, channel=self.channel, link=link, noise_law=noise_law)
-        object.__setattr__(self, "prior", self._prior(given))
+        set_fields(self, prior=self._prior(given))
 
     def _prior(self, given: object) -> ScalarPrior:
         """Return the prior of ``S``: the given one, or that of the spectrum, width or width ratio."""

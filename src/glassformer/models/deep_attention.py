@@ -14,18 +14,22 @@ from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.channels.sampling_limits import require_noise, require_sampling
 from glassformer.core.accuracy import POINTS, USUAL, Accuracy
-from glassformer.core.checks import is_number, real_numbers, require_integer, unwrap_numbers
+from glassformer.core.checks import real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.frozen import set_fields
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_integers, parse_number, parse_text
 from glassformer.core.resources import farthest_from_default, require_resources
-from glassformer.core.settings import boolean
+from glassformer.core.settings import boolean, check_settings, one_of, positive_integer, unit_interval
 from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.token_correlation import Root, correlation_record, correlation_root
+from glassformer.priors.base import Prior
 from glassformer.priors.laws import NAMES
 from glassformer.priors.resolve import named, rows_prior
+
+ACTIVATIONS, OUTPUTS = ("softmax", "linear"), ("attention", "sequence")
 
 
 @dataclass(frozen=True)
@@ -84,19 +88,25 @@ class DeepAttention(Model):
     ratios_per_call: ClassVar[int] = 8
     accuracy_defaults: ClassVar[Mapping[str, Any]] = {"points": POINTS}
 
-    depth: int = parameter("attention layers P", 2)
-    tokens: int = parameter("tokens L per sequence", 2)
+    depth: int = parameter("attention layers P", 2, check=positive_integer)
+    tokens: int = parameter("tokens L per sequence", 2, check=positive_integer)
     skip: float | Sequence[float] = parameter(
         "skip strength c, or a comma list, one per layer", 1.0, read=parse_grid, usual=(0.0, 4.0)
     )
-    activation: str = parameter("softmax or linear", "softmax", among=("softmax", "linear"))
-    untied: bool = parameter("independent weights of keys and queries", False)
-    heads: int = parameter("heads H on disjoint coordinates", 1)
-    output: str = parameter("attention or sequence", "attention", among=("attention", "sequence"))
+    activation: str = parameter("softmax or linear", "softmax", among=ACTIVATIONS, check=one_of(*ACTIVATIONS))
+    untied: bool = parameter("independent weights of keys and queries", False, check=boolean)
+    heads: int = parameter("heads H on disjoint coordinates", 1, check=positive_integer)
+    output: str = parameter("attention or sequence", "attention", among=OUTPUTS, check=one_of(*OUTPUTS))
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
     head_weights: Sequence[Sequence[float]] | None = None
-    side_information: float = parameter("strength lambda in [0, 1) of the side information", 0.0, usual=(0.0, 0.9))
-    limit: str | None = parameter("large-skip, linear-committee, or large-depth at the ratio depth/skip", None)
+    side_information: float = parameter(
+        "strength lambda in [0, 1) of the side information", 0.0, usual=(0.0, 0.9), check=unit_interval
+    )
+    limit: str | None = parameter(
+        "large-skip, linear-committee, or large-depth at the ratio depth/skip",
+        None,
+        check=one_of("large-skip", "linear-committee", "large-depth"),
+    )
     token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=parse_number)
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=parse_text)
     rank: int | Sequence[int] = parameter("directions of the weights, or one number per layer", 1, read=parse_integers)
@@ -108,29 +118,33 @@ class DeepAttention(Model):
         return int(self.accurate("points"))
 
     def __post_init__(self) -> None:
-        unwrap_numbers(self)
-        for name in ("depth", "tokens", "heads"):
-            require_integer(name, getattr(self, name))
-        boolean("untied", self.untied)
-        for name in ("activation", "output", "limit"):
-            if not isinstance(getattr(self, name), str | None):
-                raise ParameterError(name, getattr(self, name), "a name")
-        if self.activation not in ("softmax", "linear"):
-            raise ParameterError("activation", self.activation, "softmax or linear")
-        if self.output not in ("attention", "sequence"):
-            raise ParameterError("output", self.output, "attention or sequence")
-        if self.limit not in (None, "large-skip", "linear-committee", "large-depth"):
-            raise ParameterError("limit", self.limit, "None, large-skip, linear-committee or large-depth")
-        if self.limit and not (not self.untied and self.heads == 1 and self.output == "attention" and self.noise == 0):
-            raise IncompatibleError(f"limit = {self.limit} needs tied weights, one head, attention output and no noise")
-        if self.limit and np.any(real_numbers("skip", self.skip) <= 0):
-            raise ParameterError("skip", self.skip, "> 0 in the limits of large depth and skip")
+        check_settings(self)
+        require_noise(self.noise)
         if self.activation == "softmax" and self.tokens < 2:
             raise ParameterError("tokens", self.tokens, ">= 2 for softmax: the softmax of a single token is one")
-        require_noise(self.noise)
-        if not (is_number(self.side_information) and 0 <= self.side_information < 1):
-            raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
-        ranks = self._ranks()
+        self._check_limit()
+        self._check_size()
+        prior = rows_prior(self.prior, self.network.rows, self.network.heads, float(self.side_information))
+        self._check_rotations(prior)
+        set_fields(self, prior=prior)
+        if self.head_weights is not None:
+            # An immutable copy of the weights.
+            set_fields(self, head_weights=self.network.head_weights)
+
+    def _check_limit(self) -> None:
+        """Raise unless the model has the limit that it is given."""
+        if not self.limit:
+            return
+        if self.untied or self.heads > 1 or self.output != "attention" or self.noise > 0:
+            raise IncompatibleError(f"limit = {self.limit} needs tied weights, one head, attention output and no noise")
+        if np.any(real_numbers("skip", self.skip) <= 0):
+            raise ParameterError("skip", self.skip, "> 0 in the limits of large depth and skip")
+        if self._root:
+            raise IncompatibleError(f"limit = {self.limit} and token_correlation exclude each other: give one of them")
+
+    def _check_size(self) -> None:
+        """Raise if labels of so many layers, tokens or heads take too much memory or time."""
+        ranks = self._ranks
         layers = sum(ranks)
         fields = layers * self.heads * self.tokens * (2 if self.untied else 1)
         blamed, value = farthest_from_default(self, "depth", "tokens", "heads", "points")
@@ -139,25 +153,25 @@ class DeepAttention(Model):
         require_sampling(blamed, value, fields, 2.0 ** min(layers - 1, 500), self.points)
         weights = 200.0 * self.depth * self.heads
         require_resources(blamed, value, weights, "use fewer layers or heads", what="head weights")
-        object.__setattr__(self, "network", self._architecture())
-        if max(ranks) > 1 and self.noise == 0 and not self._turns_back:
+
+    def _check_rotations(self, prior: Prior) -> None:
+        """Raise if layers have several directions and their rotations are not free, or noiseless labels show more."""
+        network = self.network
+        if max(network.directions) == 1:
+            return
+        shown = network.tied and network.shows_last_matrix and network.head_weights[-1][0] != 0
+        if self.noise == 0 and not shown:
             raise IncompatibleError(
                 f"noise = 0 and rank = {self.rank} exclude each other unless weights are tied, of one head, and labels "
                 "show the last attention matrix: give noise > 0"
             )
-        if self.head_weights is not None:
-            # An immutable copy of the weights.
-            object.__setattr__(self, "head_weights", self.network.head_weights)  # type: ignore[attr-defined]
-
-        network: Architecture = self.network  # type: ignore[attr-defined]
-        prior = rows_prior(self.prior, network.rows, network.heads, float(self.side_information))
-        if max(ranks) > 1 and not prior.rotational:
+        if not prior.rotational:
             raise IncompatibleError(
                 f"rank = {self.rank} and prior = {self.prior} exclude each other: directions of one layer are known up "
                 "to a rotation, which only normal weights allow"
             )
-        object.__setattr__(self, "prior", prior)
 
+    @cached_property
     def _ranks(self) -> tuple[int, ...]:
         """Directions of every layer whose rows are learned."""
         given = self.rank if isinstance(self.rank, Sequence | np.ndarray) else [self.rank]
@@ -170,7 +184,13 @@ class DeepAttention(Model):
         layers = 1 if self.limit == "large-depth" else int(self.depth)
         return tuple(int(rank) for rank in given) if len(given) == layers else (int(given[0]),) * layers
 
-    def _architecture(self) -> Architecture:
+    @cached_property
+    def _root(self) -> Root:
+        return correlation_root(self.token_correlation, int(self.tokens))
+
+    @cached_property
+    def network(self) -> Architecture:
+        """The architecture whose labels are learned."""
         skip = real_numbers("skip", self.skip).ravel()
         if len(skip) not in (1, self.depth):
             raise ParameterError("skip", self.skip, f"a finite number, or {self.depth} of them")
@@ -193,21 +213,9 @@ class DeepAttention(Model):
             output=self.output,
             head_weights=tuple(tuple(float(r) for r in row) for row in weights),
             limit=self.limit or "",
-            root=self._root(),
-            ranks=self._ranks(),
+            root=self._root,
+            ranks=self._ranks,
         )
-
-    @property
-    def _turns_back(self) -> bool:
-        """Whether noiseless labels determine the directions of the last layer up to a rotation."""
-        network: Architecture = self.network  # type: ignore[attr-defined]
-        return network.tied and network.shows_last_matrix and network.head_weights[-1][0] != 0
-
-    def _root(self) -> Root:
-        root = correlation_root(self.token_correlation, int(self.tokens))
-        if root and self.limit:
-            raise IncompatibleError(f"limit = {self.limit} and token_correlation exclude each other: give one of them")
-        return root
 
     @property
     def name(self) -> str:
@@ -216,7 +224,7 @@ class DeepAttention(Model):
     @cached_property
     def channel(self) -> Channel:
         """The channel, by exact inversion if the label and all other heads determine one head; else that of a link."""
-        network: Architecture = self.network  # type: ignore[attr-defined]
+        network = self.network
         if self.noise == 0 and np.all(np.array(network.head_weights) != 0):
             from glassformer.channels.multi_index.importance_sampling import Effort
             from glassformer.channels.multi_index.inverted_attention import InvertedAttentionChannel, inverts
@@ -256,7 +264,7 @@ class DeepAttention(Model):
     def row_names(self) -> tuple[str, ...]:
         if self.limit == "large-depth":
             return ("last layer",)
-        directions = self.network.directions  # type: ignore[attr-defined]
+        directions = self.network.directions
         return tuple(
             f"{name}{'' if directions[layer] == 1 else f', direction {k + 1}'}{head}"
             for name, layer, k, head in self._rows()
@@ -273,7 +281,7 @@ class DeepAttention(Model):
         families = ("key of ", "query of ") if self.untied else ("",)
         heads = [""] if self.heads == 1 else [f", head {h + 1}" for h in range(self.heads)]
         for family in families:
-            for layer, rank in enumerate(self.network.directions):  # type: ignore[attr-defined]
+            for layer, rank in enumerate(self.network.directions):
                 for k in range(rank):
                     for head in heads:
                         yield f"{family}layer {layer + 1}", layer, k, head
@@ -283,7 +291,7 @@ class DeepAttention(Model):
         groups: dict[str, tuple[int, ...]] = {}
         for row, (name, _, _, head) in enumerate(self._rows()):
             groups[f"{name}{head}"] = (*groups.get(f"{name}{head}", ()), row)
-        for rows in self.network.exchangeable:  # type: ignore[attr-defined]
+        for rows in self.network.exchangeable:
             members = [name for name, own in groups.items() if own[0] in rows]
             for name in members:
                 del groups[name]
@@ -298,7 +306,7 @@ class DeepAttention(Model):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        network: Architecture = self.network  # type: ignore[attr-defined]
+        network = self.network
         return {
             "depth": network.depth,
             "tokens": network.tokens,

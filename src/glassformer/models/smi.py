@@ -12,15 +12,14 @@ from glassformer.channels.label_laws import NAMES as LABEL_LAWS
 from glassformer.channels.label_laws import noise_label
 from glassformer.channels.sampling_limits import require_sampling
 from glassformer.core.accuracy import POINTS, USUAL, Accuracy
-from glassformer.core.checks import is_number, require_integer, unwrap_numbers
-from glassformer.core.errors import ParameterError
+from glassformer.core.frozen import set_fields
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_number, parse_text
 from glassformer.core.resources import farthest_from_default
+from glassformer.core.settings import check_settings, positive_integer, unit_interval
 from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.token_correlation import CorrelatedTokensLink, correlation_record, correlation_root
-from glassformer.priors.base import Prior
 from glassformer.priors.laws import NAMES
 from glassformer.priors.resolve import named, rows_prior
 
@@ -78,11 +77,11 @@ class SequenceMultiIndex(Model):
         metavar="FILE.py:FUNCTION",
         opens_file=True,
     )
-    indices: int = parameter("directions P of the weights", 1, required=True)
-    tokens: int = parameter("tokens L per sequence", 1)
+    indices: int = parameter("directions P of the weights", 1, required=True, check=positive_integer)
+    tokens: int = parameter("tokens L per sequence", 1, check=positive_integer)
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0), begin=0.1)
     label_type: str = parameter("auto, discrete or continuous", "auto", among=("auto", "discrete", "continuous"))
-    side_information: float = parameter("strength lambda in [0, 1) of the side information", 0.0)
+    side_information: float = parameter("strength lambda in [0, 1) of the side information", 0.0, check=unit_interval)
     noise_law: Any = parameter(
         f"law of labels around the link, instead of noise: {', '.join(LABEL_LAWS)} (poisson: link is the log rate)",
         None,
@@ -105,21 +104,15 @@ class SequenceMultiIndex(Model):
         return int(self.accurate("points"))
 
     def __post_init__(self) -> None:
-        unwrap_numbers(self)
-        if not (is_number(self.side_information) and 0 <= self.side_information < 1):
-            raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
-        for name in ("indices", "tokens"):
-            require_integer(name, getattr(self, name))
+        check_settings(self)
         images = 2.0 ** min(self.indices, 10)
         require_sampling(
             *farthest_from_default(self, "indices", "tokens", "points"), self.indices * self.tokens, images, self.points
         )
         # Constructing the channel raises an error for invalid links now, not at the first computation.
         _ = self.channel
-        object.__setattr__(self, "prior", self._prior())
-
-    def _prior(self) -> Prior:
-        return rows_prior(self.prior, int(self.indices), 1, float(self.side_information), self.feature_spectrum)
+        shape = (int(self.indices), 1, float(self.side_information))
+        set_fields(self, prior=rows_prior(self.prior, *shape, self.feature_spectrum))
 
     @cached_property
     def channel(self) -> Channel:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.frozen import set_fields
 from glassformer.core.registry import create_by_name
 from glassformer.priors.law import Components, Law, MixtureLaw
 
@@ -123,8 +124,7 @@ variance (theirs is 0.25); Discrete.standardised shifts and scales
         if not abs(variance - 1) < _ROUNDING * max(1.0, mean**2):
             allowed = f"finite numbers of unit variance (theirs is {variance:.6g})"
             raise ParameterError("values", values, allowed, "Discrete.standardised shifts and scales")
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "weights", weights)
+        set_fields(self, values=values, weights=weights)
 
     @classmethod
     def standardised(cls, values: Sequence[float], weights: Sequence[float] | None = None) -> Self:

@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.frozen import set_fields
 from glassformer.priors.base import Prior, ScalarPrior
 from glassformer.priors.law import Law
 from glassformer.priors.laws import NAMES, Gaussian, law_of
@@ -28,7 +29,7 @@ def resolve_prior(prior: _AnyPrior, law: Law | None = None) -> _AnyPrior:
     A copy of the model with other parameters (``dataclasses.replace``) receives the prior of the first one. It chooses
     anew if that was the model's own choice; a prior that the user gave is kept, or refused.
     """
-    object.__setattr__(prior, "_selected_from", law or Gaussian())
+    set_fields(prior, _selected_from=law or Gaussian())
     return prior
 
 

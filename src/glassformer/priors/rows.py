@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
+from glassformer.core.frozen import set_fields
 from glassformer.priors.base import Prior, SignalEstimate
 
 # Deviation of the mean eigenvalue from one that is taken for rounding (a convention).
@@ -190,7 +191,7 @@ class SpectrumRowsPrior(WeightRowsPrior):
         if values.size == 0 or not (np.all(values > 0) and abs(values.mean() - 1) < _ROUNDING):
             allowed = "positive eigenvalues of mean one"
             raise ParameterError("feature_spectrum", self.spectrum, allowed, "divide them by their mean")
-        object.__setattr__(self, "spectrum", tuple(values.tolist()))
+        set_fields(self, spectrum=tuple(values.tolist()))
 
     @property
     def mmse_dimension(self) -> float:

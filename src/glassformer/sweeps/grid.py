@@ -17,6 +17,7 @@ import numpy as np
 from glassformer import __version__
 from glassformer.core.accuracy import Accuracy, refuse_unused
 from glassformer.core.errors import IncompatibleError, ParameterError, RenamedError, UnidentifiedError
+from glassformer.core.frozen import set_fields
 from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.parsing import parse_grid
 from glassformer.core.renamed import WithRenamedArguments, renamed
@@ -113,7 +114,7 @@ class Grid(WithRenamedArguments):
         self._check_accuracy()
         axes = self._checked_axes()
         self._check_size(axes)
-        object.__setattr__(self, "grid", axes)
+        set_fields(self, grid=axes)
         # An error in the fixed parameters is reported now, and not at every point.
         model = self._first_model()
         self._check_effect(model, learners)
