@@ -28,6 +28,7 @@ from glassformer.errors import ParameterError
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.online_sgd import one_pass_sgd
 from glassformer.learners.row_descent import Batches, record_steps
+from glassformer.priors.features import feature_variances
 from glassformer.risk.rows.comparison import label_quality
 from glassformer.risk.rows.student import student_of
 
@@ -254,7 +255,7 @@ def test_feature_spectra_descend_in_the_coordinates_of_the_features():
     design = size.design.sample(40, size.input_shape, rng)
     labels = design.forward(size.model.prior.sample((1, 20), rng), 0)[:, 0, 0]
     data = DataSet(design, labels)
-    root = np.sqrt(size.model.prior.feature_variances(20))
+    root = np.sqrt(feature_variances(size.model.prior, 20))
     start = data.rng.standard_normal((1, 20))[0]
     x, own = design.inputs[0, :, 0] * root, start
     for _ in range(5):

@@ -25,6 +25,7 @@ from glassformer.core.checks import require_integer
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.decompositions import square_root
+from glassformer.priors.features import row_growth
 
 # Independent groups of samples, levels of the tree of cells, and samples that define the cells (chosen by trial: more
 # cells lose less information, but contain fewer samples).
@@ -136,7 +137,7 @@ def growth_bound(
     weights = np.linalg.eigh(0.5 * (operator + operator.T))[1][:, -1]
     matrix = np.tensordot(weights, matrices, axes=1)
     value, error = _product(evaluation, weighted(matrix, matrix))
-    return Bound(model.prior.growth * value, model.prior.growth * error)
+    return Bound(row_growth(model.prior) * value, row_growth(model.prior) * error)
 
 
 def squares_of_means(

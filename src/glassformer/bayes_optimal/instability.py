@@ -19,6 +19,7 @@ from glassformer.core.progress import advance, note
 from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.numerics.sequences import remaining_change
+from glassformer.priors.features import row_growth
 
 # Fewest data points per replica of the operator (chosen by trial).
 FEWEST_POINTS = 256
@@ -160,7 +161,7 @@ def _leading(model: Model, basis: Basis, slopes: _Slopes) -> Instability:
     modes = np.tensordot(vectors.T, basis.matrices, axes=1)
     of_modes = [np.tensordot(np.outer(vector, vector), forms, axes=2) for vector in vectors.T]
     entries = [_entry(form) for form in of_modes]
-    replicas = model.prior.growth * np.array(entries)
+    replicas = row_growth(model.prior) * np.array(entries)
     growth = np.stack(mean_and_error(replicas.T), axis=1)
     rate, error = map(float, growth[-1])
     degenerate = rate - growth[:, 0] <= DEGENERATE * rate + STANDARD_ERRORS * (error + growth[:, 1])
@@ -171,7 +172,7 @@ def _leading(model: Model, basis: Basis, slopes: _Slopes) -> Instability:
     square, difference, *known = of_modes[-1]
     true_entry = controlled_mean(square - difference, np.stack(known, axis=-1))
     bias = float(significant_gap(*mean_and_error(entries[-1] - true_entry)))
-    missing = model.prior.growth * bias
+    missing = row_growth(model.prior) * bias
     return Instability(rate, error, full / np.trace(full), bool(degenerate.sum() > 1), replicas[-1], missing)
 
 

@@ -33,6 +33,7 @@ from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.numerics.fixed_points.solve import Flags
 from glassformer.numerics.quasi_random import confidence_factor
+from glassformer.priors.layered import couples_to_second_order
 
 
 @dataclass(frozen=True)
@@ -374,7 +375,7 @@ def row_columns(model: Model, variance: Array, suffix: str = "") -> dict[str, Ar
 def _notes(model: Model, q_hat: Array) -> list[str]:
     notes = [*model.remarks]
     largest = float(np.max(np.abs(off_diagonal(q_hat))))
-    if model.prior.second_order and largest >= _NOTED_COUPLING:
+    if couples_to_second_order(model.prior) and largest >= _NOTED_COUPLING:
         notes.append(
             f"Off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows. Their effect is "
             "computed to second order; the next order is in the error estimate."

@@ -161,7 +161,7 @@ def _hard_phase_of_rows(model: Model, entries: list[Threshold]) -> tuple[bool | 
     they are close to as many labels as unknowns.
     """
     undetermined = Threshold(_TRANSITION, np.nan, 0.0, "")
-    if not model.hard_phase_from_thresholds:
+    if not model.has_user_link:
         reason = "Not determined for several rows. Run `limits`; status `bistable` marks a hard phase"
         return None, reason, replace(undetermined, note=reason)
     places = [entry.alpha for entry in entries if np.isfinite(entry.alpha) and entry.alpha > 0]

@@ -26,6 +26,7 @@ from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps, wide_error_bars
 from glassformer.core.status import Status
 from glassformer.models.base import Model
+from glassformer.priors.signals import random_start
 
 # Default initial overlap for even labels, a typical overlap of a random start.
 _GUESS = 1e-3
@@ -144,7 +145,7 @@ def random_overlap(model: Model, d: int) -> float:
         >>> random_overlap(SequenceMultiIndex(lambda z: abs(z[0, 0]), 1, 1), 100)
         0.0001
     """
-    return float(model.prior.random_start / np.sqrt(d))
+    return float(random_start(model.prior) / np.sqrt(d))
 
 
 def iterate_states(advance: Advance, start: Array, batch: int, steps: int) -> StateHistory:

@@ -18,8 +18,31 @@ _DRAWN_AT_ONCE = 2_000_000
 class Design(ABC):
     r"""Inputs of a batch of instances, and the fields :math:`h = \mathrm{forward}(S)` they make of a signal.
 
-    Components of the fields of a unit-power signal independent of the inputs have unit variance.
+    Components of the fields of a unit-power signal independent of the inputs have unit variance. Designs of one array
+    in memory derive from :class:`~glassformer.designs.stored.StoredDesign`, which has the inputs.
     """
+
+    # Required: the linear map.
+
+    @property
+    @abstractmethod
+    def signal_shape(self) -> tuple[int, int]:
+        """Shape of one signal."""
+
+    @property
+    @abstractmethod
+    def sample_ratio(self) -> float:
+        r""":math:`\hat q` per unit of :math:`E g^2`: samples per signal entry for independent entries."""
+
+    @abstractmethod
+    def forward(self, signal: Array, instance: int) -> Array:
+        """Return the fields of one instance, shape ``field_shape``, from a signal of ``signal_shape``."""
+
+    @abstractmethod
+    def adjoint(self, score: Array, instance: int) -> Array:
+        """Return transpose of ``forward`` in the signal's own inner product: ``signal_shape`` from ``field_shape``."""
+
+    # Required: the inputs.
 
     @classmethod
     @abstractmethod
@@ -42,11 +65,6 @@ class Design(ABC):
 
     @property
     @abstractmethod
-    def signal_shape(self) -> tuple[int, int]:
-        """Shape of one signal."""
-
-    @property
-    @abstractmethod
     def input_shape(self) -> tuple[int, int]:
         """Shape of the input of one sample: tokens and their dimension."""
 
@@ -54,10 +72,7 @@ class Design(ABC):
     def parts(self, instance: int = 0) -> Iterator[Array]:
         """Return inputs of one instance, in order, each of shape (samples, tokens, d)."""
 
-    @property
-    @abstractmethod
-    def sample_ratio(self) -> float:
-        r""":math:`\hat q` per unit of :math:`E g^2`: samples per signal entry for independent entries."""
+    # Optional.
 
     @property
     def field_shape(self) -> tuple[int, ...]:
@@ -71,20 +86,7 @@ class Design(ABC):
         """Shape of one row of the signal."""
         return self.signal_shape
 
-    def fields(self, signal: Array, instance: int) -> Array:
-        """Return fields of shape (samples, P, K) from a signal of shape ``(P, *row_shape)``.
-
-        One row has ``P = 1``.
-        """
-        if self.several_rows:
-            return self.forward(signal, instance)
-        return self.forward(signal[0], instance).reshape(self.samples, 1, -1)
-
-    def correlation(self, score: Array, instance: int) -> Array:
-        """Return the transpose of :meth:`fields`: shape ``(P, *row_shape)`` from (samples, P, K)."""
-        if self.several_rows:
-            return self.adjoint(score, instance)
-        return self.adjoint(score.reshape(self.field_shape), instance)[None]
+    damping = default_property(0.0, "Initial damping of message passing; larger for inputs far from Gaussian.")
 
     @classmethod
     def new_fields(cls, signals: Array, shape: tuple[int, int], samples: int, rng: np.random.Generator) -> Array:
@@ -101,19 +103,26 @@ class Design(ABC):
         size = max(1, _DRAWN_AT_ONCE // (shape[0] * shape[1]))
         counts = [min(size, samples - start) for start in range(0, samples, size)]
         parts = (cls.sample(count, shape, rng) for count in counts)
-        return np.concatenate([np.stack([part.fields(one, 0) for one in signals]) for part in parts], axis=1)
-
-    damping = default_property(0.0, "Initial damping of message passing; larger for inputs far from Gaussian.")
-
-    @abstractmethod
-    def forward(self, signal: Array, instance: int) -> Array:
-        """Return the fields of one instance, shape ``field_shape``, from a signal of ``signal_shape``."""
-
-    @abstractmethod
-    def adjoint(self, score: Array, instance: int) -> Array:
-        """Return transpose of ``forward`` in the signal's own inner product: ``signal_shape`` from ``field_shape``."""
+        return np.concatenate([np.stack([row_fields(part, one, 0) for one in signals]) for part in parts], axis=1)
 
     def entry_fields(self) -> Array:
         """Return fields of the matrices with a single entry of one, shape (samples, L d), for fields of one number."""
         size = int(np.prod(self.signal_shape))
         return np.column_stack([self.forward(one.reshape(self.signal_shape), 0) for one in np.eye(size)])
+
+
+def row_fields(design: Design, signal: Array, instance: int) -> Array:
+    """Return fields of shape (samples, P, K) from a signal of shape ``(P, *row_shape)``.
+
+    One row has ``P = 1``.
+    """
+    if design.several_rows:
+        return design.forward(signal, instance)
+    return design.forward(signal[0], instance).reshape(design.samples, 1, -1)
+
+
+def row_correlation(design: Design, score: Array, instance: int) -> Array:
+    """Return the transpose of :func:`row_fields`: shape ``(P, *row_shape)`` from (samples, P, K)."""
+    if design.several_rows:
+        return design.adjoint(score, instance)
+    return design.adjoint(score.reshape(design.field_shape), instance)[None]

@@ -47,7 +47,6 @@ from glassformer.risk.rows.student import Student, student_of
 if TYPE_CHECKING:
     import pandas
 
-    from glassformer.priors.rows import WeightComponents
 
 # New samples in each set, on which losses and errors on labels are measured: at most, at least, and times the steps.
 _MOST_SAMPLES, _FEWEST_SAMPLES, _PREDICTIONS = 8192, 1024, 1 << 20
@@ -341,11 +340,9 @@ def descent_path(
 
 def _feature_classes(model: Model) -> tuple[Array, Array]:
     """Return eigenvalues of the covariance of the features, each once, and the shares of the features with them."""
-    if not model.prior.whitens:
-        return np.ones(1), np.ones(1)
-    law: WeightComponents = model.prior.weight_components  # type: ignore[attr-defined]
-    eigenvalues, places = np.unique(law.eigenvalues, return_inverse=True)
-    return eigenvalues, np.asarray(np.bincount(places, law.weights), dtype=float)
+    spectrum = np.array(model.prior.feature_spectrum)
+    eigenvalues, places = np.unique(spectrum, return_inverse=True)
+    return eigenvalues, np.asarray(np.bincount(places, np.full(spectrum.shape, 1 / spectrum.size)), dtype=float)
 
 
 def _require_rows(model: Model) -> None:

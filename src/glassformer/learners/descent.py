@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.learners.base import Learner
+from glassformer.priors.features import whitens
 
 # Starts of descent by their forms, and what each means.
 _FORMS = {
@@ -112,7 +113,7 @@ class RowDescent(Descent):
     def check(self, model: Any) -> None:
         super().check(model)
         refuse_side_information(model)
-        if model.prior.whitens:
+        if whitens(model.prior):
             raise IncompatibleError(
                 "needs unwhitened features, and those of a model with feature_spectrum are drawn whitened"
             )

@@ -11,11 +11,12 @@ import numpy as np
 from glassformer.channels.base import Channel
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
-from glassformer.designs.base import Design
+from glassformer.designs.base import Design, row_fields
 from glassformer.learners.message_passing import StepHistory
 from glassformer.models.base import Model
 from glassformer.numerics.sequences import AitkenExtrapolation
 from glassformer.priors.base import Prior, ScalarPrior, Side, SignalEstimate
+from glassformer.priors.signals import denoise_rows, mean_rows, signal_shape
 
 # Default tolerance and floor, for exact and for sampled scores; smaller values are below the noise of sampled scores.
 _TOLERANCE = (1e-3, 5e-3)
@@ -99,7 +100,7 @@ class GampState:
     def fields(self, design: Design, instance: int) -> Array:
         """Return the fields of the samples without the contribution of their own labels, shape (n, P, K)."""
         correction = self.onsager[0, 0] * self.score if len(self.onsager) == 1 else self.onsager @ self.score
-        return np.asarray(design.fields(self.estimate.signal, instance) - correction)
+        return np.asarray(row_fields(design, self.estimate.signal, instance) - correction)
 
     def extrapolated(self, steps: float) -> Self:
         """Return the state after this number of further steps equal to the last one."""
@@ -168,7 +169,7 @@ class GampConvergence:
 
     def _power(self, state: GampState) -> float:
         """Power of the estimate around the prior mean, summed over the rows."""
-        mean = self.prior.mean_rows(self.design.row_shape)
+        mean = mean_rows(self.prior, self.design.row_shape)
         return self._norm(state.estimate.signal - mean) ** 2
 
     def is_growing(self, old: GampState, new: GampState) -> bool:
@@ -231,13 +232,13 @@ class GampConvergence:
     def _log_evidence_before_learning(self) -> float:
         rows = self.prior.rows
         nothing = np.zeros((rows, rows))
-        signal, variance = self.prior.mean_rows(self.design.row_shape), np.eye(rows)
+        signal, variance = mean_rows(self.prior, self.design.row_shape), np.eye(rows)
         if self.side is not None:
-            known = self.prior.denoise_rows(
-                np.sqrt(self.side.strength) * self.side.observation, self.side.strength * np.eye(rows)
+            known = denoise_rows(
+                self.prior, np.sqrt(self.side.strength) * self.side.observation, self.side.strength * np.eye(rows)
             )
             signal, variance = known.signal, known.variance
-        fields = self.design.fields(signal, self.instance)
+        fields = row_fields(self.design, signal, self.instance)
         labels = float(np.sum(self.channel.log_partitions(self.labels, fields, variance)))
         entropy = self.prior.entropy(nothing[None], variance[None]).value[0]
         return labels + self.design.samples / self.design.sample_ratio * float(entropy)
@@ -252,7 +253,7 @@ class GampConvergence:
         """
         claimed = state.claimed_error
         sampling = np.sqrt(2 / self.design.samples)
-        fluctuation = self.prior.power_deviation(self.prior.signal_shape(self.design.row_shape))
+        fluctuation = self.prior.power_deviation(signal_shape(self.prior, self.design.row_shape))
         chance = sampling + fluctuation
         # Residuals of the size of rounding errors carry little information.
         rounding = claimed <= _ROUNDING * self._floor

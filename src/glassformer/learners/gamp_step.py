@@ -19,16 +19,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from glassformer.channels.field_averages import Scores
 from glassformer.core.estimate import Array
 from glassformer.core.random_streams import random_stream
+from glassformer.designs.base import row_correlation
 from glassformer.learners.gamp_state import SAMPLED_SLACK, SIGNIFICANT, GampConvergence, GampState, PseudoData
 from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.numerics.sequences import AitkenExtrapolation
 from glassformer.priors.base import SignalEstimate
+from glassformer.priors.signals import denoise_rows, mean_rows, random_start
 
 # Largest number of random starts: more than five did not improve runs on even labels at d = 30.
 _RANDOM_STARTS = 5
@@ -70,13 +73,13 @@ class GampStep(GampConvergence):
             return 0.0
         if self.settings.random_start is not None:
             return self.settings.random_start
-        return self.prior.random_start if self.channel.even and self.side is None else 0.0
+        return random_start(self.prior) if self.channel.even and self.side is None else 0.0
 
     def start(self, attempt: int) -> GampState:
         """Return the initial state: the prior mean, or a random signal for even labels."""
         rows = self.prior.rows
         shape, nothing = (rows, *self.design.row_shape), np.zeros((rows, rows))
-        estimate = SignalEstimate(self.prior.mean_rows(self.design.row_shape), np.eye(rows), np.eye(rows))
+        estimate = SignalEstimate(mean_rows(self.prior, self.design.row_shape), np.eye(rows), np.eye(rows))
         if self.side is not None:
             estimate = self._denoised(np.zeros(shape), nothing, None)
         signal = estimate.signal if self.initial_signal is None else self.initial_signal
@@ -106,7 +109,7 @@ class GampStep(GampConvergence):
                 return failed
             assumed = _damped_precision(state.assumed_precision, precision, weight)
             gain = gain * _ratio(np.diag(assumed), np.diag(precision))
-        correlation = self.design.correlation(score, self.instance)
+        correlation = row_correlation(self.design, score, self.instance)
         field = np.tensordot(np.diag(gain), correlation, axes=1) + np.tensordot(assumed, old.signal, axes=1)
         try:
             new = self._denoised(field, assumed, old.memory)
@@ -141,22 +144,22 @@ class GampStep(GampConvergence):
         precision = self.design.sample_ratio * np.mean(scores.curvature)
         # Scores without a slope carry no information: the result is not finite.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            matrix = signal[0] + self.design.correlation(scores.first, self.instance)[0] / precision
+            matrix = signal[0] + row_correlation(self.design, scores.first, self.instance)[0] / precision
             noise = float(self.design.sample_ratio * np.mean(scores.first * scores.second) / precision**2)
         label_noise = max(self.design.sample_ratio * noise - state.claimed_error, 0.0)
         return PseudoData(matrix, noise, fields[:, 0, 0], label_noise)
 
-    def _denoised(self, field: Array, precision: Array, memory: object) -> SignalEstimate:
+    def _denoised(self, field: Array, precision: Array, memory: tuple[Any, ...] | None) -> SignalEstimate:
         if self.side is not None:
             field = field + np.sqrt(self.side.strength) * self.side.observation
             precision = precision + self.side.strength * np.eye(len(precision))
-        return self.prior.denoise_rows(field, precision, memory)
+        return denoise_rows(self.prior, field, precision, memory)
 
     def _sampling_noise(self, scores: Scores, gain: Array) -> float:
         """Return the step caused by the sampling of the scores: half the difference of independent estimates."""
         if not self.channel.sampled:
             return 0.0
-        halves = self.design.correlation(0.5 * (scores.first - scores.second), self.instance)
+        halves = row_correlation(self.design, 0.5 * (scores.first - scores.second), self.instance)
         return self._norm(np.tensordot(gain, halves, axes=1))
 
     def _gain_and_square(self, scores: Scores) -> tuple[Array, Array]:

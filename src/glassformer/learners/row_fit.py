@@ -18,6 +18,7 @@ from glassformer.learners.row_risk import minimise_rows
 from glassformer.models.comparison import NewInputs
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points
+from glassformer.priors.features import feature_variances
 from glassformer.risk.rows.comparison import match_rows, prediction_quality, row_products
 from glassformer.risk.rows.limits import RowRisk
 from glassformer.risk.rows.penalties import row_penalty
@@ -169,7 +170,7 @@ def row_risk_on(risk: RowRisk, model: Any, data: DataSet) -> tuple[EmpiricalRowR
         student.targets(data.labels),
         row_penalty(risk.penalty),
         float(risk.strength),
-        model.prior.feature_variances(length),
+        feature_variances(model.prior, length),
         _encodings(risk.positions, model, student, data, length),
         risk.intercept,
     )
@@ -211,7 +212,7 @@ def weights_at(overlap: Array, power: Array, model: Any, data: DataSet, rng: np.
         raise IncompatibleError("a start with an overlap needs the teacher's rows, which these data do not have")
     teacher, heads = data.teacher, round(1 / float(model.prior.degrees))
     length = teacher.shape[1]
-    weights = rng.standard_normal((len(power), length)) * np.sqrt(model.prior.feature_variances(length))
+    weights = rng.standard_normal((len(power), length)) * np.sqrt(feature_variances(model.prior, length))
     # Rows of different heads see different coordinates and have no products.
     for head in range(heads):
         own, true = slice(head, len(power), heads), teacher[head::heads]
@@ -237,7 +238,7 @@ def _starting_weights(starts: Any, model: Any, risk: EmpiricalRowRisk, data: Dat
         starts = starts.split(",")
     elif isinstance(starts, int | np.integer):
         starts = ["random"] * max(int(starts), 1)
-    spread = np.sqrt(model.prior.feature_variances(shape[1]))
+    spread = np.sqrt(feature_variances(model.prior, shape[1]))
 
     def weights(start: Any) -> Array:
         if not isinstance(start, str):

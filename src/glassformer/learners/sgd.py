@@ -29,6 +29,7 @@ from glassformer.learners.descent import Initialisation, RowDescent, refuse_side
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.registry import require_compatible
 from glassformer.learners.regularised_risk import parse_function, student_choice
+from glassformer.priors.features import feature_variances
 
 if TYPE_CHECKING:
     from glassformer.core.estimate import Array
@@ -390,7 +391,7 @@ class SGD(RowDescent):
 
         student, rng = self.student_on(model), data.rng
         d = int(data.design.row_shape[-1])
-        spectrum = model.prior.feature_variances(d)
+        spectrum = feature_variances(model.prior, d)
         on_data = DescentData(student, data.design.inputs[0], student.targets(data.labels), spectrum)
         begin = self._first_weights(model, student, data, rng)
         settings, batches = self._on_data(data, rng)
@@ -448,7 +449,7 @@ class SGD(RowDescent):
         d, begin = int(data.design.row_shape[-1]), self.initialisation
         if begin.overlap is None and begin.matrices is None:
             drawn = rng.standard_normal((student.rows, d))
-            return np.asarray(begin.size * drawn * np.sqrt(model.prior.feature_variances(d)))
+            return np.asarray(begin.size * drawn * np.sqrt(feature_variances(model.prior, d)))
         return weights_at(*self.first_state(model, student), model, data, rng)
 
 

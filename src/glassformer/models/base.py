@@ -23,6 +23,7 @@ from glassformer.designs.dense import CorrelatedDesign
 from glassformer.models.comparison import NewInputs, compare
 from glassformer.models.trainable.base import Trainable
 from glassformer.priors.base import Prior, ScalarPrior
+from glassformer.priors.signals import signal_shape
 
 # Outside this range results equal those of the limits up to rounding, and their computation loses digits.
 SMALLEST, LARGEST = 1e-9, 1e9
@@ -74,44 +75,10 @@ class Model(WithAccuracy, Trainable, ABC):
     A scalar model is the case of one row. In results its overlaps are numbers; overlaps of several rows are matrices.
     """
 
-    channel_names: ClassVar[tuple[str, ...]] = ()
-    """Names of the channels that the model accepts."""
-
-    ratios_per_call: ClassVar[int] = 1024
-    """Number of sample ratios that sweeps compute in one call: large where one ratio takes less than a millisecond."""
+    # Required.
 
     channel: Any
     """The channel: a :class:`~glassformer.channels.scalar.base.ScalarChannel`, or a channel of several rows."""
-
-    @classmethod
-    def select(cls, given: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the parameters of this class if they select it among the classes of the same name; None otherwise.
-
-        Raises:
-            IncompatibleError: parameters that exclude each other.
-        """
-        return given
-
-    _arguments: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Arguments as given, for attributes that now hold the objects constructed from them."""
-
-    def _set_channel(self, channel: Any, /, **arguments: Any) -> None:
-        """Set the channel object and its noise, and store the arguments that it was constructed from."""
-        set_fields(self, _arguments=arguments, channel=channel, noise=float(getattr(channel, "noise", 0.0)))
-
-    def varied(self, **parameters: Any) -> Self:
-        """Return the model with other parameters; a channel that depends on them is constructed again.
-
-        Raises:
-            GlassformerError: a value is not allowed, for the same reasons as in the constructor. The noise and the
-                temperature of a channel given as an object cannot be changed.
-
-        Example:
-            >>> from glassformer import BilinearSequenceRegression
-            >>> BilinearSequenceRegression(rho=0.5, channel="gaussian").varied(noise=0.1).channel
-            GaussianChannel(noise=0.1)
-        """
-        return cast(Self, replace(cast(Any, self), **{**self._arguments, **parameters}))
 
     @property
     @abstractmethod
@@ -136,27 +103,43 @@ class Model(WithAccuracy, Trainable, ABC):
             IncompatibleError: the model is a limit of infinite or negligible ratios, which has no finite size.
         """
 
-    def require_teacher(self, d: int) -> None:
-        """Raise if a signal at token dimension ``d`` and its factors do not fit into memory; rows always do."""
-        del d
+    # Optional: the class in the table of models.
+
+    channel_names: ClassVar[tuple[str, ...]] = ()
+    """Names of the channels that the model accepts."""
+
+    ratios_per_call: ClassVar[int] = 1024
+    """Number of sample ratios that sweeps compute in one call: large where one ratio takes less than a millisecond."""
+
+    @classmethod
+    def select(cls, given: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the parameters of this class if they select it among the classes of the same name; None otherwise.
+
+        Raises:
+            IncompatibleError: parameters that exclude each other.
+        """
+        return given
+
+    # Optional: inputs of a user, and the size of a teacher.
 
     tokens_parameter: ClassVar[str] = "tokens"
     """Name of the parameter that sets the number of tokens."""
-
-    def inputs_at(self, d: int) -> tuple[type[Design], int]:
-        """Return the design class for the user's inputs with tokens of dimension ``d``, and the number of tokens."""
-        size = self.at_size(d)
-        return cast(type[Design], size.design), size.input_shape[0]
 
     def tokens_remedy(self, tokens: int, d: int) -> str:
         """Return the setting that fits inputs of ``tokens`` tokens of dimension ``d``, for error messages."""
         del d
         return f"{self.tokens_parameter}={tokens}"
 
-    @property
-    def baseline_thresholds(self) -> dict[str, float]:
-        """Sample ratios of perfect recovery by estimators other than the Bayes-optimal one, by name."""
-        return {}
+    def inputs_at(self, d: int) -> tuple[type[Design], int]:
+        """Return the design class for the user's inputs with tokens of dimension ``d``, and the number of tokens."""
+        size = self.at_size(d)
+        return cast(type[Design], size.design), size.input_shape[0]
+
+    def require_teacher(self, d: int) -> None:
+        """Raise if a signal at token dimension ``d`` and its factors do not fit into memory; rows always do."""
+        del d
+
+    # Optional: the rows.
 
     @property
     def row_names(self) -> tuple[str, ...]:
@@ -164,28 +147,68 @@ class Model(WithAccuracy, Trainable, ABC):
         return tuple(f"row {k + 1}" for k in range(self.prior.rows))
 
     @property
-    def learned_rows(self) -> str:
-        """Phrase for all learned rows, in messages."""
-        return "all rows"
-
-    @property
     def row_groups(self) -> dict[str, tuple[int, ...]]:
         """Groups of interchangeable rows by name; by default every row is a group."""
         return {name: (k,) for k, name in enumerate(self.row_names)}
-
-    remarks = default_property((), "Assumptions of the theory that may fail; results list them as notes.")
-    theory_unavailable_reason = default_property(
-        None, "Reason why no theory is available, offending parameter first; None if there is one."
-    )
 
     last_layer = default_property(
         None, "1 for rows of the last layer and 0 for others, shape (P,); None without layers."
     )
 
     @property
+    def learned_rows(self) -> str:
+        """Phrase for all learned rows, in messages."""
+        return "all rows"
+
+    # Optional: what is known of the theory.
+
+    has_user_link = default_property(
+        False,
+        "True when labels are a user's function of the fields of several rows. `thresholds` then also compares fixed "
+        "points at a few sample ratios, to find a hard phase.",
+    )
+    remarks = default_property((), "Assumptions of the theory that may fail; results list them as notes.")
+    theory_unavailable_reason = default_property(
+        None, "Reason why no theory is available, offending parameter first; None if there is one."
+    )
+
+    @property
+    def baseline_thresholds(self) -> dict[str, float]:
+        """Sample ratios of perfect recovery by estimators other than the Bayes-optimal one, by name."""
+        return {}
+
+    # Derived.
+
+    _arguments: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Arguments as given, for attributes that now hold the objects constructed from them."""
+
+    def _set_channel(self, channel: object, /, **arguments: object) -> None:
+        """Set the channel object and its noise, and store the arguments that it was constructed from."""
+        set_fields(self, _arguments=arguments, channel=channel, noise=float(getattr(channel, "noise", 0.0)))
+
+    def varied(self, **parameters: object) -> Self:
+        """Return the model with other parameters; a channel that depends on them is constructed again.
+
+        Raises:
+            GlassformerError: a value is not allowed, for the same reasons as in the constructor. The noise and the
+                temperature of a channel given as an object cannot be changed.
+
+        Example:
+            >>> from glassformer import BilinearSequenceRegression
+            >>> BilinearSequenceRegression(rho=0.5, channel="gaussian").varied(noise=0.1).channel
+            GaussianChannel(noise=0.1)
+        """
+        return cast(Self, replace(cast(Any, self), **{**self._arguments, **parameters}))
+
+    @property
     def overlap_shape(self) -> tuple[int, ...]:
         """Shape of one overlap in results: empty for numbers, (P, P) for matrices."""
         return self.prior.overlap_shape
+
+    @property
+    def has_curve(self) -> bool:
+        """True for one row with averages that are not sampled: the equation of state then gives all fixed points."""
+        return self.prior.rows == 1 and not self.channel.sampled
 
     @property
     def matrix_prior(self) -> ScalarPrior:
@@ -202,7 +225,7 @@ class Model(WithAccuracy, Trainable, ABC):
 
     def signal_shape(self, design: Design) -> tuple[int, ...]:
         """Return the shape of a signal for a design; the first axis runs over the rows if there are several."""
-        return self.prior.signal_shape(design.row_shape)
+        return signal_shape(self.prior, design.row_shape)
 
     def measured(
         self, estimate: Array, signal: Array, variance: Array | None = None, new: NewInputs | None = None
@@ -236,16 +259,6 @@ class Model(WithAccuracy, Trainable, ABC):
             both = squared_errors_on(channel, samples, inner.claimed)
             on_labels |= zip(("prediction_error", "plugin_error"), map(float, both), strict=True)
         return {**comparison.errors, **on_labels, **(comparison.row_columns if self.overlap_shape else {})}
-
-    has_user_link = default_property(False, "True when labels are a user's function of the fields of several rows.")
-    hard_phase_from_thresholds = default_property(
-        False, "True when `thresholds` also compares fixed points at a few sample ratios, to find a hard phase."
-    )
-
-    @property
-    def has_curve(self) -> bool:
-        """True for one row with averages that are not sampled: the equation of state then gives all fixed points."""
-        return self.prior.rows == 1 and not self.channel.sampled
 
 
 def require_one_unit(parameter: str, values: Sequence[Any], models: Sequence[Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from glassformer.channels.label_errors import NewSamples
 from glassformer.core.estimate import Array
 from glassformer.core.random_streams import random_stream
+from glassformer.priors.signals import mean_rows
 
 # Number of test samples: the standard error of a label error is below 0.8 % (a convention).
 _NEW_SAMPLES = 4096
@@ -97,7 +98,7 @@ def compare(model: Any, estimate: Array, signal: Array, variance: Array | None =
     estimated, true = estimate.reshape(shape), signal.reshape(shape)
     cross = prior.gram(estimated, true)
     alignment = model.channel.row_symmetries.alignment(cross, prior.rotational)
-    difference, deviation = np.tensordot(alignment, estimated, axes=1) - true, true - prior.mean_rows(row_shape)
+    difference, deviation = np.tensordot(alignment, estimated, axes=1) - true, true - mean_rows(prior, row_shape)
     row_error = np.diag(prior.gram(difference, difference))
     prior_error = float(np.mean(np.diag(prior.gram(deviation, deviation))))
     claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)

@@ -95,7 +95,7 @@ class SequenceMultiIndex(Model):
 
     _accuracy: Accuracy = field(default=USUAL, kw_only=True, repr=False)
 
-    hard_phase_from_thresholds = has_user_link = True
+    has_user_link = True
     name = "smi"
 
     @property

@@ -41,7 +41,7 @@ class SignalEstimate:
     signal: Array
     variance: Any
     onsager: Any
-    memory: Any = None
+    memory: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,11 @@ class Prior(ABC):
     Around its mean every row has unit power: the posterior covariance is the identity before any data, and
     :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l g_l g_l^T`. Sample sizes count in units that hold ``degrees``
     free entries of a row.
+
+    Rows of weights derive from :class:`~glassformer.priors.rows.WeightRowsPrior`, matrices from :class:`ScalarPrior`.
     """
+
+    # Required: the denoising problem.
 
     @property
     @abstractmethod
@@ -71,54 +75,9 @@ class Prior(ABC):
         """``P``."""
 
     @property
-    def overlap_shape(self) -> tuple[int, ...]:
-        """Shape of an overlap in results: (P, P), empty for numbers."""
-        return self.rows, self.rows
-
-    @property
     @abstractmethod
     def mmse_dimension(self) -> float:
         r"""Degrees of freedom per natural sample size, :math:`\lim_{\hat q\to\infty} \hat q\,\mathrm{MMSE}(\hat q)`."""
-
-    degrees = default_property(1.0, "Free entries of a row per unit of the sample size.")
-    symmetric = default_property(False, "True when rows are symmetric matrices.")
-    diagonal = default_property(False, "True when every row has its own prior and no row is a weight vector.")
-    second_order = default_property(
-        False, r"True when the off-diagonal part of :math:`\hat Q` counts to second order alone."
-    )
-    rotational = default_property(
-        False,
-        "True when the law of the rows is invariant under rotations, so that a mixture of rows can be learned alone.",
-    )
-    weak_recovery_onset = default_property(
-        0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it."
-    )
-    growth = default_property(1.0, r"Overlap of an unknown row per unit of a small :math:`\hat Q`.")
-    side = default_property(0.0, "Precision of the side information on every weight.")
-    whitens = default_property(False, "True when inputs are drawn as features divided by the root of their covariance.")
-    stepwise = default_property(False, "True when a denoiser has a memory and converges in several calls.")
-    random_start = default_property(
-        1e-3, "Size of the random start of message passing, for labels that do not depend on signs."
-    )
-
-    def feature_variances(self, dimension: int) -> Array:
-        """Return the variance of every feature of the inputs, in whose units penalties count weights."""
-        return np.ones(dimension)
-
-    def signal_shape(self, row_shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Return shape of a signal of rows of this shape, as designs take it: rows first, where there are several."""
-        return (*self.overlap_shape[:1], *row_shape)
-
-    @property
-    def self_overlap(self) -> Array:
-        """Overlap of a signal known exactly, shape (P, P); the overlap at posterior covariance ``V`` is this less V."""
-        return np.eye(self.rows)
-
-    def allowed(self, matrices: Array) -> Array:
-        """Return the part of symmetric matrices that overlaps can have: all of it, unless rows never see each other."""
-        return matrices
-
-    # Theory.
 
     @abstractmethod
     def covariance(self, q_hat: Estimate) -> Estimate:
@@ -135,43 +94,65 @@ class Prior(ABC):
     def entropy(self, q_hat: Array, variance: Array) -> Estimate:
         r"""Return the prior part of the free entropy, :math:`\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,)."""
 
-    # Signals, in the shape that designs take: (P, ...), or (L, d) for one row.
+    # Required: signals, in the shape that designs take: (P, ...), or (L, d) for one row.
 
     @abstractmethod
     def sample(self, shape: tuple[Any, ...], rng: np.random.Generator) -> Array:
         """Draw one signal of the given shape."""
 
-    def mean(self, shape: tuple[Any, ...]) -> Array:
-        """Return the estimate before any data; its error is 1."""
-        return np.zeros(shape)
-
-    def power_deviation(self, shape: tuple[Any, ...]) -> float:
-        """Return the standard deviation of the power of a row of finite size around its limit 1."""
-        return float(np.sqrt(2 / np.prod(shape[bool(self.overlap_shape) :])))
-
     @abstractmethod
-    def denoise(self, field: Array, precision: Any, memory: Any = None) -> SignalEstimate:
+    def denoise(self, field: Array, precision: Any, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
         r"""Return the posterior mean from ``field`` :math:`A Y`, :math:`Y = S + A^{-1/2}Z`, and ``precision`` ``A``."""
-
-    def side_observation(self, signal: Array, rng: np.random.Generator) -> Side | None:
-        """Return side information on a signal; None if there is none."""
-        if self.side == 0:
-            return None
-        return Side(self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape))
-
-    # Signals in rows, shape (P, ...), as message passing has them.
 
     @abstractmethod
     def gram(self, first: Array, second: Array) -> Array:
         """Return the inner products of rows, shape (P, P), in the unit in which errors and overlaps are counted."""
 
-    def mean_rows(self, row_shape: tuple[int, ...]) -> Array:
-        """Return the :meth:`mean` for rows of this shape."""
-        return self.mean(self.signal_shape(row_shape)).reshape(self.rows, *row_shape)
+    # Optional: what is known before any data.
 
-    def denoise_rows(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
-        """Denoise as :meth:`denoise` does, for signals of shape (P, ...) and a precision of shape (P, P)."""
-        return self.denoise(field, precision, memory)
+    def mean(self, shape: tuple[Any, ...]) -> Array:
+        """Return the estimate before any data; its error is 1."""
+        return np.zeros(shape)
+
+    @property
+    def self_overlap(self) -> Array:
+        """Overlap of a signal known exactly, shape (P, P); the overlap at posterior covariance ``V`` is this less V."""
+        return np.eye(self.rows)
+
+    weak_recovery_onset = default_property(
+        0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it."
+    )
+    side = default_property(0.0, "Precision of the side information on every weight.")
+
+    # Optional: the law of the rows.
+
+    degrees = default_property(1.0, "Free entries of a row per unit of the sample size.")
+    symmetric = default_property(False, "True when rows are symmetric matrices.")
+    diagonal = default_property(False, "True when every row has its own prior and no row is a weight vector.")
+    rotational = default_property(
+        False,
+        "True when the law of the rows is invariant under rotations, so that a mixture of rows can be learned alone.",
+    )
+    feature_spectrum = default_property(
+        (1.0,), "Eigenvalues of the covariance of the features, each of the same multiplicity."
+    )
+
+    @property
+    def overlap_shape(self) -> tuple[int, ...]:
+        """Shape of an overlap in results: (P, P), empty for numbers."""
+        return self.rows, self.rows
+
+    def allowed(self, matrices: Array) -> Array:
+        """Return the part of symmetric matrices that overlaps can have: all of it, unless rows never see each other."""
+        return matrices
+
+    def power_deviation(self, shape: tuple[Any, ...]) -> float:
+        """Return the standard deviation of the power of a row of finite size around its limit 1."""
+        return float(np.sqrt(2 / np.prod(shape[bool(self.overlap_shape) :])))
+
+    # Optional: denoisers with a memory.
+
+    stepwise = default_property(False, "True when a denoiser has a memory and converges in several calls.")
 
     def mix(self, old: SignalEstimate, new: SignalEstimate, weight: float) -> SignalEstimate:
         """Return the estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
@@ -188,7 +169,6 @@ class ScalarPrior(Prior):
     rows = 1
     overlap_shape = ()
     diagonal = True
-    random_start = 0.1
 
     extensive = default_property(
         True, "True when sample sizes are per entry of the signal. False if its width is negligible."
@@ -236,15 +216,6 @@ class ScalarPrior(Prior):
     # Matrices: what is known of their shape, width and singular values.
 
     @property
-    def ratios(self) -> tuple[float, float]:
-        """:math:`L/d` and :math:`r/d` of a product of factors of extensive width.
-
-        Raises:
-            IncompatibleError: the signal is not such a product.
-        """
-        raise IncompatibleError(f"{type(self).__name__} is not a product of factors of extensive width")
-
-    @property
     def convex_dimension(self) -> float:
         """Labels per unknown above which the interpolator of least norm, or trace, is the signal. NaN if unknown."""
         return np.nan
@@ -288,7 +259,7 @@ class ScalarPrior(Prior):
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         raise self._no_data()
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
+    def denoise(self, field: Array, precision: float, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
         raise self._no_data()
 
     def _no_data(self) -> IncompatibleError:
@@ -318,11 +289,6 @@ class ScalarPrior(Prior):
         # Every prior counts the power of a matrix as a multiple of its squared norm.
         unit = self.power(np.ones(first.shape[1:])) / first[0].size
         return np.array([[unit * np.sum(first * second)]])
-
-    def denoise_rows(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
-        found = self.denoise(field[0], float(precision[0, 0]), memory)
-        variance, onsager = np.array([[found.variance]]), np.array([[found.onsager]])
-        return SignalEstimate(found.signal[None], variance, onsager, found.memory)
 
 
 def carried_error(prior: ScalarPrior, precision: Array, precision_error: Array) -> Estimate:

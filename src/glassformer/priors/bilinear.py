@@ -76,10 +76,6 @@ class BilinearPrior(SpectralPrior):
         return self.beta
 
     @property
-    def ratios(self) -> tuple[float, float]:
-        return self.beta, self.rho
-
-    @property
     def convex_dimension(self) -> float:
         return nuclear_norm_threshold(self.beta, self.rho)
 
@@ -134,7 +130,7 @@ class GaussianMatrixPrior(ScalarPrior):
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         return rng.standard_normal(shape)
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
+    def denoise(self, field: Array, precision: float, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
         del memory
         known = 1 / (1 + precision)
         return SignalEstimate(known * field, known, known)

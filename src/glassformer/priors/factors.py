@@ -89,7 +89,7 @@ class FactorPrior(LowWidthPrior):
 
     def mix(self, old: SignalEstimate, new: SignalEstimate, weight: float) -> SignalEstimate:
         """Damp the factors, so that signal and memory remain consistent."""
-        if old.memory is None:
+        if old.memory is None or new.memory is None:
             return new
         mixed = Factors(*(weight * a + (1 - weight) * b for a, b in zip(old.memory, new.memory, strict=True)))
         return replace(new, signal=self._product(mixed).reshape(new.signal.shape), memory=mixed)
@@ -97,7 +97,7 @@ class FactorPrior(LowWidthPrior):
     def _product(self, factors: Factors) -> Array:
         return factors.left @ factors.right.T / np.sqrt(self.width)
 
-    def denoise(self, field: Array, precision: float, memory: Factors | None = None) -> SignalEstimate:
+    def denoise(self, field: Array, precision: float, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
         r"""Update both factors once from the natural parameters ``field`` :math:`= A Y` and ``precision`` ``A``.
 
         .. math:: U' = [Y V/\sqrt r - (\kappa d/r)\,U C_V]\,C_U', \quad C_U' = (I + \kappa V^TV/r)^{-1}, \quad

@@ -50,7 +50,6 @@ class LayeredPrior(Prior):
     layers: int
 
     diagonal = True
-    random_start = 0.1
 
     def __post_init__(self) -> None:
         if self.layers < 1:
@@ -59,10 +58,6 @@ class LayeredPrior(Prior):
     @property
     def rows(self) -> int:
         return self.layers
-
-    @property
-    def second_order(self) -> bool:
-        return self.layers > 1 and self.layer.weak_recovery_onset == 0
 
     @property
     def degrees(self) -> float:
@@ -100,7 +95,7 @@ class LayeredPrior(Prior):
         return self._coupled(alone, q_hat) if self._couples(q_hat.value) else alone
 
     def _couples(self, q_hat: Array) -> bool:
-        return self.second_order and bool(np.any(_off_diagonal(q_hat)))
+        return couples_to_second_order(self) and bool(np.any(_off_diagonal(q_hat)))
 
     def _coupled(self, alone: Estimate, q_hat: Estimate) -> Estimate:
         """Return the posterior covariance with the off-diagonal conjugate overlaps, from that without them."""
@@ -151,8 +146,8 @@ class LayeredPrior(Prior):
     def mean(self, shape: tuple[int, ...]) -> Array:
         return np.stack([self.layer.mean((shape[1], shape[2]))] * self.layers)
 
-    def denoise(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
-        before = memory or [None] * self.layers
+    def denoise(self, field: Array, precision: Array, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
+        before = memory or (None,) * self.layers
         arguments = zip(field, np.diag(precision), before, strict=True)
         return _stacked([self.layer.denoise(b, float(a), kept) for b, a, kept in arguments])
 
@@ -169,18 +164,23 @@ class LayeredPrior(Prior):
         return np.asarray(unit * np.einsum("aij,bij->ab", first, second))
 
 
+def couples_to_second_order(prior: Prior) -> bool:
+    r"""Return whether the off-diagonal part of :math:`\hat Q` counts, to second order alone."""
+    return prior.diagonal and prior.rows > 1 and prior.weak_recovery_onset == 0
+
+
 def _stacked(found: list[SignalEstimate]) -> SignalEstimate:
     """Return the estimates of all layers as one."""
     return SignalEstimate(
         np.stack([estimate.signal for estimate in found]),
         np.diag([estimate.variance for estimate in found]),
         np.diag([estimate.onsager for estimate in found]),
-        [estimate.memory for estimate in found],
+        tuple(estimate.memory for estimate in found),
     )
 
 
 def _layers(estimate: SignalEstimate) -> list[SignalEstimate]:
-    memory = estimate.memory or [None] * len(estimate.signal)
+    memory = estimate.memory or (None,) * len(estimate.signal)
     parts = zip(estimate.signal, np.diag(estimate.variance), np.diag(estimate.onsager), memory, strict=True)
     return [SignalEstimate(signal, variance, onsager, kept) for signal, variance, onsager, kept in parts]
 

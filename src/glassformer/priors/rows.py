@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.frozen import set_fields
 from glassformer.priors.base import Prior, SignalEstimate
+from glassformer.priors.features import feature_places, feature_variances, row_growth
 
 # Deviation of the mean eigenvalue from one that is taken for rounding (a convention).
 _ROUNDING = 1e-9
@@ -71,11 +71,6 @@ class WeightRowsPrior(Prior):
         """One for pairs of rows of the same head, zero for others, shape (P, P)."""
         head = np.arange(self.count) % self.heads
         return (head[:, None] == head).astype(float)
-
-    @property
-    def feature_spectrum(self) -> tuple[float, ...]:
-        """Eigenvalues of the covariance of the features, each of the same multiplicity."""
-        return (1.0,)
 
     @property
     def weight_components(self) -> WeightComponents | None:
@@ -148,7 +143,7 @@ class GaussianRowsPrior(WeightRowsPrior):
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.standard_normal(shape)
 
-    def denoise(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
+    def denoise(self, field: Array, precision: Array, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
         del memory
         variance = np.asarray(np.linalg.inv(np.eye(self.count) + precision * self.block), dtype=float)
         return SignalEstimate(np.tensordot(variance, field, axes=1), variance, variance)
@@ -183,7 +178,6 @@ class SpectrumRowsPrior(WeightRowsPrior):
     side_information: float = 0.0
 
     rotational = True
-    whitens = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,10 +199,6 @@ class SpectrumRowsPrior(WeightRowsPrior):
     def weight_components(self) -> WeightComponents | None:
         own = np.array(self.spectrum)
         return WeightComponents(np.full(own.shape, 1 / own.size), np.zeros_like(own), own, own)
-
-    @property
-    def growth(self) -> float:
-        return float(np.mean(np.square(self.spectrum)))
 
     def _posteriors(self, precision: Array) -> Array:
         """Return the posterior covariances at every eigenvalue, shape (eigenvalues, ..., P, P)."""
@@ -232,22 +222,15 @@ class SpectrumRowsPrior(WeightRowsPrior):
         value = 0.5 * (np.einsum("nab,nba->n", q_hat, variance) - growth)
         return Estimate(value, np.zeros(len(variance)))
 
-    def _places(self, dimension: int) -> NDArray[np.intp]:
-        """Return the number of the eigenvalue of every feature."""
-        return np.arange(dimension) * len(self.spectrum) // dimension
-
-    def feature_variances(self, dimension: int) -> Array:
-        return np.array(self.spectrum)[self._places(dimension)]
-
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        return rng.standard_normal(shape) * np.sqrt(self.feature_variances(shape[-1]))
+        return rng.standard_normal(shape) * np.sqrt(feature_variances(self, shape[-1]))
 
     def power_deviation(self, shape: tuple[Any, ...]) -> float:
-        return float(np.sqrt(self.growth) * super().power_deviation(shape))
+        return float(np.sqrt(row_growth(self)) * super().power_deviation(shape))
 
-    def denoise(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
+    def denoise(self, field: Array, precision: Array, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
         del memory
-        parts, places = self._posteriors(np.asarray(precision)), self._places(field.shape[-1])
+        parts, places = self._posteriors(np.asarray(precision)), feature_places(self, field.shape[-1])
         signal = np.einsum("dab,bd->ad", parts[places], field)
         variance = parts[places].mean(axis=0)
         return SignalEstimate(signal, variance, variance)

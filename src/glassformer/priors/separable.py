@@ -150,7 +150,7 @@ class SeparablePrior(WeightRowsPrior):
     def mean(self, shape: tuple[int, ...]) -> Array:
         return np.full(shape, self.law.mean)
 
-    def denoise(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
+    def denoise(self, field: Array, precision: Array, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
         """Return posterior means of all weights, and the average of their posterior covariances at this very field."""
         del memory
         signal, variance = np.zeros_like(field), np.zeros((self.count, self.count))

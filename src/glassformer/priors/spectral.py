@@ -36,7 +36,7 @@ class SpectralPrior(ScalarPrior):
     def _law_mmse(self, noise: Array) -> Estimate:
         return self.noisy_law(noise).mmse()
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
+    def denoise(self, field: Array, precision: float, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
         r"""Return the posterior mean of ``S`` from ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
 
         Args:

@@ -171,5 +171,5 @@ class FixedWidthWishartPrior(NarrowWishartPrior):
     def power_deviation(self, shape: tuple[int, int]) -> float:
         return self._at(shape[0]).power_deviation(shape)
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
+    def denoise(self, field: Array, precision: float, memory: tuple[Any, ...] | None = None) -> SignalEstimate:
         return self._at(len(field)).denoise(field, precision, memory)

@@ -21,6 +21,7 @@ from glassformer.channels.base import Channel
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.models.base import Model
+from glassformer.priors.signals import denoise_rows, signal_shape
 from glassformer.testing.report import (
     AVERAGED,
     EXACT,
@@ -211,15 +212,15 @@ def check_denoiser(case: Case) -> float:
     row_shape = wide if prior.diagonal else (d * d,)
     shape = (prior.rows, *row_shape)
     q_hat = precisions(model, 1.0)
-    signal = prior.sample(prior.signal_shape(row_shape), rng).reshape(shape)
+    signal = prior.sample(signal_shape(prior, row_shape), rng).reshape(shape)
     noise = rng.standard_normal(shape)
     if prior.symmetric:
         noise = (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2 * d)
     field = np.tensordot(q_hat, signal, axes=1) + np.tensordot(np.sqrt(q_hat), noise, axes=1)
-    estimate = prior.denoise_rows(field, q_hat)
+    estimate = denoise_rows(prior, field, q_hat)
     gap = estimate.signal - signal
     expected = np.diag(prior.covariance(Estimate(q_hat[None], np.zeros((1, *q_hat.shape)))).value[0])
-    deviation = prior.power_deviation(prior.signal_shape(row_shape))
+    deviation = prior.power_deviation(signal_shape(prior, row_shape))
     measured = np.array([np.diag(prior.gram(gap, gap)), np.diag(estimate.variance)])
     return float(np.max(np.abs(measured - expected) / ((SIGMAS * deviation + 2 / d) * expected)))
 

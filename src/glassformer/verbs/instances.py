@@ -28,6 +28,7 @@ from glassformer.learners.data_set import DataSet
 from glassformer.learners.registry import learners_with_storage
 from glassformer.models import FiniteSize
 from glassformer.models.comparison import NewInputs
+from glassformer.priors.signals import side_observation
 
 if TYPE_CHECKING:
     import xarray
@@ -212,7 +213,7 @@ class Experiment:
         model, design = self.size.model, designs.of(seed, samples)
         signal = model.prior.sample(model.signal_shape(design), random_stream(seed, 0))
         labels = model.channel.sample(design.forward(signal, 0), random_stream(seed, 2))
-        side = model.prior.side_observation(signal, random_stream(seed, 3))
+        side = side_observation(model.prior, signal, random_stream(seed, 3))
         return signal, self.learner.learn(model, DataSet(design, labels, seed, checkpoint, side, signal))
 
     def _run(self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Run:

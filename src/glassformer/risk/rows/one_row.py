@@ -20,6 +20,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.models.base import Model, require_theory
+from glassformer.priors.features import whitens
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, fixed_points_near, refine_averages
 from glassformer.risk.limits import strength_notes
 from glassformer.risk.loss_base import Loss, sign_labels_error
@@ -69,7 +70,7 @@ class OneRowProblem(RiskProblem):
         return OneRowAverages.of(self.model, self.loss, self.has_intercept)
 
     def is_least_squares(self, alpha: Array, strength: Array) -> Flags:
-        alike = not self.model.prior.whitens and self.penalty.spectral == 0
+        alike = not whitens(self.model.prior) and self.penalty.spectral == 0
         quadratic = np.full(alpha.shape, self.loss.quadratic)
         return np.asarray(quadratic & (strength == 0) & ((alpha >= 1) | alike))
 
