@@ -19,7 +19,7 @@ def require_noise(noise: object) -> None:
     Example:
         >>> require_noise(0.1)
     """
-    if not (is_number(noise) and (noise == 0 or LEAST_NOISE <= noise <= MOST_NOISE)):  # type: ignore[operator]
+    if not (is_number(noise) and (noise == 0 or LEAST_NOISE <= noise <= MOST_NOISE)):
         raise ParameterError("noise", noise, f"0, or from {LEAST_NOISE:g} to {MOST_NOISE:g}: finite and >= 0")
 
 

@@ -14,7 +14,7 @@ from glassformer.core.settings import check_settings, open_unit_interval, positi
 P = TypeVar("P", bound="WithAccuracy")
 
 
-def _power_of_two(name: str, value: Any, optional: bool = False) -> None:
+def _power_of_two(name: str, value: object, optional: bool = False) -> None:
     if not (value is None and optional) and not (is_whole(value, 32) and not value & (value - 1)):
         raise ParameterError(name, value, "a power of two >= 32")
 

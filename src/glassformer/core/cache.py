@@ -44,7 +44,7 @@ _PROGRAMS = "programs.json"
 _RECENT = 5
 
 
-def memoize(compute: Callable[[], Any], *parts: Any) -> Any:
+def memoize(compute: Callable[[], Any], *parts: object) -> Any:
     """Return ``compute()``, or the stored result if it was computed recently. Do not modify the returned object.
 
     Args:
@@ -73,7 +73,7 @@ def _in_memory(key: str) -> list[Any]:
     return []
 
 
-def cached_array(compute: Callable[[], Array], *parts: Any) -> Array:
+def cached_array(compute: Callable[[], Array], *parts: object) -> Array:
     """Return ``compute()``, or read it from a file if any process has computed it before.
 
     Args:
@@ -83,7 +83,7 @@ def cached_array(compute: Callable[[], Array], *parts: Any) -> Array:
     return _from_file(compute, parts, lambda array: {"array": array}, lambda arrays: arrays["array"])
 
 
-def cached_table(compute: Callable[[], Table], *parts: Any) -> Table:
+def cached_table(compute: Callable[[], Table], *parts: object) -> Table:
     """Return the table ``compute()``, from memory or a file if it was computed before. Only slow tables have files.
 
     Example:

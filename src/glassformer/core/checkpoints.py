@@ -144,7 +144,7 @@ def _read_run(path: Path, kind: type) -> Any:
         return None
 
 
-def _to_json(value: Any) -> Any:
+def _to_json(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return {"array": value.tolist()}
     if isinstance(value, np.generic):
@@ -154,7 +154,7 @@ def _to_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
-def _from_json(value: Any) -> Any:
+def _from_json(value: object) -> Any:
     if isinstance(value, list):
         return [_from_json(part) for part in value]
     if not isinstance(value, dict):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -15,11 +15,14 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.frozen import set_fields
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 # Largest integer up to which all integers are exact in double precision.
 _LARGEST = 2**53
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a real number within the range of double precision. Booleans are not numbers.
 
     Arrays of NumPy and JAX without axes are numbers.
@@ -33,13 +36,13 @@ def is_number(value: object) -> bool:
     return _holds_number(value, "iuf") or _is_real(value)
 
 
-def is_whole(value: object, least: int) -> bool:
+def is_whole(value: object, least: int) -> TypeGuard[int]:
     """Return whether a value is an integer >= ``least``, of any size. Booleans are not integers."""
     whole = _holds_number(value, "iu") or (isinstance(value, int | np.integer) and not isinstance(value, bool))
     return whole and bool(value >= least)  # type: ignore[operator]
 
 
-def unwrap_numbers(part: Any) -> None:
+def unwrap_numbers(part: DataclassInstance) -> None:
     """Replace arrays without axes by their numbers, in the fields of a frozen dataclass.
 
     Raises:
@@ -63,7 +66,7 @@ type str
             raise ParameterError(one.name, value, f"a number, not a value of type {type(value).__name__}")
 
 
-def _holds_number(value: Any, kinds: str) -> bool:
+def _holds_number(value: object, kinds: str) -> bool:
     """Return whether a value is an array without axes, or a number of NumPy, of one of these kinds of data."""
     return getattr(value, "ndim", None) == 0 and getattr(getattr(value, "dtype", None), "kind", " ") in kinds
 
@@ -83,7 +86,7 @@ def require_integer(name: str, value: object, low: int = 1) -> None:
     """
     if not is_whole(value, low):
         raise ParameterError(name, value, f"an integer >= {low}")
-    if int(value) > _LARGEST:  # type: ignore[call-overload]
+    if int(value) > _LARGEST:
         raise ParameterError(name, value, f"an integer from {low} to {_LARGEST}")
 
 
@@ -101,7 +104,7 @@ def require_name(name: str, value: object, names: Iterable[str]) -> None:
         raise ParameterError(name, value, f"one of {', '.join(known)}")
 
 
-def real_numbers(name: str, value: Any) -> Array:
+def real_numbers(name: str, value: object) -> Array:
     """Return ``value`` as an array of finite numbers with at least one axis.
 
     Raises:
@@ -117,7 +120,7 @@ def real_numbers(name: str, value: Any) -> Array:
     return numbers
 
 
-def as_numbers(value: Any) -> Array | None:
+def as_numbers(value: object) -> Array | None:
     """Return ``value`` as an array of numbers with at least one axis. Return None if it cannot be read as numbers."""
     if np.ma.is_masked(value):
         return None
@@ -180,7 +183,7 @@ def _class(function: Callable[..., Any], name: str) -> _Kind:
     return f"an object of class {name}, for instance {example}", lambda value: isinstance(value, kind)
 
 
-def _are_numbers(value: Any) -> bool:
+def _are_numbers(value: object) -> bool:
     if np.ma.is_masked(value):
         return False
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def default_property(value: Any, meaning: str) -> Any:
+def default_property(value: object, meaning: str) -> Any:
     """Return a read-only attribute of value ``value``. Subclasses may declare another value.
 
     Example:

@@ -14,6 +14,7 @@ from glassformer.core.status import Status
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
 # Largest numbers of rows and columns of a displayed table.
 _ROWS, _COLUMNS = 20, 5
@@ -61,7 +62,7 @@ class DisplayMixin(ComparedByContent):
         size: tuple[float, float] | None = None,
         theme: str = "light",
         *,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Any:
         """Draw the result.
 
@@ -81,7 +82,9 @@ class DisplayMixin(ComparedByContent):
         """
         return self._draw(path, size, theme, ax)
 
-    def _draw(self, path: str | Path | None, size: tuple[float, float] | None, theme: str, ax: Any, **more: Any) -> Any:
+    def _draw(
+        self, path: str | Path | None, size: tuple[float, float] | None, theme: str, ax: Axes | None, **more: object
+    ) -> Any:
         """Draw the result. ``more`` are further arguments of the drawing function."""
         importlib.import_module(_PLOTTING)
         return _renderers[-1](self, path, size, theme, ax, **more)
@@ -192,7 +195,7 @@ def heading(model: str, parameters: Mapping[str, Any]) -> str:
         'bsr: alpha = n/(dL), rho = 0.5'
     """
 
-    def text(value: Any) -> str:
+    def text(value: object) -> str:
         return f"{value:g}" if isinstance(value, float) else str(value)
 
     return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in displayed_parameters(parameters))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 
-def same_content(first: Any, second: Any) -> bool:
+def same_content(first: object, second: object) -> bool:
     """Return whether two dataclasses or named tuples of the same class have equal fields. NaN equals NaN."""
     if first is second or type(first) is not type(second):
         return first is second
@@ -14,7 +13,7 @@ def same_content(first: Any, second: Any) -> bool:
     return key is not None and key == _content(second)
 
 
-def content_hash(result: Any) -> int:
+def content_hash(result: object) -> int:
     """Return a hash that is equal for objects of equal content."""
     return hash((type(result).__qualname__, _content(result)))
 
@@ -40,10 +39,11 @@ class ComparedByContent:
         return content_hash(self)
 
 
-def _content(result: Any) -> str | None:
+def _content(result: object) -> str | None:
     # Imported here because it imports NumPy, which the command line does not need for --help.
     from glassformer.core.hashing import identity_or_none
 
     if isinstance(result, tuple):
         return identity_or_none(*result)
+    assert dataclasses.is_dataclass(result)
     return identity_or_none(*(getattr(result, one.name) for one in dataclasses.fields(result)))

@@ -36,7 +36,7 @@ _FOLDERS = {f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", 
 _INSTALLED = (f"{Path(__file__).parents[1]}/", "<frozen ", *sorted(_FOLDERS))
 
 
-def identity(*parts: Any) -> str:
+def identity(*parts: object) -> str:
     """Return a hash of 24 hexadecimal digits, the same in every process, of everything that determines a result.
 
     Dataclasses are hashed by class and fields, numbers exactly (1 and 1.0 are equal), arrays by content.
@@ -56,7 +56,7 @@ def identity(*parts: Any) -> str:
     return _digest(parts, in_function=False)
 
 
-def identity_or_none(*parts: Any) -> str | None:
+def identity_or_none(*parts: object) -> str | None:
     """Return the :func:`identity`, or None if an object cannot be identified.
 
     Example:
@@ -69,7 +69,7 @@ def identity_or_none(*parts: Any) -> str | None:
         return None
 
 
-def _digest(value: Any, in_function: bool) -> str:
+def _digest(value: object, in_function: bool) -> str:
     content = _Content(in_function)
     try:
         content.add(value)
@@ -136,7 +136,7 @@ class _Content:
                 self._add_object(value)
             self.in_function = before
 
-    def _is_known(self, value: Any, *more: Any) -> bool:
+    def _is_known(self, value: object, *more: object) -> bool:
         """Add the number of an object, and return whether the same object occurred before."""
         key = (id(value), *more)
         known = key in self._numbers
@@ -152,7 +152,7 @@ class _Content:
             self.add(part)
         self.words.append(")")
 
-    def _add_named(self, name: str, value: Any, attributes: frozenset[str] | None = None) -> None:
+    def _add_named(self, name: str, value: object, attributes: frozenset[str] | None = None) -> None:
         """Add an object under a name, which errors then mention."""
         self.words.append(name)
         try:
@@ -228,7 +228,7 @@ class _Content:
             if not (kept_by_python or special):
                 self._add_named(name, part)
 
-    def _add_object(self, value: Any) -> None:
+    def _add_object(self, value: object) -> None:
         """Add the state of an object of any class, as pickling and copying do."""
         kind = type(value)
         if isinstance(value, property | functools.cached_property):
@@ -237,8 +237,8 @@ class _Content:
         wrapped, call = getattr(value, "__wrapped__", None), getattr(kind, "__call__", None)  # noqa: B004
         if callable(wrapped) and not isinstance(call, FunctionType) and version_of(kind.__module__):
             # A function that an installed package has compiled or cached, or a static or class method.
-            state = value.__getstate__() or {}
-            self.add([kind, wrapped, state.get("static_argnums"), state.get("static_argnames")])
+            compiled: Any = value.__getstate__() or {}
+            self.add([kind, wrapped, compiled.get("static_argnums"), compiled.get("static_argnames")])
             return
         held = getattr(value, "__dict__", {})
         derived = {name for name in held if isinstance(getattr(kind, name, None), functools.cached_property)}
@@ -303,12 +303,12 @@ def _constant(value: object) -> str:
     return f"tuple {list(map(_constant, value))}" if isinstance(value, tuple) else repr(value)
 
 
-def _is_device_array(value: Any) -> bool:
+def _is_device_array(value: object) -> bool:
     jax = sys.modules.get("jax")
     return jax is not None and isinstance(value, jax.Array)
 
 
-def _installed_name(value: Any) -> str:
+def _installed_name(value: object) -> str:
     """Return the name and version under which an installed module contains this object, or an empty string."""
     name = str(getattr(value, "__qualname__", None) or getattr(value, "__name__", ""))
     module = getattr(value, "__module__", None)

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 # Seconds until a lost interrupt is raised again, and seconds that an interrupted process has to end (conventions).
 _AGAIN, _PATIENCE = 0.05, 8.0
@@ -29,7 +28,7 @@ def lasting_interrupts() -> Iterator[None]:
     """
     before = sys.unraisablehook
 
-    def hook(dropped: Any) -> None:
+    def hook(dropped: sys.UnraisableHookArgs) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
             return before(dropped)
         # Raised here, it would be dropped once more.

@@ -13,7 +13,12 @@ _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
 def parameter(
-    text: str, default: Any = MISSING, *, option: str = "", read: Callable[[str, str], Any] | None = None, **more: Any
+    text: str,
+    default: object = MISSING,
+    *,
+    option: str = "",
+    read: Callable[[str, str], Any] | None = None,
+    **more: object,
 ) -> Any:
     """Return a dataclass field that is also a command-line option.
 
@@ -92,7 +97,7 @@ class Option:
         return given
 
 
-def values_of(options: Iterable[Option], field: str, values: Any) -> list[Any]:
+def values_of(options: Iterable[Option], field: str, values: object) -> list[Any]:
     """Return the values of a scan over a field, as integers if the field is an integer.
 
     Raises:

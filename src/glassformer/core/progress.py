@@ -246,12 +246,12 @@ class _Lines:
     def stop(self) -> None:
         self._ended.set()
 
-    def add_task(self, description: str, **fields: Any) -> int:
+    def add_task(self, description: str, **fields: object) -> int:
         line = max(self._tasks, default=0) + 1
         self._tasks[line] = {"description": description, "completed": 0.0, **fields}
         return line
 
-    def update(self, line: int, **fields: Any) -> None:
+    def update(self, line: int, **fields: object) -> None:
         self._tasks[line] = {**self._tasks[line], **fields}
 
     def remove_task(self, line: int) -> None:
@@ -269,13 +269,13 @@ class _Lines:
 
 def _bars() -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn
     from rich.text import Text
 
     class Clock(ProgressColumn):
         """Column of the display: time since the start and estimated remaining time."""
 
-        def render(self, task: Any) -> Text:
+        def render(self, task: Task) -> Text:
             return Text(times(task.fields["started"], task.fields["ends"]), style="progress.remaining")
 
     columns = TextColumn("[progress.description]{task.description}"), BarColumn(), TaskProgressColumn(), Clock()

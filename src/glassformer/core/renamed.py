@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 from glassformer.core.errors import RenamedError
 
@@ -165,7 +165,7 @@ def refuse_old_arguments(given: Iterable[str], *places: str) -> None:
 class WithRenamedArguments:
     """A data class whose constructor says the new name of an argument whose name is old."""
 
-    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+    def __new__(cls, *arguments: object, **named: object) -> Self:
         # Before the constructor, which would not know the name.
         old = named.keys() - getattr(cls, "__dataclass_fields__", {}).keys()
         if old:

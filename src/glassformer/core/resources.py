@@ -6,9 +6,12 @@ import math
 import os
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # Share of the free memory that a computation may use (a convention).
 _SHARE = 0.9
@@ -28,7 +31,7 @@ def available_memory() -> float:
     return min(_free(), _allowed())
 
 
-def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
+def farthest_from_default(part: DataclassInstance, *names: str) -> tuple[str, Any]:
     """Return name and value of the field that exceeds its default by the largest factor, for error messages.
 
     Example:

@@ -18,6 +18,7 @@ from glassformer.core.status import Status
 if TYPE_CHECKING:
     import pandas
     import xarray
+    from matplotlib.axes import Axes
 
 
 # An error estimate above this share of the error is called wide. Errors below the second number are not checked.
@@ -68,7 +69,7 @@ class Table(ModelDisplayMixin):
         size: tuple[float, float] | None = None,
         theme: str = "light",
         *,
-        ax: Any = None,
+        ax: Axes | None = None,
         runs: Table | None = None,
     ) -> Any:
         """Draw the table as :meth:`~glassformer.core.display.DisplayMixin.plot` does, with simulations as points.
@@ -204,7 +205,7 @@ _DISPLAYED_FIRST = (
 )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return the value of a parameter as text."""
     return str(to_json_types(value))
 
@@ -268,7 +269,7 @@ class NamedEntries(ModelDisplayMixin, Mapping[str, E]):
     def __contains__(self, name: object) -> bool:
         return name in list(self)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """Return the entry of this name, or a default if there is none."""
         return next((entry for entry in self.entries if entry.name == name), default)
 
@@ -337,7 +338,7 @@ def _listed(column: Array) -> Any:
     return values.tolist() if ready else to_json_types(column)
 
 
-def to_json_types(value: Any) -> Any:
+def to_json_types(value: object) -> Any:
     """Return ``value`` in types of JSON. Non-finite numbers become None."""
     if isinstance(value, dict):
         return {key: to_json_types(item) for key, item in value.items()}
@@ -352,7 +353,7 @@ def to_json_types(value: Any) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
-def name_or_value(value: Any) -> Any:
+def name_or_value(value: object) -> Any:
     """Return the name of a function, a loss or a penalty, which JSON cannot represent, and any other value unchanged.
 
     Example:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +12,15 @@ from glassformer.core.checks import is_number, is_whole, require_integer, unwrap
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 # A check is called with the name of a setting, its value and whether None is allowed. It raises if it is not allowed.
 Check = Callable[..., None]
 
 
-def _number(allowed: str, within: Callable[[Any], bool]) -> Check:
-    def check(name: str, value: Any, optional: bool = False) -> None:
+def _number(allowed: str, within: Callable[[float], bool]) -> Check:
+    def check(name: str, value: object, optional: bool = False) -> None:
         if not (value is None and optional) and not (is_number(value) and within(value)):
             raise ParameterError(name, value, f"{'None, or ' if optional else ''}{allowed}")
 
@@ -32,7 +35,7 @@ non_negative = _number("a finite number >= 0", lambda x: 0 <= x < float("inf"))
 decay_rate = _number("a number from 0 to 1e6 (descent diverges beyond)", lambda x: 0 <= x <= 1e6)
 
 
-def positive_integer(name: str, value: Any, optional: bool = False) -> None:
+def positive_integer(name: str, value: object, optional: bool = False) -> None:
     """Raise unless a value is an integer >= 1, or None if that is allowed."""
     if not (value is None and optional):
         if not is_whole(value, 1):
@@ -40,7 +43,7 @@ def positive_integer(name: str, value: Any, optional: bool = False) -> None:
         require_integer(name, value)
 
 
-def boolean(name: str, value: Any, optional: bool = False) -> None:
+def boolean(name: str, value: object, optional: bool = False) -> None:
     """Raise unless a value is True or False, or None if that is allowed."""
     if not (value is None and optional) and not isinstance(value, bool | np.bool_):
         raise ParameterError(name, value, "True or False")
@@ -60,14 +63,14 @@ def one_of(*names: str) -> Check:
 def integer_up_to(most: int) -> Check:
     """Return a check for an integer from 1 to ``most``."""
 
-    def check(name: str, value: Any, optional: bool = False) -> None:
+    def check(name: str, value: object, optional: bool = False) -> None:
         if not (value is None and optional) and not (is_whole(value, 1) and value <= most):
             raise ParameterError(name, value, f"{'None, or ' if optional else ''}an integer >= 1, at most {most}")
 
     return check
 
 
-def setting(default: Any, text: str, check: Check | None = None, option: str = "") -> Any:
+def setting(default: object, text: str, check: Check | None = None, option: str = "") -> Any:
     """Return a dataclass field with its meaning and check that is also a command-line option.
 
     Example:
@@ -85,12 +88,12 @@ def setting(default: Any, text: str, check: Check | None = None, option: str = "
     return parameter(text, default, option=option, check=check)
 
 
-def checked_field(default: Any, check: Check) -> Any:
+def checked_field(default: object, check: Check) -> Any:
     """Return a dataclass field with a check that is not a command-line option."""
     return field(default=default, metadata={"check": check})
 
 
-def check_settings(settings: Any) -> None:
+def check_settings(settings: DataclassInstance) -> None:
     """Check all fields that have a check, and replace arrays of one number by it. None is allowed if it is the default.
 
     Raises:
@@ -103,7 +106,7 @@ def check_settings(settings: Any) -> None:
             check(one.name, getattr(settings, one.name), one.default is None)
 
 
-def non_default_fields(settings: Any) -> dict[str, Any]:
+def non_default_fields(settings: DataclassInstance) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from their defaults.
 
     Example:

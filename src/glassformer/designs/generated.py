@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -92,7 +92,7 @@ class GeneratedDesign(WrappedDesign):
     def _count(self) -> int:
         return -(-self.samples // self.block)
 
-    def _blocks(self, numbers: Any) -> Iterator[tuple[slice, Any]]:
+    def _blocks(self, numbers: Iterable[int]) -> Iterator[tuple[slice, Any]]:
         for k in numbers:
             where = slice(k * self.block, min((k + 1) * self.block, self.samples))
             # The last block may be a part of one: the beginning of what a larger sample would draw.

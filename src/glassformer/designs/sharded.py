@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import DTypeLike
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
@@ -76,7 +77,7 @@ class ShardedDesign(WrappedDesign):
         padded = np.concatenate([score, np.zeros((self._padding, *score.shape[1:]))])
         return np.asarray(self._mapped(1, padded, self._split), dtype=float)
 
-    def _mapped(self, which: int, values: Array, placement: Any) -> Any:
+    def _mapped(self, which: int, values: Array, placement: NamedSharding) -> Any:
         kind = self.stored.inputs.dtype
         with jax_settings(kind == np.float64):
             placed = jax.device_put(values.astype(kind), placement)
@@ -112,37 +113,37 @@ class ShardedDesign(WrappedDesign):
 
 
 @jax.jit
-def _dense_forward(x: Any, signal: Any) -> Any:
+def _dense_forward(x: jax.Array, signal: jax.Array) -> jax.Array:
     return x.reshape(len(x), -1) @ signal.ravel() / np.sqrt(signal.size)
 
 
 @jax.jit
-def _dense_adjoint(x: Any, score: Any) -> Any:
+def _dense_adjoint(x: jax.Array, score: jax.Array) -> jax.Array:
     return (score @ x.reshape(len(x), -1)).reshape(x.shape[1:]) / np.sqrt(x.shape[1] * x.shape[2])
 
 
 @partial(jax.jit, static_argnames="heads")
-def _projection_forward(x: Any, signal: Any, heads: int) -> Any:
+def _projection_forward(x: jax.Array, signal: jax.Array, heads: int) -> jax.Array:
     parts, rows = _by_head(x, 2, heads), _by_head(signal, 0, heads)
     fields = jnp.einsum("nlhd,phd->nphl", parts, rows)
     return fields.reshape(len(x), -1, x.shape[1]) / np.sqrt(parts.shape[3])
 
 
 @partial(jax.jit, static_argnames="heads")
-def _projection_adjoint(x: Any, score: Any, heads: int) -> Any:
+def _projection_adjoint(x: jax.Array, score: jax.Array, heads: int) -> jax.Array:
     parts, rows = _by_head(x, 2, heads), score.reshape(len(x), -1, heads, x.shape[1])
     total = jnp.einsum("nphl,nlhd->phd", rows, parts)
     return total.reshape(-1, parts.shape[3]) / np.sqrt(parts.shape[3])
 
 
-def _by_head(values: Any, axis: int, heads: int) -> Any:
+def _by_head(values: jax.Array, axis: int, heads: int) -> jax.Array:
     """Return one axis as two: parts of the tokens come head after head, rows of the weights in turns."""
     shape = values.shape
     split = (heads, -1) if axis else (-1, heads)
     return values.reshape(*shape[:axis], *split, *shape[axis + 1 :])
 
 
-def _pair_maps(tokens: int, kind: Any) -> tuple[Array, Array]:
+def _pair_maps(tokens: int, kind: DTypeLike) -> tuple[Array, Array]:
     """Return which entries of a pair matrix make each component.
 
     The second array is the factor of the diagonal.
@@ -157,7 +158,7 @@ def _pair_maps(tokens: int, kind: Any) -> tuple[Array, Array]:
 
 
 @jax.jit
-def _quadratic_forward(x: Any, signal: Any) -> Any:
+def _quadratic_forward(x: jax.Array, signal: jax.Array) -> jax.Array:
     maps, diagonal = _pair_maps(x.shape[1], x.dtype)
     pairs = jnp.einsum("nad,nbd->nab", x @ signal, x)
     fields = jnp.einsum("nab,kab->nk", pairs, maps) - jnp.trace(signal) * diagonal
@@ -165,7 +166,7 @@ def _quadratic_forward(x: Any, signal: Any) -> Any:
 
 
 @jax.jit
-def _quadratic_adjoint(x: Any, score: Any) -> Any:
+def _quadratic_adjoint(x: jax.Array, score: jax.Array) -> jax.Array:
     maps, diagonal = _pair_maps(x.shape[1], x.dtype)
     d = jnp.asarray(x.shape[2], x.dtype)
     total = jnp.einsum("nad,nae->de", x, jnp.einsum("nk,kab->nab", score, maps) @ x)
@@ -173,7 +174,7 @@ def _quadratic_adjoint(x: Any, score: Any) -> Any:
     return (total + total.T) / (d * jnp.sqrt(d))
 
 
-def _layers(function: Callable[[Any, Any], Any], which: int, x: Any, values: Any) -> Any:
+def _layers(function: Callable[[Any, Any], Any], which: int, x: jax.Array, values: jax.Array) -> jax.Array:
     """Return the map of each layer: layers come first in signals and second in fields."""
     return jnp.stack([function(x, part) for part in (values if which == 0 else jnp.moveaxis(values, 1, 0))], 1 - which)
 

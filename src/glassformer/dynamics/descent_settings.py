@@ -139,7 +139,7 @@ class DescentSettings:
         # One number for all steps needs no array: there may be more steps than fit into memory.
         if not is_number(self.learning_rate):
             _ = self.rates
-        elif not 0 <= self.learning_rate < np.inf:  # type: ignore[operator]
+        elif not 0 <= self.learning_rate < np.inf:
             raise ParameterError("learning_rate", self.learning_rate, "numbers >= 0")
 
     @property

@@ -90,7 +90,9 @@ class ErrorHistory:
     def append(self, estimate: Array, variance: Array | None = None) -> None:
         """Add the errors of an estimate with its claimed covariance; does nothing without a teacher."""
         if self._teacher is not None:
-            self._comparisons.append(compare(self._model, estimate, self._teacher, variance))
+            self._comparisons.append(
+                compare(self._model.prior, self._model.channel.row_symmetries, estimate, self._teacher, variance)
+            )
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the errors of every estimate, by name."""

@@ -142,9 +142,9 @@ def parse_strengths(strengths: ArrayLike | int) -> Array | int:
     Raises:
         ParameterError: strengths are neither positive numbers nor their number.
     """
-    if is_whole(strengths, 0) or (is_number(strengths) and float(strengths).is_integer()):  # type: ignore[arg-type]
+    if is_whole(strengths, 0) or (is_number(strengths) and float(strengths).is_integer()):
         require_integer("strengths", strengths, 2)
-        return int(strengths)  # type: ignore[arg-type]
+        return int(strengths)
     wanted = np.sort(np.atleast_1d(np.asarray(strengths, dtype=float)).ravel())[::-1]
     if not wanted.size or not np.all(np.isfinite(wanted)) or np.any(wanted <= 0):
         raise ParameterError("strengths", strengths, "finite numbers > 0, or how many of them (an integer >= 2)")

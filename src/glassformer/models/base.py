@@ -243,7 +243,7 @@ class Model(WithAccuracy, Trainable, ABC):
             ``error`` and ``prior_error``; for discrete labels ``label_error``; for numerical labels
             ``prediction_error`` and ``plugin_error``; for several rows also ``row_error``, ``overlap`` and ``cosine``.
         """
-        comparison = compare(self, estimate, signal, variance)
+        comparison = compare(self.prior, self.channel.row_symmetries, estimate, signal, variance)
         if self.theory_unavailable_reason is not None:
             return comparison.errors
         channel, inner, alignment = self.channel, comparison.inner, comparison.alignment
@@ -309,7 +309,7 @@ def counting_threshold(model: Model) -> float:
 
 def is_ratio(value: object) -> bool:
     """Return whether a value is a number in the range of ratios that the theory computes without loss of digits."""
-    return is_number(value) and bool(SMALLEST <= value <= LARGEST)  # type: ignore[operator]
+    return is_number(value) and bool(SMALLEST <= value <= LARGEST)
 
 
 def factor_columns(width: int | None, rho: float | None, d: int) -> int:

@@ -131,7 +131,7 @@ class BilinearSequenceRegression(Model):
 
     name = "bsr"
 
-    def __post_init__(self, link: Callable[..., Any] | None, noise_law: Any) -> None:
+    def __post_init__(self, link: Callable[..., Any] | None, noise_law: object) -> None:
         check_settings(self)
         if not (is_ratio(self.beta) or (is_number(self.beta) and self.beta == np.inf)):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.channels.label_errors import NewSamples
+from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.estimate import Array
 from glassformer.core.random_streams import random_stream
+from glassformer.priors.base import Prior
 from glassformer.priors.signals import mean_rows
 
 # Number of test samples: the standard error of a label error is below 0.8 % (a convention).
@@ -83,21 +85,23 @@ class Comparison(NamedTuple):
     row_columns: dict[str, Any]
 
 
-def compare(model: Any, estimate: Array, signal: Array, variance: Array | None = None) -> Comparison:
+def compare(
+    prior: Prior, symmetries: RowSymmetries, estimate: Array, signal: Array, variance: Array | None = None
+) -> Comparison:
     """Return the comparison of an estimate with the signal.
 
     Args:
-        model: the model.
+        prior: the prior of the signal.
+        symmetries: the symmetries of the labels.
         estimate: the estimate of the signal.
         signal: the true signal.
         variance: claimed posterior covariance, shape (P, P); zero by default.
     """
-    prior = model.prior
-    row_shape = signal.shape[bool(model.overlap_shape) :]
+    row_shape = signal.shape[bool(prior.overlap_shape) :]
     shape = (prior.rows, *row_shape)
     estimated, true = estimate.reshape(shape), signal.reshape(shape)
     cross = prior.gram(estimated, true)
-    alignment = model.channel.row_symmetries.alignment(cross, prior.rotational)
+    alignment = symmetries.alignment(cross, prior.rotational)
     difference, deviation = np.tensordot(alignment, estimated, axes=1) - true, true - mean_rows(prior, row_shape)
     row_error = np.diag(prior.gram(difference, difference))
     prior_error = float(np.mean(np.diag(prior.gram(deviation, deviation))))

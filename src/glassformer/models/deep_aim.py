@@ -101,7 +101,7 @@ class DeepAttentionIndexed(Model):
         )
         self._set_channel(channel, channel=self.channel)
 
-    def _require_match(self, channel: Any, strengths: tuple[float, ...]) -> None:
+    def _require_match(self, channel: Channel, strengths: tuple[float, ...]) -> None:
         """Raise unless a finished channel has the parameters of the model."""
         asked: dict[str, Any] = {
             "tokens": self.tokens,

@@ -95,7 +95,7 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     return model
 
 
-def resolve_parameter(parameter: str, value: Any, folder: Path | None = None) -> Any:
+def resolve_parameter(parameter: str, value: object, folder: Path | None = None) -> Any:
     """Return the value of a parameter; the name of a file is replaced by the function or spectrum in the file.
 
     Example:

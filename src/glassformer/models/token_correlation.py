@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.arrays import AnyArray
 from glassformer.core.checks import is_number, real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
@@ -26,7 +27,7 @@ Root = tuple[tuple[float, ...], ...]
 _SMALLEST = 1e-6
 
 
-def correlation_root(given: Any, tokens: int) -> Root:
+def correlation_root(given: object, tokens: int) -> Root:
     r"""Return :math:`C^{1/2}` from ``C``, or from the correlation of neighbours, :math:`C_{lm} = c^{|l-m|}`.
 
     Args:
@@ -58,7 +59,7 @@ def correlation_root(given: Any, tokens: int) -> Root:
     return tuple(tuple(float(x) for x in row) for row in (vectors * np.sqrt(values)) @ vectors.T)
 
 
-def are_correlated(given: Any) -> bool:
+def are_correlated(given: object) -> bool:
     """Return whether tokens are correlated, for any number of tokens.
 
     Args:
@@ -83,7 +84,7 @@ def _allowed(tokens: int | str) -> str:
     return f"a number in (-1, 1), or a positive definite matrix of shape ({tokens}, {tokens}) with unit diagonal"
 
 
-def correlation_record(given: Any, correlated: Root | bool) -> dict[str, Any]:
+def correlation_record(given: object, correlated: Root | bool) -> dict[str, Any]:
     """Return the parameter as tables record it; empty for independent tokens."""
     return {"token_correlation": given if is_number(given) else np.asarray(given).tolist()} if correlated else {}
 
@@ -100,7 +101,7 @@ class CorrelatedTokensLink:
     link: Callable[[Any], Any]
     root: Root
 
-    def __call__(self, fields: Any) -> Any:
+    def __call__(self, fields: AnyArray) -> Any:
         return self.link(fields @ self.matrix)
 
     @property

@@ -23,7 +23,7 @@ from glassformer.core.parsing import parse_grid
 from glassformer.core.renamed import WithRenamedArguments, renamed
 from glassformer.core.resources import require_resources
 from glassformer.learners.base import Learner, accuracy_used
-from glassformer.models.base import require_one_unit
+from glassformer.models.base import Model, require_one_unit
 from glassformer.models.registry import MODELS, build, model_type, resolve_parameter
 from glassformer.sweeps.learner_entry import LearnerEntry
 
@@ -230,7 +230,7 @@ class Grid(WithRenamedArguments):
         needed = _POINT_BYTES * math.prod(sizes.values()) * len(self._entries)
         require_resources(largest, sizes.get(largest), needed, "split the grid into several sweeps", what="points")
 
-    def _check_effect(self, model: Any, learners: Sequence[Learner]) -> None:
+    def _check_effect(self, model: Model, learners: Sequence[Learner]) -> None:
         """Raise for an accuracy without effect, and for training of one's own without runs."""
         used = {*model.accuracy_defaults}
         for learner in learners:
@@ -293,7 +293,7 @@ class Grid(WithRenamedArguments):
     def _options(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in OPTION_NAMES if getattr(self, name) is not None}
 
-    def _first_model(self, **other: Any) -> Any:
+    def _first_model(self, **other: object) -> Any:
         """Return the model at the first point, with other parameters if given."""
         first = {n: values[0] for n, values in self.grid.items() if n not in ("alpha", *_RUNS["simulate"])}
         return build(self.model, {**self.parameters, **first, **other}, self._folder)
@@ -340,7 +340,7 @@ class Grid(WithRenamedArguments):
         found = self.grid["d"][0] if "d" in self.grid else self.runs.get("d")
         return None if found is None else int(found)
 
-    def _content(self, name: str, value: Any) -> str:
+    def _content(self, name: str, value: object) -> str:
         """Return the identity of a value, for keys; for a value without identity, a unique text."""
         if isinstance(value, LearnerEntry):
             return _identity_or_unique(f"this {name}", value.resolve(self._folder, self._dimension))
@@ -393,7 +393,7 @@ class Grid(WithRenamedArguments):
 # --- values along axes ------------------------------------------------------------------------------------------------
 
 
-def _axis(name: str, values: Any) -> list[Any]:
+def _axis(name: str, values: object) -> list[Any]:
     """Return the values of an axis, given as a list of different values or ``"start:stop:count"``."""
     found: list[Any]
     if isinstance(values, str) and ":" in values:
@@ -407,7 +407,7 @@ def _axis(name: str, values: Any) -> list[Any]:
     return found
 
 
-def _identity_or_unique(what: str, *parts: Any) -> str:
+def _identity_or_unique(what: str, *parts: object) -> str:
     """Return the identity of the parts, or a unique text with a warning if they have none."""
     try:
         return identity(*parts)
@@ -422,7 +422,7 @@ def json_values(named: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _json_value(value) for name, value in named.items()}
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):

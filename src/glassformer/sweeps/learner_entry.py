@@ -33,7 +33,7 @@ class LearnerEntry:
     given: Learner | None = None
 
     @classmethod
-    def of(cls, given: Any) -> LearnerEntry:
+    def of(cls, given: object) -> LearnerEntry:
         """Return the entry of a name, of a mapping with ``name`` and settings, or of an object.
 
         Raises:

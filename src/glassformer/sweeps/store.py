@@ -152,7 +152,7 @@ class Store:
             ) from None
         return sweep, keys
 
-    def _other_format(self, form: int, sweep: Any) -> OtherFormatError:
+    def _other_format(self, form: int, sweep: object) -> OtherFormatError:
         """Return the error for a sweep of another format, with the new names of the words in it."""
         given = sweep if isinstance(sweep, dict) else {}
         words = ", ".join(filter(None, (renamed(f"{name}=", "Sweep") for name in given)))

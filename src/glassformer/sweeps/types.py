@@ -21,7 +21,7 @@ def one_of(names: Iterable[str]) -> Any:
     return Literal[tuple(names)]
 
 
-def list_of(kind: Any) -> Any:
+def list_of(kind: object) -> Any:
     """Return the type of a list of values of one type."""
     return GenericAlias(list, (kind,))
 
@@ -54,7 +54,7 @@ def of_model(name: str) -> dict[str, Any]:
     return {name: _PART if kind is Any else kind for name, kind in types.items() if not name.startswith("_")}
 
 
-def is_integer_type(kind: Any) -> bool:
+def is_integer_type(kind: object) -> bool:
     """Return whether values of a type are integers, and no other numbers.
 
     Example:
@@ -102,14 +102,14 @@ def _refusal(name: str, error: ValidationError) -> ParameterError:
     return ParameterError(name + "".join(f"[{k}]" for k in place), found[place][0]["input"], allowed)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return arrays and their numbers as lists and numbers of Python, as in files."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _part(value: Any) -> Any:
+def _part(value: object) -> Any:
     if not (isinstance(value, str) or callable(value)) and type(value).__module__ in ("builtins", "datetime"):
         raise ValueError("a name")
     return value

@@ -12,16 +12,20 @@ temperature increases during training, with weights scaled to the teacher's :mat
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.channels.base import Channel
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
 from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Schedule, Student
+
+if TYPE_CHECKING:
+    from glassformer.channels.attention.deep import DeepAttentionIndexedChannel
 
 # Learning rates of the optimizers, the default one first: of one layer, and of several.
 RATES = {"adam": 0.05, "sgd": 2.0}
@@ -39,7 +43,7 @@ _COLDEST, _ANNEALING = 20.0, 2000
 
 
 def attention_student(
-    channel: Any, design: QuadraticDesign, labels: Array, width: int, inverse_temperature: float = 1.0
+    channel: Channel, design: QuadraticDesign, labels: Array, width: int, inverse_temperature: float = 1.0
 ) -> Student:
     r"""Return the student whose parameters are the weights ``W``, on the first instance of a design.
 
@@ -86,7 +90,7 @@ def attention_student(
     )
 
 
-def attention_parametrisation(channel: Any, inverse_temperature: float = 1.0) -> Parametrisation:
+def attention_parametrisation(channel: Channel, inverse_temperature: float = 1.0) -> Parametrisation:
     """Return the parametrisation by weights for labels of this channel, with this inverse temperature of its softmax.
 
     Raises:
@@ -105,7 +109,7 @@ def _trace_weight(width: int, shape: tuple[int, int]) -> float:
     return float(np.sqrt(width / shape[0]))
 
 
-def _loss_of(channel: Any) -> Loss:
+def _loss_of(channel: Channel) -> Loss:
     if getattr(channel, "root", ()):
         raise IncompatibleError("needs independent tokens, and those of this model are correlated")
     if channel.label not in _LOSSES:
@@ -113,27 +117,27 @@ def _loss_of(channel: Any) -> Loss:
     return _LOSSES[channel.label]
 
 
-def _annealed(data: Any, steps: int) -> Any:
+def _annealed(data: tuple[jax.Array, ...], steps: int) -> tuple[jax.Array, ...]:
     tokens, labels, temperature = data
     return tokens, labels, temperature * _COLDEST ** min(1.0, steps / _ANNEALING)
 
 
-def _signals(parameters: Any) -> Any:
+def _signals(parameters: tuple[jax.Array, ...]) -> jax.Array:
     (weights,) = parameters
     d, width = weights.shape[1:]
     return jnp.einsum("kir,kjr->kij", weights, weights) / np.sqrt(d * width)
 
 
-def _scaled(parameters: Any) -> Any:
+def _scaled(parameters: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     (weights,) = parameters
     return (weights / jnp.sqrt(jnp.mean(weights**2, axis=(1, 2), keepdims=True)),)
 
 
-def _scaled_signals(parameters: Any) -> Any:
+def _scaled_signals(parameters: tuple[jax.Array, ...]) -> jax.Array:
     return _signals(_scaled(parameters))
 
 
-def indices_of(weights: Any, tokens: Any) -> Any:
+def indices_of(weights: jax.Array, tokens: jax.Array) -> jax.Array:
     """Attention indices of all starts, shape (starts, samples, T, T), from weights of shape (starts, d, r)."""
     d, width = weights.shape[1:]
     projections = jnp.einsum("ntd,kdr->kntr", tokens, weights)
@@ -142,18 +146,18 @@ def indices_of(weights: Any, tokens: Any) -> Any:
     return (products - traces) / (np.sqrt(width) * d)
 
 
-def _linear_loss(parameters: Any, data: Any) -> Any:
+def _linear_loss(parameters: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
     tokens, labels, _ = data
     return 0.25 * jnp.sum((indices_of(parameters[0], tokens) - labels) ** 2, axis=(1, 2, 3))
 
 
-def _softmax_loss(parameters: Any, data: Any) -> Any:
+def _softmax_loss(parameters: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
     tokens, labels, temperature = data
     predicted = jax.nn.softmax(temperature * indices_of(parameters[0], tokens), axis=-1)
     return 0.25 * jnp.sum((predicted - labels) ** 2, axis=(1, 2, 3))
 
 
-def _scaled_loss(parameters: Any, data: Any) -> Any:
+def _scaled_loss(parameters: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
     return _softmax_loss(_scaled(parameters), data)
 
 
@@ -163,7 +167,9 @@ _LOSSES: dict[str, Loss] = {"linear": _linear_loss, "softmax": _softmax_loss, "h
 # --- several layers ---------------------------------------------------------------------------------------------------
 
 
-def layered_student(channel: Any, design: LayeredQuadraticDesign, labels: Array, width: int) -> Student:
+def layered_student(
+    channel: DeepAttentionIndexedChannel, design: LayeredQuadraticDesign, labels: Array, width: int
+) -> Student:
     """Return the student whose parameters are the weights ``W`` of every layer.
 
     Args:
@@ -187,12 +193,12 @@ def layered_student(channel: Any, design: LayeredQuadraticDesign, labels: Array,
     )
 
 
-def layered_parametrisation(channel: Any) -> Parametrisation:
+def layered_parametrisation(channel: DeepAttentionIndexedChannel) -> Parametrisation:
     """Return the parametrisation by the weights of every layer for labels of this channel."""
     return Parametrisation(_DEEP_RATES, partial(layered_student, channel))
 
 
-def _layered_signals(parameters: Any) -> Any:
+def _layered_signals(parameters: tuple[jax.Array, ...]) -> jax.Array:
     (weights,) = parameters
     d, width = weights.shape[2:]
     return jnp.einsum("klir,kljr->klij", weights, weights) / np.sqrt(d * width)
@@ -202,10 +208,10 @@ def _layered_signals(parameters: Any) -> Any:
 def _layered_loss(skip: tuple[float, ...], last: str, temperature: float) -> Loss:
     """Return the loss of networks with these skip strengths; equal arguments give the same function, compiled once."""
 
-    def attention(mixing: Any, indices: Any) -> Any:
+    def attention(mixing: jax.Array, indices: jax.Array) -> jax.Array:
         return mixing @ indices @ jnp.swapaxes(mixing, -1, -2)
 
-    def loss(parameters: Any, data: Any) -> Any:
+    def loss(parameters: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
         (weights,), (tokens, labels) = parameters, data
         mixing = jnp.eye(tokens.shape[1], dtype=tokens.dtype)
         for layer, strength in enumerate(skip):

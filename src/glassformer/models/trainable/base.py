@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from glassformer.core.errors import IncompatibleError
 
 if TYPE_CHECKING:
+    import jax
+
     from glassformer.core.estimate import Array
 
-Loss = Callable[[Any, Any], Any]
+Loss: TypeAlias = "Callable[[tuple[jax.Array, ...], tuple[jax.Array, ...]], jax.Array]"
 """``loss(parameters, data)`` returns the training errors of independent starts, shape (starts,)."""
 
 
@@ -24,7 +26,7 @@ class Schedule:
         steps: number of steps after which the data no longer change; training never ends before.
     """
 
-    at: Callable[[Any, int], Any]
+    at: Callable[[tuple[jax.Array, ...], int], tuple[jax.Array, ...]]
     steps: int
 
 
@@ -49,7 +51,7 @@ class Student:
     parameters: tuple[tuple[int, ...], ...]
     data: tuple[Array, ...]
     loss: Loss
-    signals: Callable[[Any], Any]
+    signals: Callable[[tuple[jax.Array, ...]], jax.Array]
     power: float
     samples: int
     unit: float

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,7 +18,7 @@ from glassformer.core.estimate import Array
 from glassformer.designs.dense import DenseDesign
 from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Student
 
-Link = Callable[[Any], Any]
+Link = Callable[[jax.Array], jax.Array]
 
 # Learning rates, the default optimizer first. The rate of plain gradient descent is just below the edge of stability:
 # only there its noiseless error is the published one, twice the Bayes-optimal error, as of a sample from the posterior.
@@ -30,7 +30,7 @@ _NONLINEAR_RATES = {"adam": 0.05, "sgd": 0.2}
 EXPLORING = ("adam", 0.5, 8000)
 
 
-def _identity(fields: Any) -> Any:
+def _identity(fields: jax.Array) -> jax.Array:
     return fields
 
 
@@ -92,14 +92,14 @@ def _distance_of_either_sign(signal: Array, teacher: Array) -> float:
     return min(_distance(signal, teacher), _distance(-signal, teacher))
 
 
-def _signals(factors: Any) -> Any:
+def _signals(factors: tuple[jax.Array, ...]) -> jax.Array:
     left, right = factors
     return left @ jnp.swapaxes(right, 1, 2) / float(np.sqrt(left.shape[-1]))
 
 
 @lru_cache(maxsize=16)
 def _loss(link: Link) -> Loss:
-    def loss(factors: Any, data: Any) -> Any:
+    def loss(factors: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
         """Training errors of all starts, from one product of the inputs with all signals."""
         inputs, labels = data
         signals = _signals(factors)
