@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from glassformer.core.estimate import Array
 from glassformer.core.frozen import set_fields
 from glassformer.core.random_streams import random_stream
+from glassformer.designs.stored import StoredDesign
 from glassformer.designs.wrapped import WrappedDesign
 
 # Numbers of a block: large enough for a matrix product to be quick, small enough for several in memory.
@@ -43,7 +44,7 @@ class GeneratedDesign(WrappedDesign):
         True
     """
 
-    kind: Callable[[NDArray[Any]], Any]
+    kind: Callable[[NDArray[Any]], StoredDesign]
     seed: tuple[int, ...]
     number: int
     shape: tuple[int, int]
@@ -56,15 +57,14 @@ class GeneratedDesign(WrappedDesign):
     def first(self, samples: int) -> Self:
         return replace(self, number=samples)
 
-    def stored(self) -> Any:
+    def stored(self) -> StoredDesign:
         """Return the same inputs in memory."""
         parts = [part for _, part in self._blocks(range(self._count))]
         return replace(parts[0], inputs=np.concatenate([part.inputs[0] for part in parts]))
 
     def parts(self, instance: int = 0) -> Iterator[Array]:
         del instance
-        for _, part in self._blocks(range(self._count)):
-            yield part.inputs[0]
+        yield from (part.inputs[0] for _, part in self._blocks(range(self._count)))
 
     @property
     def inputs_per_sample(self) -> int:
@@ -85,21 +85,21 @@ class GeneratedDesign(WrappedDesign):
         return total
 
     @cached_property
-    def _inner(self) -> Any:
+    def _inner(self) -> StoredDesign:
         return self.kind(np.zeros((1, *self.shape)))
 
     @property
     def _count(self) -> int:
         return -(-self.samples // self.block)
 
-    def _blocks(self, numbers: Iterable[int]) -> Iterator[tuple[slice, Any]]:
+    def _blocks(self, numbers: Iterable[int]) -> Iterator[tuple[slice, StoredDesign]]:
         for k in numbers:
             where = slice(k * self.block, min((k + 1) * self.block, self.samples))
             # The last block may be a part of one: the beginning of what a larger sample would draw.
             rng = random_stream(*self.seed, k)
             yield where, self.kind(rng.standard_normal((where.stop - where.start, *self.shape), dtype=np.float32))
 
-    def _over_blocks(self, function: Callable[[slice, Any], Array]) -> list[Array]:
+    def _over_blocks(self, function: Callable[[slice, StoredDesign], Array]) -> list[Array]:
         """Return the function of every block, in order; drawing keeps one thread busy per core."""
 
         def one(k: int) -> Array:

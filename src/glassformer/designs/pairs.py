@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.designs.stored import StoredDesign
+from glassformer.designs.stored import SquareDesign
 
 
 @dataclass(frozen=True)
-class PairDesign(StoredDesign):
+class PairDesign(SquareDesign):
     r"""Tokens of two sequences seen by a matrix of unit entries: :math:`h_{ab} = x_a^TSz_b/d`.
 
     Fields are the ``T x T`` pairs row by row, of unit variance. Both maps are one product of the ``(n T, d)`` matrix of
@@ -40,11 +40,6 @@ class PairDesign(StoredDesign):
     def tokens(self) -> int:
         """``T``, the tokens of either sequence."""
         return int(self.inputs.shape[2]) // 2
-
-    @property
-    def signal_shape(self) -> tuple[int, int]:
-        d = int(self.inputs.shape[3])
-        return d, d
 
     @property
     def field_shape(self) -> tuple[int, ...]:

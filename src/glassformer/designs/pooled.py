@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.estimate import Array
-from glassformer.designs.stored import StoredDesign
+from glassformer.designs.stored import SquareDesign
 
 
 class Moments(NamedTuple):
@@ -26,7 +26,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PooledDesign(StoredDesign):
+class PooledDesign(SquareDesign):
     r"""Fields :math:`h_\mu = [\sum_a x_{\mu a}^TSx_{\mu a} - \langle S, M\rangle]/d` of a symmetric matrix ``S``.
 
     Both maps are one product of the matrix of all tokens with a matrix of width ``d``; of tokens that are many for
@@ -48,11 +48,6 @@ class PooledDesign(StoredDesign):
     centre: Array
 
     axes: ClassVar[str] = "samples, T, d"
-
-    @property
-    def signal_shape(self) -> tuple[int, int]:
-        d = int(self.inputs.shape[3])
-        return d, d
 
     @property
     def sample_ratio(self) -> float:

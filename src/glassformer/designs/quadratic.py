@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.designs.stored import StoredDesign
+from glassformer.designs.stored import SquareDesign
 from glassformer.designs.token_pairs import pair_indices
 
 
 @dataclass(frozen=True)
-class QuadraticDesign(StoredDesign):
+class QuadraticDesign(SquareDesign):
     r"""Pairs of tokens seen by a symmetric matrix: :math:`h_{ab} = (x_a^TSx_b - \delta_{ab}\mathrm{Tr}S)/\sqrt d`.
 
     Fields are the pairs :math:`a\le b` in the order of
@@ -43,11 +43,6 @@ class QuadraticDesign(StoredDesign):
     def tokens(self) -> int:
         """``T``, the tokens per sample."""
         return int(self.inputs.shape[2])
-
-    @property
-    def signal_shape(self) -> tuple[int, int]:
-        d = int(self.inputs.shape[3])
-        return d, d
 
     @property
     def field_shape(self) -> tuple[int, ...]:

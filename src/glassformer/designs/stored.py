@@ -98,6 +98,15 @@ class StoredDesign(Design):
         return [slice(start, start + size) for start in range(0, self.samples, size)]
 
 
+class SquareDesign(StoredDesign):
+    """Base of designs whose fields are quadratic in the tokens: signals are square matrices of shape (d, d)."""
+
+    @property
+    def signal_shape(self) -> tuple[int, int]:
+        d = int(self.inputs.shape[3])
+        return d, d
+
+
 def normal_fields(signals: Array, columns: int, samples: int, rng: np.random.Generator) -> Array:
     """Return fields that are sums over independent inputs.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -18,7 +18,7 @@ class WrappedDesign(Design):
 
     @property
     @abstractmethod
-    def _inner(self) -> Any:
+    def _inner(self) -> Design:
         """The other design, of any number of samples."""
 
     @classmethod
@@ -28,13 +28,11 @@ class WrappedDesign(Design):
 
     @property
     def signal_shape(self) -> tuple[int, int]:
-        shape: tuple[int, int] = self._inner.signal_shape
-        return shape
+        return self._inner.signal_shape
 
     @property
     def input_shape(self) -> tuple[int, int]:
-        shape: tuple[int, int] = self._inner.input_shape
-        return shape
+        return self._inner.input_shape
 
     @property
     def several_rows(self) -> bool:
@@ -42,12 +40,11 @@ class WrappedDesign(Design):
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        shape: tuple[int, ...] = self._inner.row_shape
-        return shape
+        return self._inner.row_shape
 
     @property
     def sample_ratio(self) -> float:
-        return float(self.samples / self._inner.samples * self._inner.sample_ratio)
+        return self.samples / self._inner.samples * self._inner.sample_ratio
 
     @property
     def field_shape(self) -> tuple[int, ...]:

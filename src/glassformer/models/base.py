@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from glassformer.channels.label_errors import new_samples, squared_errors_on, wrong_labels_on
-from glassformer.core.accuracy import WithAccuracy
+from glassformer.core.accuracy import POINTS, WithAccuracy
 from glassformer.core.checks import is_number
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
@@ -259,6 +259,18 @@ class Model(WithAccuracy, Trainable, ABC):
             both = squared_errors_on(channel, samples, inner.claimed)
             on_labels |= zip(("prediction_error", "plugin_error"), map(float, both), strict=True)
         return {**comparison.errors, **on_labels, **(comparison.row_columns if self.overlap_shape else {})}
+
+
+class SampledModel(Model):
+    """A model whose averages over labels are sampled."""
+
+    ratios_per_call: ClassVar[int] = 8
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"points": POINTS}
+
+    @property
+    def points(self) -> int:
+        """Data points per replica of sampled averages, a power of two: that of the accuracy."""
+        return int(self.accurate("points"))
 
 
 def require_one_unit(parameter: str, values: Sequence[Any], models: Sequence[Any]) -> None:

@@ -33,7 +33,7 @@ from glassformer.models.token_correlation import are_correlated, correlation_rec
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.base import ScalarPrior
 from glassformer.priors.bilinear import bilinear_prior
-from glassformer.priors.factors import FactorPrior
+from glassformer.priors.factors import FactorPrior, SeparableFactorPrior
 from glassformer.priors.laws import NAMES as LAWS
 from glassformer.priors.laws import Gaussian
 from glassformer.priors.resolve import centred, lone_spectrum, matrix_prior, named, requested_prior, resolve_prior
@@ -171,8 +171,6 @@ class BilinearSequenceRegression(Model):
         if self.width is not None:
             if law.rotational:
                 return resolve_prior(FactorPrior(float(self.beta), int(self.width)))
-            from glassformer.priors.factors import SeparableFactorPrior
-
             return resolve_prior(SeparableFactorPrior(float(self.beta), int(self.width), law), law)
         assert self.rho is not None
         if not law.rotational:

@@ -2,10 +2,10 @@ r"""Deep attention networks with weights of a few directions, as sequence multi-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from glassformer.channels.base import Channel
 from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.channels.sampling_limits import require_noise, require_sampling
-from glassformer.core.accuracy import POINTS, USUAL, Accuracy
+from glassformer.core.accuracy import USUAL, Accuracy
 from glassformer.core.checks import real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
@@ -23,7 +23,7 @@ from glassformer.core.parsing import parse_grid, parse_integers, parse_number, p
 from glassformer.core.resources import farthest_from_default, require_resources
 from glassformer.core.settings import boolean, check_settings, one_of, positive_integer, unit_interval
 from glassformer.designs.projection import projection_design
-from glassformer.models.base import FiniteSize, Model
+from glassformer.models.base import FiniteSize, SampledModel
 from glassformer.models.token_correlation import Root, correlation_record, correlation_root
 from glassformer.priors.base import Prior
 from glassformer.priors.laws import NAMES
@@ -33,7 +33,7 @@ ACTIVATIONS, OUTPUTS = ("softmax", "linear"), ("attention", "sequence")
 
 
 @dataclass(frozen=True)
-class DeepAttention(Model):
+class DeepAttention(SampledModel):
     r"""Layers of attention with key and query weights of a few directions, learned from ``n = alpha d`` sequences.
 
     Equation :eq:`model-deep-attention` of the documentation.
@@ -85,9 +85,6 @@ class DeepAttention(Model):
         ('layer 1', 'layer 2')
     """
 
-    ratios_per_call: ClassVar[int] = 8
-    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"points": POINTS}
-
     depth: int = parameter("attention layers P", 2, check=positive_integer)
     tokens: int = parameter("tokens L per sequence", 2, check=positive_integer)
     skip: float | Sequence[float] = parameter(
@@ -111,11 +108,6 @@ class DeepAttention(Model):
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=parse_text)
     rank: int | Sequence[int] = parameter("directions of the weights, or one number per layer", 1, read=parse_integers)
     _accuracy: Accuracy = field(default=USUAL, kw_only=True, repr=False)
-
-    @property
-    def points(self) -> int:
-        """Data points per replica of sampled averages, a power of two: that of the accuracy."""
-        return int(self.accurate("points"))
 
     def __post_init__(self) -> None:
         check_settings(self)

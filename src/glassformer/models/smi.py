@@ -2,30 +2,30 @@ r"""Sequence multi-index models: any function of a few projections of the tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from glassformer.channels.base import Channel
 from glassformer.channels.label_laws import NAMES as LABEL_LAWS
 from glassformer.channels.label_laws import noise_label
 from glassformer.channels.sampling_limits import require_sampling
-from glassformer.core.accuracy import POINTS, USUAL, Accuracy
+from glassformer.core.accuracy import USUAL, Accuracy
 from glassformer.core.frozen import set_fields
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_number, parse_text
 from glassformer.core.resources import farthest_from_default
 from glassformer.core.settings import check_settings, positive_integer, unit_interval
 from glassformer.designs.projection import projection_design
-from glassformer.models.base import FiniteSize, Model
+from glassformer.models.base import FiniteSize, SampledModel
 from glassformer.models.token_correlation import CorrelatedTokensLink, correlation_record, correlation_root
 from glassformer.priors.laws import NAMES
 from glassformer.priors.resolve import named, rows_prior
 
 
 @dataclass(frozen=True)
-class SequenceMultiIndex(Model):
+class SequenceMultiIndex(SampledModel):
     r"""Labels :math:`y = g(Z) + \sqrt\Delta\,` noise with :math:`Z = WX^T/\sqrt d`, learned from ``n = alpha d``.
 
     Equation :eq:`model-smi` of the documentation.
@@ -69,9 +69,6 @@ class SequenceMultiIndex(Model):
         [[[0.5]]]
     """
 
-    ratios_per_call: ClassVar[int] = 8
-    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"points": POINTS}
-
     link: Callable[[Any], Any] = parameter(
         "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
         metavar="FILE.py:FUNCTION",
@@ -97,11 +94,6 @@ class SequenceMultiIndex(Model):
 
     has_user_link = True
     name = "smi"
-
-    @property
-    def points(self) -> int:
-        """Data points per replica of sampled averages, a power of two: that of the accuracy."""
-        return int(self.accurate("points"))
 
     def __post_init__(self) -> None:
         check_settings(self)

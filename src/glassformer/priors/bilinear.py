@@ -12,6 +12,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
+from glassformer.core.settings import positive
 from glassformer.priors.base import ScalarPrior, SignalEstimate
 from glassformer.priors.spectral import SpectralPrior
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold
@@ -62,10 +63,8 @@ class BilinearPrior(SpectralPrior):
     rho: float
 
     def __post_init__(self) -> None:
-        for name in ("beta", "rho"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise ParameterError(name, value, "finite and > 0")
+        positive("beta", self.beta)
+        positive("rho", self.rho)
 
     @property
     def mmse_dimension(self) -> float:
@@ -160,8 +159,7 @@ class LongSequencePrior(ScalarPrior):
     rho: float
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.rho) and self.rho > 0):
-            raise ParameterError("rho", self.rho, "finite and > 0")
+        positive("rho", self.rho)
 
     @property
     def mmse_dimension(self) -> float:

@@ -12,6 +12,7 @@ import scipy
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array, Estimate
+from glassformer.core.settings import positive_integer
 from glassformer.numerics.decompositions import svd
 from glassformer.numerics.quasi_random import mean_and_error
 from glassformer.priors.base import SignalEstimate
@@ -70,8 +71,7 @@ class FactorPrior(LowWidthPrior):
         super().__post_init__()
         if np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
-        if self.width < 1:
-            raise ParameterError("width", self.width, "an integer >= 1")
+        positive_integer("width", self.width)
 
     def factor_width(self, columns: int) -> int:
         del columns

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
+from glassformer.core.settings import positive_integer
 from glassformer.priors.base import Prior, ScalarPrior, SignalEstimate, carried_error
 
 # Relative step of differences of the MMSE of a layer in its precision (chosen by trial).
@@ -52,8 +52,7 @@ class LayeredPrior(Prior):
     diagonal = True
 
     def __post_init__(self) -> None:
-        if self.layers < 1:
-            raise ParameterError("layers", self.layers, "an integer >= 1")
+        positive_integer("layers", self.layers)
 
     @property
     def rows(self) -> int:

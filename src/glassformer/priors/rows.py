@@ -11,6 +11,7 @@ from glassformer.core.checks import real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.frozen import set_fields
+from glassformer.core.settings import positive_integer, unit_interval
 from glassformer.priors.base import Prior, SignalEstimate
 from glassformer.priors.features import feature_places, feature_variances, row_growth
 
@@ -49,10 +50,8 @@ class WeightRowsPrior(Prior):
     side_information: float
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ParameterError("indices", self.count, "an integer >= 1")
-        if not 0 <= self.side_information < 1:
-            raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
+        positive_integer("indices", self.count)
+        unit_interval("side_information", self.side_information)
 
     @property
     def rows(self) -> int:

@@ -109,7 +109,7 @@ class SeparablePrior(WeightRowsPrior):
         value, error = np.zeros((2, len(q_hat)))
         for k, precision in enumerate(self._precisions(q_hat)):
             for rows in _groups(precision):
-                found = self._averaged(precision[np.ix_(rows, rows)], self.law.log_partition, _sum)
+                found = self._averaged(precision[np.ix_(rows, rows)], self.law.log_partition, partial(np.sum, axis=0))
                 value[k] += found.value
                 error[k] += found.error
         value -= 0.5 * np.einsum("nab,nab->n", self.self_overlap - variance, q_hat)
@@ -174,10 +174,6 @@ def _groups(precision: Array) -> list[NDArray[np.intp]]:
     for _ in range(len(reach).bit_length()):
         reach = reach @ reach
     return [np.flatnonzero(pattern) for pattern in np.unique(reach, axis=0)]
-
-
-def _sum(singles: list[Array]) -> Array:
-    return np.asarray(np.sum(singles, axis=0))
 
 
 def _independent_moments(precision_error: Array, singles: list[Array]) -> Array:

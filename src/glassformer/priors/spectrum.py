@@ -10,6 +10,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
+from glassformer.core.settings import positive
 from glassformer.priors.bilinear import BilinearPrior
 from glassformer.priors.spectral import SpectralPrior
 from glassformer.priors.wishart import SymmetricPrior
@@ -158,8 +159,7 @@ class RectangularSpectrumPrior(SpectrumPrior):
     spectrum: Spectrum
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.beta) and self.beta > 0):
-            raise ParameterError("beta", self.beta, "finite and > 0")
+        positive("beta", self.beta)
         values = self.spectrum.values
         if values[0] < 0 or values[-1] == 0:
             raise ParameterError("spectrum", self.spectrum, "singular values, not negative and not all zero")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
+from glassformer.core.settings import positive
 from glassformer.priors.base import ScalarPrior, SignalEstimate
 from glassformer.priors.bilinear import GaussianMatrixPrior, exact
 from glassformer.priors.spectral import SpectralPrior
@@ -58,8 +58,7 @@ class WishartPrior(SymmetricPrior, SpectralPrior):
     beyond = 1e-9  # the law agrees with its limit to 2e-10 there, at rho = 1; elsewhere far better
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.rho) and self.rho > 0):
-            raise ParameterError("rho", self.rho, "finite and > 0")
+        positive("rho", self.rho)
 
     @property
     def mmse_dimension(self) -> float:

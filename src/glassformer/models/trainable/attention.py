@@ -80,7 +80,7 @@ def attention_student(
         parameters=((d, width),),
         data=(design.inputs[0], targets.astype(kind), temperature),
         loss=loss,
-        signals=_scaled_signals if hard else _signals,
+        signals=(lambda parameters: _signals(_scaled(parameters))) if hard else _signals,
         power=0.25 * float(np.sum(targets**2)),
         samples=design.samples,
         unit=1.0,
@@ -131,10 +131,6 @@ def _signals(parameters: tuple[jax.Array, ...]) -> jax.Array:
 def _scaled(parameters: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     (weights,) = parameters
     return (weights / jnp.sqrt(jnp.mean(weights**2, axis=(1, 2), keepdims=True)),)
-
-
-def _scaled_signals(parameters: tuple[jax.Array, ...]) -> jax.Array:
-    return _signals(_scaled(parameters))
 
 
 def indices_of(weights: jax.Array, tokens: jax.Array) -> jax.Array:
