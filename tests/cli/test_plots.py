@@ -299,6 +299,7 @@ def test_size_and_theme_of_a_plot(tmp_path):
 def test_never_and_does_not_apply_are_told_apart():
     found = [Threshold("a", alpha, 0.0, "").to_dict() for alpha in (0.5, np.inf, np.nan)]
     assert [one["reached"] for one in found] == ["at_alpha", "never", "does_not_apply"]
+    assert Threshold("a", np.nan, 0.0, "Not determined: no threshold is finite").reached == "unknown"
     assert [one["alpha"] for one in found] == [0.5, None, None]
     assert [one["error_estimate"] for one in found] == [0.0, None, None]
     shown = str(found_thresholds(a=0.5, b=np.inf, c=np.nan)).splitlines()[2:5]

@@ -262,6 +262,8 @@ def test_combinations_that_do_not_exist_are_refused():
         DeepAttentionIndexed(rho=-1)
     with pytest.raises(IncompatibleError, match=r"the channel has skip = \(1.0,\), the model skip = \(2.0,\)"):
         replace(MODEL, skip=2.0)
+    with pytest.raises(IncompatibleError, match=r"the channel has skip = \(1e-09,\), the model skip = \(2e-09,\)"):
+        replace(MODEL.varied(skip=1e-9), skip=2e-9)
     assert AttentionIndexed(0.5).tokens == 2
 
 

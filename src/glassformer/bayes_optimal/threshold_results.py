@@ -11,6 +11,9 @@ from glassformer.channels.base import Exponents
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.results import NamedEntries, to_json_types
 
+NOT_DETERMINED = "Not determined"
+"""Beginning of the note of a threshold whose sample ratio the computation leaves open."""
+
 
 @dataclass(frozen=True, eq=False)
 class Threshold(ComparedByContent):
@@ -40,8 +43,10 @@ class Threshold(ComparedByContent):
 
     @property
     def reached(self) -> str:
-        """``at_alpha``, ``never`` or ``does_not_apply``: JSON has only null for infinity and NaN."""
-        return "does_not_apply" if np.isnan(self.alpha) else "never" if np.isinf(self.alpha) else "at_alpha"
+        """``at_alpha``, ``never``, ``unknown`` or ``does_not_apply``: JSON has only null for infinity and NaN."""
+        if np.isnan(self.alpha):
+            return "unknown" if self.note.startswith(NOT_DETERMINED) else "does_not_apply"
+        return "never" if np.isinf(self.alpha) else "at_alpha"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are not None, by name, and ``reached``."""

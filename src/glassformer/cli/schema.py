@@ -19,7 +19,9 @@ from glassformer.core.status import Status
 StatusName = Annotated[str, Field(pattern=f"^({'|'.join(map(str, Status))})$", description="status of the computation")]
 Alpha = Annotated[float | None, Field(description="sample ratio; null if it is infinite or does not exist")]
 ErrorEstimate = Annotated[float | None, Field(description="absolute error of alpha; null if alpha is null")]
-Reached = Annotated[Literal["at_alpha", "never", "does_not_apply"], Field(description="meaning of alpha if it is null")]
+Reached = Annotated[
+    Literal["at_alpha", "never", "unknown", "does_not_apply"], Field(description="meaning of alpha if it is null")
+]
 Parameters = Annotated[dict[str, JsonValue], Field(description="parameters of the computation, by name")]
 
 

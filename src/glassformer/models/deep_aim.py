@@ -111,7 +111,7 @@ class DeepAttentionIndexed(Model):
         }
         for name, value in asked.items():
             own = getattr(channel, name)
-            if np.shape(own) != np.shape(value) or not np.allclose(own, value):
+            if np.shape(own) != np.shape(value) or not np.allclose(own, value, atol=0):
                 raise IncompatibleError(f"the channel has {name} = {own}, the model {name} = {value}: make them equal")
 
     @classmethod
