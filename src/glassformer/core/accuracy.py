@@ -6,17 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
-from glassformer.core.checks import is_whole
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.renamed import WithRenamedArguments
-from glassformer.core.settings import check_settings, open_unit_interval, positive_integer, setting
+from glassformer.core.settings import check_settings, open_unit_interval, positive_integer, power_of_two, setting
 
 P = TypeVar("P", bound="WithAccuracy")
-
-
-def _power_of_two(name: str, value: object, optional: bool = False) -> None:
-    if not (value is None and optional) and not (is_whole(value, 32) and not value & (value - 1)):
-        raise ParameterError(name, value, "a power of two >= 32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +46,7 @@ class Accuracy:
         None, "limits: relative accuracy of fixed points; runs: change per step or duality gap", open_unit_interval
     )
     max_iterations: int | None = setting(None, "largest number of steps of these iterations", positive_integer)
-    points: int | None = setting(None, "sampled data points per replica, a power of two (default 2048)", _power_of_two)
+    points: int | None = setting(None, "sampled data points per replica, a power of two (default 2048)", power_of_two)
     trajectories: int | None = setting(
         None, "trajectories of the equations of sgd, 32 times a power of two (default 32768)", positive_integer
     )

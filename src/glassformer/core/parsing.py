@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeVar
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.resources import require_resources
 
+T = TypeVar("T")
+
 # Smallest memory of a grid value in bytes, in tables of closed forms (measured), and the largest grid.
 _BYTES, _MOST = 1000, 1_000_000
+
+
+def _parse(convert: Callable[[str], T], name: str, text: str, allowed: str) -> T:
+    try:
+        return convert(text)
+    except ValueError:
+        raise ParameterError(name, text, allowed) from None
 
 
 def parse_number(name: str, text: str) -> float:
@@ -21,10 +32,7 @@ def parse_number(name: str, text: str) -> float:
         >>> parse_number("token_correlation", "0.5")
         0.5
     """
-    try:
-        return float(text)
-    except ValueError:
-        raise ParameterError(name, text, "a number") from None
+    return _parse(float, name, text, "a number")
 
 
 def parse_grid(name: str, text: str) -> list[float]:
@@ -65,10 +73,8 @@ def parse_integers(name: str, text: str) -> list[int]:
         >>> parse_integers("rank", "2,1")
         [2, 1]
     """
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ParameterError(name, text, "a whole number, or a comma list of them") from None
+    allowed = "a whole number, or a comma list of them"
+    return _parse(lambda text: [int(part) for part in text.split(",")], name, text, allowed)
 
 
 def parse_strength(name: str, text: str) -> float | None:
@@ -81,12 +87,7 @@ def parse_strength(name: str, text: str) -> float | None:
         >>> parse_strength("strength", "0.1"), parse_strength("strength", "best")
         (0.1, None)
     """
-    if text == "best":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ParameterError(name, text, "a number >= 0, or best") from None
+    return None if text == "best" else _parse(float, name, text, "a number >= 0, or best")
 
 
 def parse_batch(name: str, text: str) -> int | float:

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 Check = Callable[..., None]
 
 
-def _number(allowed: str, within: Callable[[float], bool]) -> Check:
+def _check(allowed: str, fits: Callable[[object], bool], none: str = "None, or ") -> Check:
+    """Return a check of a value, from what is allowed in words, whether it fits, and the words for None."""
+
     def check(name: str, value: object, optional: bool = False) -> None:
-        if not (value is None and optional) and not (is_number(value) and within(value)):
-            raise ParameterError(name, value, f"{'None, or ' if optional else ''}{allowed}")
+        if not (value is None and optional) and not fits(value):
+            raise ParameterError(name, value, f"{none if optional else ''}{allowed}")
 
     return check
+
+
+def _number(allowed: str, within: Callable[[float], bool]) -> Check:
+    return _check(allowed, lambda value: is_number(value) and within(value))
 
 
 # Checks of settings by their ranges.
@@ -33,41 +39,26 @@ unit_interval = _number("a number in [0, 1)", lambda x: 0 <= x < 1)
 positive = _number("finite and > 0", lambda x: 0 < x < float("inf"))
 non_negative = _number("a finite number >= 0", lambda x: 0 <= x < float("inf"))
 decay_rate = _number("a number from 0 to 1e6 (descent diverges beyond)", lambda x: 0 <= x <= 1e6)
+boolean = _check("True or False", lambda value: isinstance(value, bool | np.bool_), none="")
+power_of_two = _check("a power of two >= 32", lambda value: is_whole(value, 32) and not value & (value - 1), none="")
 
 
 def positive_integer(name: str, value: object, optional: bool = False) -> None:
     """Raise unless a value is an integer >= 1, or None if that is allowed."""
-    if not (value is None and optional):
-        if not is_whole(value, 1):
-            raise ParameterError(name, value, f"{'None, or ' if optional else ''}an integer >= 1")
+    _check("an integer >= 1", lambda value: is_whole(value, 1))(name, value, optional)
+    if value is not None:
         require_integer(name, value)
-
-
-def boolean(name: str, value: object, optional: bool = False) -> None:
-    """Raise unless a value is True or False, or None if that is allowed."""
-    if not (value is None and optional) and not isinstance(value, bool | np.bool_):
-        raise ParameterError(name, value, "True or False")
 
 
 def one_of(*names: str) -> Check:
     """Return a check for one of these names."""
     words = f"{', '.join(names[:-1])} or {names[-1]}"
-
-    def check(name: str, value: object, optional: bool = False) -> None:
-        if not (value is None and optional) and not (isinstance(value, str) and value in names):
-            raise ParameterError(name, value, f"{'None, ' if optional else ''}{words}")
-
-    return check
+    return _check(words, lambda value: isinstance(value, str) and value in names, none="None, ")
 
 
 def integer_up_to(most: int) -> Check:
     """Return a check for an integer from 1 to ``most``."""
-
-    def check(name: str, value: object, optional: bool = False) -> None:
-        if not (value is None and optional) and not (is_whole(value, 1) and value <= most):
-            raise ParameterError(name, value, f"{'None, or ' if optional else ''}an integer >= 1, at most {most}")
-
-    return check
+    return _check(f"an integer >= 1, at most {most}", lambda value: is_whole(value, 1) and value <= most)
 
 
 def setting(default: object, text: str, check: Check | None = None, option: str = "") -> Any:
@@ -116,11 +107,6 @@ def non_default_fields(settings: DataclassInstance) -> dict[str, Any]:
     """
     values = {one.name: (getattr(settings, one.name), one.default) for one in fields(settings)}
     return {name: value for name, (value, default) in values.items() if value != default and not name.startswith("_")}
-
-
-def max_iterations_setting(default: int, option: str = "") -> Any:
-    """Return the setting ``max_iterations`` of an iteration."""
-    return setting(default, "largest number of steps of a run", positive_integer, option)
 
 
 def damping_setting() -> Any:

@@ -69,13 +69,13 @@ class ShardedDesign(WrappedDesign):
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance
-        fields = self._mapped(0, signal, self._whole)
+        fields = self._mapped(0, signal, self._placed())
         return np.asarray(fields, dtype=float)[: self.samples]
 
     def adjoint(self, score: Array, instance: int) -> Array:
         del instance
         padded = np.concatenate([score, np.zeros((self._padding, *score.shape[1:]))])
-        return np.asarray(self._mapped(1, padded, self._split), dtype=float)
+        return np.asarray(self._mapped(1, padded, self._placed("samples")), dtype=float)
 
     def _mapped(self, which: int, values: Array, placement: NamedSharding) -> Any:
         kind = self.stored.inputs.dtype
@@ -86,14 +86,6 @@ class ShardedDesign(WrappedDesign):
     @cached_property
     def _mesh(self) -> Mesh:
         return Mesh(np.array(jax.devices() if self.devices is None else self.devices), ("samples",))
-
-    @property
-    def _whole(self) -> NamedSharding:
-        return self._placed()
-
-    @property
-    def _split(self) -> NamedSharding:
-        return self._placed("samples")
 
     def _placed(self, *axes: str) -> NamedSharding:
         spec: Any = PartitionSpec
@@ -109,7 +101,7 @@ class ShardedDesign(WrappedDesign):
         own = self.stored.inputs[0]
         padded = np.concatenate([own, np.zeros((self._padding, *own.shape[1:]), own.dtype)]) if self._padding else own
         with jax_settings(own.dtype == np.float64):
-            return jax.device_put(padded, self._split)
+            return jax.device_put(padded, self._placed("samples"))
 
 
 @jax.jit

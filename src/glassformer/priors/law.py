@@ -193,17 +193,15 @@ class MixtureLaw(Law):
 
     def _quasi_random(self, precision: Array) -> Array:
         """Return the fields of several rows, shape (replicas, points, P): weights by their quantiles, and noise."""
-        size = len(precision)
-        kind, noise = np.split(normal_points(2 * size, _POINTS, _REPLICAS), 2, axis=-1)
-        return self._quantile(scipy.special.ndtr(kind)) @ precision + noise @ square_root(precision)
-
-    def _quantile(self, uniform: Array) -> Array:
-        """Return the weights from uniform numbers: the component, and the quantile within it."""
+        choice, noise = np.split(normal_points(2 * len(precision), _POINTS, _REPLICAS), 2, axis=-1)
+        uniform = scipy.special.ndtr(choice)
+        # The component, and the quantile within it.
         weights, means, variances = self.components
         ends = np.cumsum(weights)
         kind = np.minimum(np.searchsorted(ends, uniform, side="right"), len(weights) - 1)
         inner = np.clip((uniform - (ends - weights)[kind]) / weights[kind], 1e-16, 1 - 1e-16)
-        return np.asarray(means[kind] + np.sqrt(variances[kind]) * scipy.special.ndtri(inner))
+        drawn = means[kind] + np.sqrt(variances[kind]) * scipy.special.ndtri(inner)
+        return np.asarray(drawn @ precision + noise @ square_root(precision))
 
 
 @lru_cache(maxsize=1)

@@ -6,6 +6,8 @@ A check returns its deviation in units of the tolerance, so that it passes up to
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar
 
 import numpy as np
 
@@ -38,22 +40,20 @@ from glassformer.testing.report import (
 from glassformer.verbs.simulate import simulate
 from glassformer.verbs.thresholds import thresholds
 
+D = TypeVar("D", float, Deviation)
+
+
 # --- channels: scores, labels and information -------------------------------------------------------------------------
 
 
-def check_score(case: Case) -> float:
-    """Return the deviation of scores (means of sampled ones) from derivatives of the log partition function."""
-    return max(_score(case.model, variance, case.seed) for variance in _covariances(case.model))
+def _at_covariances(check: Callable[[Model, Array, int], D]) -> Callable[[Case], D]:
+    """Return the check of a case: the largest deviation over posterior covariances, shape (P, P)."""
 
+    @wraps(check)
+    def of_case(case: Case) -> D:
+        return max(check(case.model, variance, case.seed) for variance in _covariances(case.model))
 
-def check_nishimori(case: Case) -> float:
-    """Return the deviation of mean scores from zero, of squares from slopes, and of both from the information."""
-    return max(_nishimori(case.model, variance, case.seed) for variance in _covariances(case.model))
-
-
-def check_information(case: Case) -> Deviation:
-    """Return the deviation of the information of a row from scores times true deviations, or from its lower bound."""
-    return max(_information(case.model, variance, case.seed) for variance in _covariances(case.model))
+    return of_case
 
 
 def _covariances(model: Model) -> list[Array]:
@@ -82,7 +82,9 @@ def _relative_deviation(gaps: Array, allowed: Array | float) -> float:
     return float(np.max(np.abs(gaps.mean(axis=0)) / (SIGMAS * gaps.std(axis=0) / np.sqrt(len(gaps)) + allowed)))
 
 
-def _score(model: Model, variance: Array, seed: int) -> float:
+@_at_covariances
+def check_score(model: Model, variance: Array, seed: int) -> float:
+    """Return the deviation of scores (means of sampled ones) from derivatives of the log partition function."""
     # Integrals of single data points are about ten times less accurate than averages over data points.
     allowed = SAMPLED if model.channel.sampled else max(EXACT, 10 * _integration_error(model))
     # Where single data points have errors as large as the tolerance of means, means are compared.
@@ -99,7 +101,9 @@ def _score(model: Model, variance: Array, seed: int) -> float:
     return _relative_deviation(gaps, allowed * (1 + np.abs(own.mean(axis=0)).max(axis=0)))
 
 
-def _nishimori(model: Model, variance: Array, seed: int) -> float:
+@_at_covariances
+def check_nishimori(model: Model, variance: Array, seed: int) -> float:
+    """Return the deviation of mean scores from zero, of squares from slopes, and of both from the information."""
     sampled = model.channel.sampled
     count, tolerance = (1000, AVERAGED) if sampled else (20_000, 10 * _integration_error(model) + EXACT)
     channel, y, omega, _ = _sampled_labels(model, variance, count, seed)
@@ -115,7 +119,9 @@ def _nishimori(model: Model, variance: Array, seed: int) -> float:
     return max(channel.law_gap / LAW, *(_relative_deviation(gaps, tolerance * scale) for gaps, scale in pairs))
 
 
-def _information(model: Model, variance: Array, seed: int) -> Deviation:
+@_at_covariances
+def check_information(model: Model, variance: Array, seed: int) -> Deviation:
+    """Return the deviation of the information of a row from scores times true deviations, or from its lower bound."""
     count = 1000 if model.channel.sampled else 20_000
     channel, y, omega, deviation = _sampled_labels(model, variance, count, seed)
     scores = channel.scores(y, omega, variance)
