@@ -83,7 +83,10 @@ class Sweep(Grid):
         file = user_path(path)
         document = _read_toml(file)
         with in_file(path):
-            return cls(**_arguments_of(document, file.parent, links))
+            _check_words(document)
+            _check_files(document, file.parent, links)
+            tables = {name: document[name] for name in _TABLES if name in document}
+            return cls(**{"grid": {}, **document["sweep"], **tables, "folder": os.path.realpath(file.parent)})
 
     def run(self, store: str | Path, workers: int = 1, scheduler: str | None = None, retry: bool = False) -> Progress:
         """Compute the points that have no record yet.
@@ -146,14 +149,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ParameterError("sweep", path.name, "a file in TOML (it is nested too deeply)") from None
     except (OSError, ValueError) as error:
         raise ParameterError("sweep", path.name, f"a file in TOML ({error})") from None
-
-
-def _arguments_of(document: dict[str, Any], folder: Path, links: Sequence[str | Path]) -> dict[str, Any]:
-    """Return the arguments of :class:`Sweep` from a document, which names files relative to its folder."""
-    _check_words(document)
-    _check_files(document, folder, links)
-    tables = {name: document[name] for name in _TABLES if name in document}
-    return {"grid": {}, **document["sweep"], **tables, "folder": os.path.realpath(folder)}
 
 
 def _check_words(document: dict[str, Any]) -> None:
