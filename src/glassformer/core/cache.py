@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from glassformer.core.errors import DataError
 from glassformer.core.files import make_folder, read_arrays, read_document, write_arrays, write_document
+from glassformer.core.status import Status
 
 if TYPE_CHECKING:
     from glassformer.core.estimate import Array
@@ -115,7 +116,6 @@ def _pack_table(table: Table) -> dict[str, Any]:
 
 def _unpack_table(arrays: dict[str, Any]) -> Table:
     from glassformer.core import results
-    from glassformer.core.status import Status
 
     header = json.loads(str(arrays.pop("header")))
     columns = {name.removeprefix("column "): column for name, column in arrays.items()}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.channels.base import Channel
-from glassformer.channels.multi_index.attention_network import Architecture
+from glassformer.channels.multi_index.attention_network import Architecture, attention_link
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.channels.sampling_limits import require_noise, require_sampling
 from glassformer.core.accuracy import USUAL, Accuracy
@@ -108,6 +108,8 @@ class DeepAttention(SampledModel):
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=parse_text)
     rank: int | Sequence[int] = parameter("directions of the weights, or one number per layer", 1, read=parse_integers)
     _accuracy: Accuracy = field(default=USUAL, kw_only=True, repr=False)
+
+    name = "attention"
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -209,10 +211,6 @@ class DeepAttention(SampledModel):
             ranks=self._ranks,
         )
 
-    @property
-    def name(self) -> str:
-        return "attention"
-
     @cached_property
     def channel(self) -> Channel:
         """The channel, by exact inversion if the label and all other heads determine one head; else that of a link."""
@@ -245,7 +243,6 @@ class DeepAttention(SampledModel):
                 simple = network.depth == 1 and network.rows == 2
                 effort, points = (Effort(64, 16, 8), self.points) if simple else (Effort(256, 32, 10), self.points // 4)
                 return InvertedAttentionChannel(network, effort=effort, points=max(32, points))
-        from glassformer.channels.multi_index.attention_network import attention_link
         from glassformer.channels.multi_index.link_channel import link_channel
 
         rotations = RowSymmetries.of_rotations(network.groups) if max(network.directions) > 1 else None
