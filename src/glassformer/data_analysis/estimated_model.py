@@ -33,6 +33,7 @@ from glassformer.learners.gamp_step import GampStep
 from glassformer.learners.message_passing import message_passing
 from glassformer.models.base import Model
 from glassformer.models.bsr import BilinearSequenceRegression
+from glassformer.priors.base import signal_power
 
 if TYPE_CHECKING:
     import pandas
@@ -163,7 +164,8 @@ def estimate_signal(
         observed = _observe(model, signal.design, targets.scaled, settings, seed, step)
         if not observed.pseudo_data.finite:
             return _diverged(model, observed, targets)
-        power = max(model.matrix_prior.power(observed.pseudo_data.matrix) - observed.pseudo_data.noise, FAINTEST)
+        seen = signal_power(model.matrix_prior, observed.pseudo_data.matrix)
+        power = max(seen - observed.pseudo_data.noise, FAINTEST)
         width = _estimate_width(signal, observed, power, samples, rng)
         if not np.isfinite(width.value):
             return _diverged(model, observed, targets)
@@ -264,5 +266,5 @@ def _claim_error(model: Model, observed: Observation) -> float:
     """
     matrix, noise = observed.pseudo_data.matrix, observed.pseudo_data.noise
     denoised = model.matrix_prior.denoise(matrix / noise, 1 / noise)
-    measured = model.matrix_prior.power(denoised.signal - matrix) - noise + 2 * float(denoised.onsager)
+    measured = signal_power(model.matrix_prior, denoised.signal - matrix) - noise + 2 * float(denoised.onsager)
     return abs(measured - float(denoised.variance))

@@ -252,10 +252,6 @@ class ScalarPrior(Prior):
         """
         raise self._no_data()
 
-    def power(self, signal: Array) -> float:
-        """Return the squared norm in the unit in which errors are counted."""
-        return float(np.mean(signal**2))
-
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         raise self._no_data()
 
@@ -287,8 +283,16 @@ class ScalarPrior(Prior):
 
     def gram(self, first: Array, second: Array) -> Array:
         # Every prior counts the power of a matrix as a multiple of its squared norm.
-        unit = self.power(np.ones(first.shape[1:])) / first[0].size
+        unit = signal_power(self, np.ones(first.shape[1:])) / first[0].size
         return np.array([[unit * np.sum(first * second)]])
+
+
+def signal_power(prior: ScalarPrior, signal: Array) -> float:
+    r"""Return the squared norm of a matrix in the unit in which errors are counted.
+
+    It is :math:`\|S\|^2/d` for symmetric matrices and :math:`\|S\|^2/(dL)` for others.
+    """
+    return float(np.sum(signal**2) / len(signal)) if prior.symmetric else float(np.mean(signal**2))
 
 
 def carried_error(prior: ScalarPrior, precision: Array, precision_error: Array) -> Estimate:

@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import positive_integer
-from glassformer.priors.base import Prior, ScalarPrior, SignalEstimate, carried_error
+from glassformer.priors.base import Prior, ScalarPrior, SignalEstimate, carried_error, signal_power
 
 # Relative step of differences of the MMSE of a layer in its precision (chosen by trial).
 _STEP = 1e-3
@@ -159,7 +159,7 @@ class LayeredPrior(Prior):
 
     def gram(self, first: Array, second: Array) -> Array:
         # Every prior counts the power of a matrix as a multiple of its squared norm.
-        unit = self.layer.power(np.ones(first.shape[1:])) / np.prod(first.shape[1:])
+        unit = signal_power(self.layer, np.ones(first.shape[1:])) / np.prod(first.shape[1:])
         return np.asarray(unit * np.einsum("aij,bij->ab", first, second))
 
 

@@ -22,9 +22,6 @@ class SymmetricPrior(ScalarPrior):
     degrees = 0.5
     symmetric = True
 
-    def power(self, signal: Array) -> float:
-        return float(np.sum(signal**2) / len(signal))
-
 
 @dataclass(frozen=True)
 class WishartPrior(SymmetricPrior, SpectralPrior):
@@ -163,9 +160,6 @@ class FixedWidthWishartPrior(NarrowWishartPrior):
 
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         return self._at(shape[0]).sample(shape, rng)
-
-    def power(self, signal: Array) -> float:
-        return self._at(len(signal)).power(signal)
 
     def power_deviation(self, shape: tuple[int, int]) -> float:
         return self._at(shape[0]).power_deviation(shape)
