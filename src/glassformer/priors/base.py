@@ -170,21 +170,20 @@ class ScalarPrior(Prior):
     overlap_shape = ()
     diagonal = True
 
-    extensive = default_property(
-        True, "True when sample sizes are per entry of the signal. False if its width is negligible."
-    )
-    instead: ClassVar[str] = "give finite rho > 0"
-    """Remedy if another width or the singular values are required."""
-    shape_ratio = default_property(
-        None, ":math:`L/d` of the matrices, field ``beta`` of the dataclass; None if the prior holds for any ratio."
-    )
-    second_moment = default_property(
-        1.0, "Power of the signal, mean included; the overlap at variance ``V`` is this minus V."
-    )
+    # Required, beside ``mmse_dimension``.
 
     @abstractmethod
     def mmse(self, q_hat: Array) -> Estimate:
         r"""Return :math:`\mathrm{MMSE}(\hat q)` in [0, 1] for ``q_hat`` of shape (batch,) in :math:`[0, \infty]`."""
+
+    # Optional: theory.
+
+    second_moment = default_property(
+        1.0, "Power of the signal, mean included; the overlap at variance ``V`` is this minus V."
+    )
+    extensive = default_property(
+        True, "True when sample sizes are per entry of the signal. False if its width is negligible."
+    )
 
     def mutual_information(self, q_hat: Array) -> Estimate:
         r"""Return :math:`I(\hat q) = \frac12\int_0^{\hat q}\mathrm{MMSE}(t)\,dt`, shape (batch,), for finite ``q_hat``.
@@ -213,7 +212,13 @@ class ScalarPrior(Prior):
         value = self.mmse(t.ravel()).value.reshape(t.shape) * (1 + t)
         return np.asarray(0.25 * width[:, 0] * (value @ weight))
 
-    # Matrices: what is known of their shape, width and singular values.
+    # Optional: what is known of the shape, width and singular values.
+
+    instead: ClassVar[str] = "give finite rho > 0"
+    """Remedy if another width or the singular values are required."""
+    shape_ratio = default_property(
+        None, ":math:`L/d` of the matrices, field ``beta`` of the dataclass; None if the prior holds for any ratio."
+    )
 
     @property
     def convex_dimension(self) -> float:
@@ -252,6 +257,8 @@ class ScalarPrior(Prior):
         """
         raise self._no_data()
 
+    # Required for data.
+
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         raise self._no_data()
 
@@ -261,7 +268,7 @@ class ScalarPrior(Prior):
     def _no_data(self) -> IncompatibleError:
         return no_data_error(type(self).__name__, "give finite beta and rho, or a width")
 
-    # The interface of priors, for one row.
+    # Derived: the interface of priors, for one row.
 
     @property
     def self_overlap(self) -> Array:
