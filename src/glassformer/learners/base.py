@@ -13,12 +13,16 @@ from glassformer.core.results import error_column
 from glassformer.core.settings import check_settings
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.core.status import Status
+    from glassformer.designs.base import Design
     from glassformer.learners.data_set import DataSet
+    from glassformer.models.base import Model
     from glassformer.models.comparison import NewInputs
 
 # Storages of the inputs: in one array; for learners that only need products with them, also in parts or generated.
@@ -104,14 +108,14 @@ class Learner(WithAccuracy, ABC):
     _accuracy: Accuracy = field(default=USUAL, kw_only=True, repr=False)
 
     @abstractmethod
-    def check(self, model: Any) -> None:
+    def check(self, model: Model) -> None:
         """Raise unless the learner can run on data of a model.
 
         Raises:
             IncompatibleError: it cannot. The message completes the sentence "learner NAME ...".
         """
 
-    def completed(self, model: Any) -> Self:
+    def completed(self, model: Model) -> Self:
         """Return the learner with unset settings replaced by the defaults for this model."""
         del model
         return self
@@ -120,7 +124,7 @@ class Learner(WithAccuracy, ABC):
         """Return the learner with other settings, for models that are incompatible with the present ones."""
         return ()
 
-    def theory(self, model: Any) -> Theory:
+    def theory(self, model: Model) -> Theory:
         """Return what is known of the learner on a model in the limit of large sizes.
 
         Raises:
@@ -130,7 +134,7 @@ class Learner(WithAccuracy, ABC):
         raise IncompatibleError(f"no theory of {self.info.title} is known: use simulate")
 
     @abstractmethod
-    def learn(self, model: Any, data: DataSet) -> FitResult:
+    def learn(self, model: Model, data: DataSet) -> FitResult:
         """Return the result of learning from a data set.
 
         Args:
@@ -168,13 +172,13 @@ class Theory:
     """
 
     learner: Learner
-    model: Any
+    model: Model
     instead: str = "simulate, or learner risk"
 
     history_includes_start: ClassVar[bool] = False
     """Whether the history of a run begins with its start, before the first step."""
 
-    def limits(self, alpha: Any, throw: bool = False) -> Table:
+    def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
         """Return the error at each sample ratio, with error estimates.
 
         Args:
@@ -197,7 +201,7 @@ class Theory:
         """
         raise IncompatibleError(f"no thresholds of {self.learner.info.title} are known: use learner gamp, or risk")
 
-    def hysteresis(self, alpha: Any) -> Table:
+    def hysteresis(self, alpha: ArrayLike) -> Table:
         """Return the fixed points, followed up and down in the sample ratio.
 
         Args:
@@ -335,7 +339,7 @@ class FitResult(FitStatus):
     estimates: Array
     variance: Any = None
 
-    def measured(self, model: Any, signal: Array, new: NewInputs) -> dict[str, Any]:
+    def measured(self, model: Model, signal: Array, new: NewInputs) -> dict[str, Any]:
         """Return the errors of the estimates as the model measures them, means over the estimates.
 
         Args:
@@ -349,7 +353,7 @@ class FitResult(FitStatus):
         means = {name: np.mean([one[name] for one in each], axis=0) for name in each[0]}
         return {name: float(mean) if np.ndim(mean) == 0 else mean for name, mean in means.items()}
 
-    def predicted(self, model: Any, design: Any) -> Array:
+    def predicted(self, model: Model, design: Design) -> Array:
         """Return predictions of the labels of new inputs, shape (samples, ...): most probable ones, or their means.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import damping_setting, positive, setting
@@ -14,10 +14,13 @@ from glassformer.learners.registry import require_compatible
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import ArrayLike
+
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
+    from glassformer.models.base import Model
     from glassformer.priors.measured import MeasuredPrior
 
 # Default smoothing of the estimated law.
@@ -36,13 +39,13 @@ class BlindStateEvolution(MatrixStateEvolution):
     def _assumed_rho(self) -> float | None:
         return cast(BlindMessagePassing, self.learner).assumed_rho
 
-    def limits(self, alpha: Any, throw: bool = False) -> Table:
+    def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
         from glassformer.bayes_optimal.assumed_width import assumed_prior_limits
 
         if self._assumed_rho is None:
             return _consistent(super().limits(alpha, throw))
         require_compatible(self.learner, self.model)
-        table = assumed_prior_limits(self.model, alpha, self.model.prior.of_width(self._assumed_rho))
+        table = assumed_prior_limits(self.model, alpha, self.model.matrix_prior.of_width(self._assumed_rho))
         table = replace(table, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
         if throw:
             table.raise_unless_converged()
@@ -57,7 +60,7 @@ class BlindStateEvolution(MatrixStateEvolution):
         self._require_optimal("thresholds")
         return super().thresholds()
 
-    def hysteresis(self, alpha: Any) -> Table:
+    def hysteresis(self, alpha: ArrayLike) -> Table:
         self._require_optimal("branches of fixed points")
         return _consistent(super().hysteresis(alpha))
 
@@ -74,7 +77,7 @@ class BlindStateEvolution(MatrixStateEvolution):
 
         if self._assumed_rho is None:
             return _consistent(gamp_trajectory(self.model, alpha, steps))
-        table = assumed_prior_trajectory(self.model, alpha, steps, self.model.prior.of_width(self._assumed_rho))
+        table = assumed_prior_trajectory(self.model, alpha, steps, self.model.matrix_prior.of_width(self._assumed_rho))
         return replace(table, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
 
 
@@ -142,22 +145,22 @@ class BlindMessagePassing(MatrixMessagePassing):
                 "smoothing", self.smoothing, "no value with assumed_rho, for which no law is estimated"
             )
 
-    def check(self, model: Any) -> None:
+    def check(self, model: Model) -> None:
         super().check(model)
         try:
-            model.prior.of_width(1.0)
+            model.matrix_prior.of_width(1.0)
         except IncompatibleError as error:
             raise IncompatibleError(f"is incompatible with this model: {error}") from None
 
-    def theory(self, model: Any) -> Theory:
+    def theory(self, model: Model) -> Theory:
         return BlindStateEvolution(self, model)
 
-    def learn(self, model: Any, data: DataSet) -> FitResult:
+    def learn(self, model: Model, data: DataSet) -> FitResult:
         return fit_gamp(model, data, self.gamp_settings, assumed_prior=self._assumed_prior(model))
 
-    def _assumed_prior(self, model: Any) -> MeasuredPrior:
+    def _assumed_prior(self, model: Model) -> MeasuredPrior:
         from glassformer.priors.measured import AssumedPrior, UnknownLawPrior
 
         if self.assumed_rho is None:
             return UnknownLawPrior(self.smoothing)
-        return AssumedPrior(model.prior.of_width(self.assumed_rho))
+        return AssumedPrior(model.matrix_prior.of_width(self.assumed_rho))

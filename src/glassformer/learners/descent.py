@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from glassformer.core.checks import real_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.learners.base import Learner
 from glassformer.priors.features import whitens
+
+if TYPE_CHECKING:
+    from glassformer.models.base import Model
 
 # Starts of descent by their forms, and what each means.
 _FORMS = {
@@ -99,7 +102,7 @@ class Descent(Learner):
         """The first parameters."""
         return Initialisation.parse(self.start, self.start_forms)
 
-    def check(self, model: Any) -> None:
+    def check(self, model: Model) -> None:
         # Raises an error for models that cannot be trained.
         getattr(model, self.trained_property)
 
@@ -110,7 +113,7 @@ class RowDescent(Descent):
     trained_property: ClassVar[str] = "traceable_label"
     start_forms: ClassVar[tuple[str, ...]] = ("prior", "small", "overlap")
 
-    def check(self, model: Any) -> None:
+    def check(self, model: Model) -> None:
         super().check(model)
         refuse_side_information(model)
         if whitens(model.prior):
@@ -131,7 +134,7 @@ class RowDescent(Descent):
         return own.overlap if given is None else given
 
 
-def refuse_side_information(model: Any) -> None:
+def refuse_side_information(model: Model) -> None:
     """Raise for a model with side information: the learner learns from samples alone.
 
     Raises:
@@ -139,7 +142,7 @@ def refuse_side_information(model: Any) -> None:
     """
     if model.prior.side > 0:
         raise IncompatibleError(
-            f"learns from samples only and cannot use side_information = {model.side_information:g}"
+            f"learns from samples only and cannot use side_information = {model.parameters["side_information"]:g}"
         )
 
 

@@ -42,7 +42,7 @@ _COMPARED = ("row_error", "label_error", "prediction_error", "plugin_error")
 class StateEvolution(Theory):
     """State evolution of the model: equations of the Bayes-optimal estimator and of message passing."""
 
-    def limits(self, alpha: Any, throw: bool = False) -> Table:
+    def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
         from glassformer.bayes_optimal.limits import bayes_optimal_limits
 
         return bayes_optimal_limits(self.model, alpha, self.iteration, throw=throw)
@@ -60,7 +60,7 @@ class StateEvolution(Theory):
 
         return bayes_optimal_thresholds(self.model)
 
-    def hysteresis(self, alpha: Any) -> Table:
+    def hysteresis(self, alpha: ArrayLike) -> Table:
         from glassformer.bayes_optimal.hysteresis import follow_branches
 
         return follow_branches(self.model, alpha, self.iteration)
@@ -157,13 +157,13 @@ class MessagePassing(Learner):
     damping: float | None = damping_setting()
     random_start: float | None = setting(None, "size of a random start, for even labels", non_negative)
 
-    def check(self, model: Any) -> None:
+    def check(self, model: Model) -> None:
         del model
 
-    def theory(self, model: Any) -> Theory:
+    def theory(self, model: Model) -> Theory:
         return StateEvolution(self, model)
 
-    def learn(self, model: Any, data: DataSet) -> FitResult:
+    def learn(self, model: Model, data: DataSet) -> FitResult:
         return fit_gamp(model, data, self)
 
 
@@ -180,7 +180,7 @@ class MatrixMessagePassing(Learner):
         accuracy = Accuracy(**{name: self.accurate(name) for name in self.accuracy_defaults})
         return MessagePassing(damping=self.damping).at_accuracy(accuracy)
 
-    def check(self, model: Any) -> None:
+    def check(self, model: Model) -> None:
         if model.overlap_shape or model.prior.symmetric or model.channel.field_components:
             raise IncompatibleError(
                 f"needs a signal of one matrix without symmetry, not that of this model ({model.name})"
@@ -193,14 +193,14 @@ class MatrixMessagePassing(Learner):
 class MatrixStateEvolution(Theory):
     """State evolution of message passing on one matrix: its limits are those of :class:`MessagePassing`."""
 
-    def limits(self, alpha: Any, throw: bool = False) -> Table:
+    def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
         return self._labelled(self._gamp.limits(alpha, throw))
 
     def thresholds(self) -> Thresholds:
         thresholds: Thresholds = self._labelled(self._gamp.thresholds())
         return thresholds
 
-    def hysteresis(self, alpha: Any) -> Table:
+    def hysteresis(self, alpha: ArrayLike) -> Table:
         return self._labelled(self._gamp.hysteresis(alpha))
 
     @property

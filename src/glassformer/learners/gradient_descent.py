@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from glassformer.core.estimate import Array
     from glassformer.learners.data_set import DataSet
     from glassformer.learners.training import TrainingResult
+    from glassformer.models.base import Model
     from glassformer.models.trainable.base import Student
 
 # Initialisations of averaged gradient descent, as published.
@@ -113,21 +114,21 @@ class GradientDescent(Descent):
         name = self.optimizer or next(iter(rates))
         return name, self.learning_rate or rates[name]
 
-    def completed(self, model: Any) -> Self:
+    def completed(self, model: Model) -> Self:
         name, rate = self.rule(model.parametrisation.rates)
         floor = model.parametrisation.floor if self.floor is None else self.floor
         explore, count = self.explore or 0, self.initialisations or 1
         return replace(self, optimizer=name, learning_rate=rate, explore=explore, initialisations=count, floor=floor)
 
-    def theory(self, model: Any) -> Theory:
+    def theory(self, model: Model) -> Theory:
         reached = model.parametrisation.reached
         raise IncompatibleError(
             "training of the factors from a random start has no closed equations" + (reached and f"; {reached}")
         )
 
-    def learn(self, model: Any, data: DataSet) -> FitResult:
+    def learn(self, model: Model, data: DataSet) -> FitResult:
         settings = self.completed(model)
-        width = settings.student_width or model.prior.factor_width(data.design.signal_shape[1])
+        width = settings.student_width or model.matrix_prior.factor_width(data.design.signal_shape[1])
         student = model.parametrisation.student(data.design, data.labels, width)
         result = descend(student, settings, data.rng, settings.initialisations or 1, data.teacher, data.checkpoint)
         return FitResult(
@@ -140,7 +141,7 @@ class GradientDescent(Descent):
             history=[entry._asdict() for entry in result.history],
         )
 
-    def _residual(self, model: Any, data: DataSet, width: int, result: DescentResult) -> float:
+    def _residual(self, model: Model, data: DataSet, width: int, result: DescentResult) -> float:
         """Return the certified gap of the convex risk of decay and width, or the residual of training without one."""
         from glassformer.learners.empirical_risk import EmpiricalRisk, certified_gap
         from glassformer.risk.losses import Square
@@ -176,7 +177,7 @@ class AveragedGradientDescent(GradientDescent):
         name="averaged-gd", title="mean of gradient descents", family="descent", resumable=True
     )
 
-    def completed(self, model: Any) -> Self:
+    def completed(self, model: Model) -> Self:
         own = replace(self, initialisations=self.initialisations or _AVERAGED)
         exploring = model.parametrisation.exploring
         left_open = self.optimizer is None and self.learning_rate is None and self.momentum == 0

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
+    from glassformer.models.base import Model
     from glassformer.numerics.array_library import ArrayLibrary
 
 _SETTINGS = Iteration(tolerance=1e-6, floor=1e-14, max_iterations=5000)
@@ -83,19 +84,19 @@ class NuclearNorm(SquareLossLearner):
 
     strength: float | None = strength_by_noise()
 
-    def strength_for(self, model: Any) -> float | None:
+    def strength_for(self, model: Model) -> float | None:
         return 0.0 if self.strength is None and model.channel.label_noise == 0 else self.strength
 
-    def theory(self, model: Any) -> Theory:
+    def theory(self, model: Model) -> Theory:
         return NuclearNormTheory(self, model, risk=self.risk(model))
 
-    def fit(self, model: Any, data: DataSet) -> Solution:
+    def fit(self, model: Model, data: DataSet) -> Solution:
         from glassformer.risk.nuclear_norm import best_nuclear_norm
 
         rows, columns = data.design.signal_shape
         strength = self.strength_for(model)
         if strength is None:
-            rho = model.prior.factor_width(columns) / columns
+            rho = model.matrix_prior.factor_width(columns) / columns
             alpha, noise = data.design.sample_ratio, model.channel.label_noise
             strength = best_nuclear_norm(rows / columns, rho, alpha, noise).strength
         if strength == 0 and data.design.samples > rows * columns:
@@ -110,7 +111,7 @@ class NuclearNormTheory(RiskTheory):
     """Theory of the minimum nuclear norm."""
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
-        if not self.model.prior.extensive:
+        if not self.model.matrix_prior.extensive:
             raise IncompatibleError("its theory needs a width in proportion to the dimension: give rho, not width")
         if (alpha <= 0).any():
             raise IncompatibleError("its theory needs samples: give alpha > 0")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from glassformer.core.results import Table
     from glassformer.dynamics.online_sgd import Pace, Start
     from glassformer.learners.data_set import DataSet
+    from glassformer.models.base import Model
 
 # Default initial cosine of theory for even labels: that of a random start in 10^6 dimensions.
 _RANDOM_COSINE = 1e-3
@@ -94,10 +95,10 @@ class OnlineSGD(RowDescent):
 
         return Pace(self.learning_rate, self.batch, self.weight_decay)
 
-    def theory(self, model: Any) -> Theory:
+    def theory(self, model: Model) -> Theory:
         return OnlineTheory(self, model, instead="trajectory, which has its equations in time, or simulate")
 
-    def first_state(self, model: Any, cosine: float | None) -> Start:
+    def first_state(self, model: Model, cosine: float | None) -> Start:
         """Return the start of the equations; for even labels, which never leave zero overlap, with a small overlap."""
         from glassformer.dynamics.online_sgd import cosine_start
 
@@ -116,7 +117,7 @@ class OnlineSGD(RowDescent):
         require_resources("record_every", self.record_every, memory, "record less often", what="entries of a history")
         return np.append(np.arange(0, steps, self.record_every), steps)
 
-    def learn(self, model: Any, data: DataSet) -> FitResult:
+    def learn(self, model: Model, data: DataSet) -> FitResult:
         teacher, gram = data.teacher, model.prior.gram
         weights, begin = data.rng.standard_normal(model.signal_shape(data.design)), self.initialisation
         if begin.overlap is not None:

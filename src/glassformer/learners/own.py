@@ -16,7 +16,9 @@ from glassformer.learners.base import FitResult, Learner, LearnerInfo
 
 if TYPE_CHECKING:
     from glassformer.core.estimate import Array
+    from glassformer.designs.base import Design
     from glassformer.learners.data_set import DataSet
+    from glassformer.models.base import Model
     from glassformer.models.comparison import NewInputs
 
 # New samples on which predictions are compared with labels: the standard error of a label error is below 0.8 %.
@@ -95,10 +97,10 @@ class OwnLearner(Learner):
         """Properties of the learner, with a name of its own."""
         return LearnerInfo(name=self.title_of, title=self.title_of, family="own")
 
-    def check(self, model: Any) -> None:
+    def check(self, model: Model) -> None:
         del model
 
-    def theory(self, model: Any) -> Any:
+    def theory(self, model: Model) -> Any:
         del model
         raise IncompatibleError(f"training of one's own ({self.name}) is measured only: use simulate or compare with d")
 
@@ -106,7 +108,7 @@ class OwnLearner(Learner):
     def _flat(self) -> bool:
         return isinstance(self.training, Estimator) if self.flatten is None else self.flatten
 
-    def learn(self, model: Any, data: DataSet) -> FitResult:
+    def learn(self, model: Model, data: DataSet) -> FitResult:
         inputs, labels = np.asarray(data.design.inputs[0]), np.asarray(data.labels)
         predict = self._called("fit", self._fitted, self._seen(inputs), labels, data.rng)
         if not callable(predict):
@@ -179,11 +181,11 @@ class OwnFit(FitResult):
     learner: OwnLearner = field(repr=False)
     predict: Callable[[Array], Any] = field(repr=False)
 
-    def predicted(self, model: Any, design: Any) -> Array:
+    def predicted(self, model: Model, design: Design) -> Array:
         inputs = np.concatenate(list(design.parts(0)))
         return self.learner.predictions(self.predict, inputs, model.channel.label_shape)
 
-    def measured(self, model: Any, signal: Array, new: NewInputs) -> dict[str, Any]:
+    def measured(self, model: Model, signal: Array, new: NewInputs) -> dict[str, Any]:
         """Return the errors of predictions on new inputs, of labels without their noise."""
         channel = model.channel
         design = new.design.sample(_NEW_SAMPLES, new.shape, random_stream(*new.seed))

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.files import user_path
@@ -16,6 +16,9 @@ from glassformer.core.settings import non_default_fields
 from glassformer.core.user_functions import function_from
 from glassformer.learners.base import Learner
 from glassformer.learners.own import OwnLearner, is_own
+
+if TYPE_CHECKING:
+    from glassformer.models.base import Model
 
 # Name on the command line, and module and class, imported at first use. The first learner is the default.
 LEARNERS = {
@@ -167,7 +170,7 @@ def resolve_learner(given: Any, d: int | None = None) -> Learner:
     return learner(given, d)
 
 
-def compatible_learner(name: str, model: Any) -> Learner:
+def compatible_learner(name: str, model: Model) -> Learner:
     """Return the learner of this name with settings that are compatible with a model, or its default settings.
 
     Example:
@@ -181,7 +184,7 @@ def compatible_learner(name: str, model: Any) -> Learner:
     return next((one for one in candidates if runs_on(one, model)), default)
 
 
-def runs_on(asked: Learner, model: Any) -> bool:
+def runs_on(asked: Learner, model: Model) -> bool:
     """Return whether a learner can run on data of a model."""
     try:
         asked.check(model)
@@ -196,7 +199,7 @@ def _named(learner: Learner) -> str:
     return f"{learner.name} (with {settings})" if settings else learner.name
 
 
-def require_compatible(asked: Learner, model: Any) -> None:
+def require_compatible(asked: Learner, model: Model) -> None:
     """Raise unless a learner can run on data of a model.
 
     The proposed learners are the compatible ones of the same family, then the first compatible one. The learner itself

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
+    from glassformer.models.base import Model
 
 # Largest number of unknowns of a system that is factored (some minutes and 3 GB); larger ones are solved by LSQR.
 _LARGEST_FACTORED = 20_000
@@ -57,16 +58,16 @@ class Ridge(SquareLossLearner):
 
     strength: float | None = strength_by_noise()
 
-    def strength_for(self, model: Any) -> float:
+    def strength_for(self, model: Model) -> float:
         return float(model.channel.label_noise if self.strength is None else self.strength)
 
-    def completed(self, model: Any) -> Self:
+    def completed(self, model: Model) -> Self:
         return replace(self, strength=self.strength_for(model))
 
-    def theory(self, model: Any) -> Theory:
+    def theory(self, model: Model) -> Theory:
         return RidgeTheory(self, model, risk=self.risk(model))
 
-    def fit(self, model: Any, data: DataSet) -> Solution:
+    def fit(self, model: Model, data: DataSet) -> Solution:
         return ridge(data.design, data.labels, self.strength_for(model))
 
 
@@ -75,7 +76,7 @@ class RidgeTheory(RiskTheory):
     """Theory of ridge regression, whose error on linear labels has a closed form."""
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
-        if not self.model.prior.extensive:
+        if not self.model.matrix_prior.extensive:
             raise IncompatibleError(
                 "at fixed width the number of samples per entry of the signal vanishes, and the error tends to 1"
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,9 @@ from glassformer.models.comparison import NewInputs
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.risk.rows.student import Student
+
+if TYPE_CHECKING:
+    from glassformer.models.base import Model
 
 # Mean square of a weight above which descent counts as diverging; the teacher's is one.
 DIVERGED = 1e6
@@ -219,7 +222,7 @@ def record_steps(steps: int, every: int) -> NDArray[np.int_]:
 class DescentFit(RowFit):
     """Rows at the end of descent."""
 
-    def measured(self, model: Any, signal: Array, new: NewInputs) -> dict[str, Any]:
+    def measured(self, model: Model, signal: Array, new: NewInputs) -> dict[str, Any]:
         """Return the errors of the rows; rows of the teacher's own link are measured as every estimate of a model."""
         own = super().measured(model, signal, new)
         return {**own, **FitResult.measured(self, model, signal, new)} if self.student.own_link else own

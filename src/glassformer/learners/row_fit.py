@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from glassformer.risk.rows.comparison import match_rows, prediction_quality, row
 from glassformer.risk.rows.limits import RowRisk
 from glassformer.risk.rows.penalties import row_penalty
 from glassformer.risk.rows.student import Student, student_of
+
+if TYPE_CHECKING:
+    from glassformer.designs.base import Design
+    from glassformer.models.base import Model
 
 # Random starts of a risk that is not convex, where no starts are given (a convention).
 _STARTS = 4
@@ -53,14 +57,14 @@ class RowFit(FitResult):
     energies: Array
     notes: Sequence[str]
 
-    def predicted(self, model: Any, design: Any) -> Array:
+    def predicted(self, model: Model, design: Design) -> Array:
         fields = np.asarray(design.forward(self.estimates[0], 0)) + self.means
         predictions = self.student.predictions(fields) + self.intercept
         if self.student.values or self.student.signs:
             return self.student.decisions(predictions)
         return np.asarray(predictions.reshape(len(predictions), *model.channel.label_shape))
 
-    def measured(self, model: Any, signal: Array, new: NewInputs) -> dict[str, Any]:
+    def measured(self, model: Model, signal: Array, new: NewInputs) -> dict[str, Any]:
         """Return the errors of the rows, and of their predictions of new labels.
 
         Fields of new samples are normal, with the inner products of the rows; ``new`` only gives their seed.
@@ -71,7 +75,7 @@ class RowFit(FitResult):
 
 
 def row_measures(
-    model: Any,
+    model: Model,
     student: Student,
     weights: Array,
     teacher: Array,
@@ -110,7 +114,7 @@ def row_measures(
     }
 
 
-def learn_rows(risk: RowRisk, model: Any, data: DataSet, settings: Iteration | None = None) -> RowFit:
+def learn_rows(risk: RowRisk, model: Model, data: DataSet, settings: Iteration | None = None) -> RowFit:
     """Return the student's rows of least risk on a data set.
 
     Equation :eq:`row-risk` of the documentation.
@@ -154,7 +158,7 @@ def learn_rows(risk: RowRisk, model: Any, data: DataSet, settings: Iteration | N
     )
 
 
-def row_risk_on(risk: RowRisk, model: Any, data: DataSet) -> tuple[EmpiricalRowRisk, Student]:
+def row_risk_on(risk: RowRisk, model: Model, data: DataSet) -> tuple[EmpiricalRowRisk, Student]:
     """Return the risk on a data set, and the student.
 
     Raises:
@@ -177,7 +181,7 @@ def row_risk_on(risk: RowRisk, model: Any, data: DataSet) -> tuple[EmpiricalRowR
     return own, student
 
 
-def _encodings(positions: Any, model: Any, student: Student, data: DataSet, length: int) -> Array | None:
+def _encodings(positions: Any, model: Model, student: Student, data: DataSet, length: int) -> Array | None:
     """Return positional encodings of the tokens, shape (L, d), orthogonal to the teacher's rows; None for none."""
     if positions is None:
         return None
@@ -195,7 +199,7 @@ def _encodings(positions: Any, model: Any, student: Student, data: DataSet, leng
     return np.asarray(own @ basis[:, len(hidden) :].T)
 
 
-def weights_at(overlap: Array, power: Array, model: Any, data: DataSet, rng: np.random.Generator) -> Array:
+def weights_at(overlap: Array, power: Array, model: Model, data: DataSet, rng: np.random.Generator) -> Array:
     """Return random weights that have this overlap with the teacher and this power exactly, shape (P, d).
 
     Args:
@@ -224,7 +228,7 @@ def weights_at(overlap: Array, power: Array, model: Any, data: DataSet, rng: np.
     return weights
 
 
-def _starting_weights(starts: Any, model: Any, risk: EmpiricalRowRisk, data: DataSet) -> list[Array]:
+def _starting_weights(starts: Any, model: Model, risk: EmpiricalRowRisk, data: DataSet) -> list[Array]:
     """Return weights to begin at, see :class:`~glassformer.risk.rows.limits.RowRisk`."""
     rng, shape = data.rng.spawn(1)[0], risk.shape
     if starts is None and risk.student.is_convex:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,9 @@ from glassformer.risk.rows.limits import RowRisk
 from glassformer.risk.rows.proximal_map import proximal_map
 from glassformer.risk.rows.student import Student
 from glassformer.risk.rows.trajectory import first_state, require_steps
+
+if TYPE_CHECKING:
+    from glassformer.models.base import Model
 
 # Share of the curvatures that a negative one may be by rounding.
 _NEGATIVE = 1e-9
@@ -153,7 +156,7 @@ def _scores(
 
 
 def pass_row_messages(
-    risk: RowRisk, strength: float, model: Any, data: DataSet, steps: int, overlap: float | None = None
+    risk: RowRisk, strength: float, model: Model, data: DataSet, steps: int, overlap: float | None = None
 ) -> RowFit:
     """Return the rows after undamped steps of message passing, with the errors after each in the history.
 

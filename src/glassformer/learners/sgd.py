@@ -32,12 +32,15 @@ from glassformer.learners.regularised_risk import parse_function, student_choice
 from glassformer.priors.features import feature_variances
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.dynamics.descent_path import DescentPath
     from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
     from glassformer.learners.data_set import DataSet
     from glassformer.learners.row_descent import Batches
+    from glassformer.models.base import Model
     from glassformer.risk.rows.student import Student
 
 # A run has converged if in the last fifth of the steps the rows change by at most this share of their norm, and the
@@ -257,7 +260,7 @@ class SGD(RowDescent):
     def alternatives(self) -> Iterable[Self]:
         return (replace(self, loss=loss) for loss in ("logistic", "cross-entropy"))
 
-    def check(self, model: Any) -> None:
+    def check(self, model: Model) -> None:
         if not model.overlap_shape:
             raise IncompatibleError(f"descends on rows of weights, and those of model {model.name} are one matrix")
         try:
@@ -266,7 +269,7 @@ class SGD(RowDescent):
             raise IncompatibleError(f"is incompatible with this model: {error}") from error
         refuse_side_information(model)
 
-    def student_on(self, model: Any) -> Student:
+    def student_on(self, model: Model) -> Student:
         """Return the student of a model."""
         from glassformer.risk.rows.student import student_of
 
@@ -316,7 +319,7 @@ class SGD(RowDescent):
         samples = max(1, round(alpha * d))
         return float(min(batch, samples) / samples)
 
-    def path(self, model: Any, alpha: float, steps: int | None = None, d: int | None = None) -> DescentPath:
+    def path(self, model: Model, alpha: float, steps: int | None = None, d: int | None = None) -> DescentPath:
         """Return overlaps, correlations and errors after every step, in the limit of large sizes.
 
         Args:
@@ -336,7 +339,7 @@ class SGD(RowDescent):
         settings = self.descent(alpha / degrees, steps, None if d is None else round(d * degrees))
         return descent_path(model, alpha, settings, student, self.first_state(model, student))
 
-    def first_state(self, model: Any, student: Student) -> DescentStart:
+    def first_state(self, model: Model, student: Student) -> DescentStart:
         """Return overlap and power of the start; rows without a given overlap have none, for even labels a small one.
 
         Args:
@@ -381,10 +384,10 @@ class SGD(RowDescent):
             start=self.start,
         )
 
-    def theory(self, model: Any) -> Theory:
+    def theory(self, model: Model) -> Theory:
         return DescentTheory(self, model, instead="trajectory, which has the equations of every step, or simulate")
 
-    def learn(self, model: Any, data: DataSet) -> FitResult:
+    def learn(self, model: Model, data: DataSet) -> FitResult:
         from glassformer.core.status import Status
         from glassformer.learners.row_descent import DescentData, DescentFit, record_steps, relative_change
         from glassformer.learners.row_fit import row_measures
@@ -442,7 +445,7 @@ class SGD(RowDescent):
         require_resources("record_every", self.record_every, entries, "record less often", what="entries of a history")
         return self.descent(samples / d, steps, d), batches
 
-    def _first_weights(self, model: Any, student: Student, data: DataSet, rng: np.random.Generator) -> Array:
+    def _first_weights(self, model: Model, student: Student, data: DataSet, rng: np.random.Generator) -> Array:
         """Return the weights of the start, of white features: random, or of given overlap and power."""
         from glassformer.learners.row_fit import weights_at
 
@@ -478,7 +481,7 @@ class DescentTheory(Theory):
     def _sgd(self) -> SGD:
         return cast(SGD, self.learner)
 
-    def limits(self, alpha: Any, throw: bool = False) -> Table:
+    def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
         """Return what the steps of the settings reach, and the step at which they are best stopped."""
         from glassformer.bayes_optimal.solve import validated_alpha
         from glassformer.dynamics.descent_path import descent_limits

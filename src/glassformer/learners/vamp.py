@@ -97,10 +97,10 @@ class VectorMessagePassing(MatrixMessagePassing):
 
     damping: float | None = damping_setting()
 
-    def theory(self, model: Any) -> Theory:
+    def theory(self, model: Model) -> Theory:
         return VectorStateEvolution(self, model)
 
-    def learn(self, model: Any, data: DataSet) -> FitResult:
+    def learn(self, model: Model, data: DataSet) -> FitResult:
         return fit_gamp(model, data, self.gamp_settings, step=VampStep)
 
 
