@@ -14,6 +14,8 @@ from glassformer.learners.base import Learner
 from glassformer.priors.features import whitens
 
 if TYPE_CHECKING:
+    import jax
+
     from glassformer.models.base import Model
 
 # Starts of descent by their forms, and what each means.
@@ -142,11 +144,11 @@ def refuse_side_information(model: Model) -> None:
     """
     if model.prior.side > 0:
         raise IncompatibleError(
-            f"learns from samples only and cannot use side_information = {model.parameters["side_information"]:g}"
+            f"learns from samples only and cannot use side_information = {model.parameters['side_information']:g}"
         )
 
 
-def squared_errors(weights: Any, inputs: Any, labels: Any, link: Callable[[Any], Any]) -> Any:
+def squared_errors(weights: jax.Array, inputs: jax.Array, labels: jax.Array, link: Callable[[Any], Any]) -> jax.Array:
     r"""Return :math:`\sum_\mu\|g(WX_\mu^T/\sqrt d) - y_\mu\|^2`, traceable, for labels of shape (samples, entries)."""
     import jax
     import jax.numpy as jnp

@@ -209,10 +209,12 @@ def _parts(penalty: RowPenalty) -> tuple[float, float, float]:
     return float(penalty.absolute), float(penalty.square), float(penalty.group)
 
 
-def _loss_and_slopes(y: Any, fields: Any, intercept: Any, student: Student) -> Any:
+def _loss_and_slopes(
+    y: jax.Array, fields: jax.Array, intercept: jax.Array, student: Student
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the sum of the losses, the slopes in all fields, and the sum of those in the outputs."""
 
-    def cost(y: Any, fields: Any, intercept: Any) -> Any:
+    def cost(y: jax.Array, fields: jax.Array, intercept: jax.Array) -> jax.Array:
         return student.loss.of_vectors(y, student.predict(fields) + intercept)
 
     expand = jax.vmap(jax.value_and_grad(cost, argnums=(1, 2)), in_axes=(0, 0, None))
@@ -220,11 +222,13 @@ def _loss_and_slopes(y: Any, fields: Any, intercept: Any, student: Student) -> A
     return jnp.sum(losses), slopes, jnp.sum(output_slopes, axis=0)
 
 
-def _intercept_expansion(y: Any, fields: Any, intercept: Any, student: Student) -> Any:
+def _intercept_expansion(
+    y: jax.Array, fields: jax.Array, intercept: jax.Array, student: Student
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the sum of the losses, and its first two derivatives in the intercept."""
     predictions = jax.vmap(student.predict)(fields)
 
-    def total(shift: Any) -> Any:
+    def total(shift: jax.Array) -> jax.Array:
         return jnp.sum(jax.vmap(student.loss.of_vectors)(y, predictions + shift))
 
     return total(intercept), jax.grad(total)(intercept), jax.hessian(total)(intercept)

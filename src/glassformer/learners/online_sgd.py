@@ -20,8 +20,12 @@ from glassformer.learners.descent import Initialisation, RowDescent, squared_err
 from glassformer.learners.registry import require_compatible
 
 if TYPE_CHECKING:
+    import jax
+
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
+    from glassformer.designs.generated import GeneratedDesign
+    from glassformer.designs.stored import StoredDesign
     from glassformer.dynamics.online_sgd import Pace, Start
     from glassformer.learners.data_set import DataSet
     from glassformer.models.base import Model
@@ -204,7 +208,7 @@ class OnlineTheory(Theory):
 
 
 def one_pass_sgd(
-    design: Any,
+    design: StoredDesign | GeneratedDesign,
     labels: Array,
     link: Callable[[Any], Any],
     weights: Array,
@@ -335,13 +339,15 @@ def _train_on_batches(
         return np.asarray(CachedJit(_steps, link=link)(jnp.asarray(rates), jnp.asarray(weights), *grouped))
 
 
-def _steps(rates: Any, weights: Any, inputs: Any, targets: Any, link: Callable[[Any], Any]) -> Any:
+def _steps(
+    rates: jax.Array, weights: jax.Array, inputs: jax.Array, targets: jax.Array, link: Callable[[Any], Any]
+) -> jax.Array:
     import jax
 
-    def loss(weights: Any, x: Any, y: Any) -> Any:
+    def loss(weights: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
         return 0.5 * squared_errors(weights, x, y, link) / len(x)
 
-    def step(weights: Any, batch: Any) -> Any:
+    def step(weights: jax.Array, batch: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         rate, decay = rates
         return weights - rate * jax.grad(loss)(weights, *batch) - decay * weights, None
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.core.arrays import AnyArray
 from glassformer.core.checkpoints import Checkpoint, pack_records, unpack_records
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
@@ -133,7 +134,7 @@ class DescentData:
     spectrum: Array
 
     @cached_property
-    def _on_device(self) -> tuple[Any, Any]:
+    def _on_device(self) -> tuple[jax.Array, jax.Array]:
         """Inputs and targets as arrays of JAX, which the loss of every record and all steps share."""
         return jnp.asarray(self.inputs, dtype=float), jnp.asarray(self.targets, dtype=float)
 
@@ -176,11 +177,15 @@ class DescentData:
             ends = np.unique([done, mark, *at])
             for first, last in pairwise(ends[ends >= done]):
                 chosen = batches.of_steps(first, last) if not batches.full else (None, None)
-                rates = settings.rates[first:last]
-                decay = np.array([settings.momentum, settings.weight_decay])
-                arguments = jax.tree.map(jnp.asarray, (now, velocity, rates, *chosen, decay))
-                found = _take_steps(self.student, settings.nesterov, *arguments, *data)
-                after, velocity = (np.asarray(part) for part in found)
+                block = _Block(settings.rates[first:last], *chosen)
+                after, velocity = _take_steps(
+                    self.student,
+                    settings.nesterov,
+                    (now, velocity),
+                    block,
+                    (settings.momentum, settings.weight_decay),
+                    data,
+                )
                 power = np.mean(after**2) if np.all(np.isfinite(after)) else np.inf
                 if power > DIVERGED:
                     status = Status.DIVERGING if np.isfinite(power) else Status.NON_FINITE
@@ -228,45 +233,65 @@ class DescentFit(RowFit):
         return {**own, **FitResult.measured(self, model, signal, new)} if self.student.own_link else own
 
 
-def _loss(weights: Any, inputs: Any, targets: Any, student: Student, counted: Any = None) -> Any:
+class _Block(NamedTuple):
+    """Steps that are compiled together.
+
+    Attributes:
+        rates: learning rate of every step, shape (steps,).
+        chosen: samples of every step, shape (steps, places); None for all samples.
+        counted: weights of these samples, of the same shape.
+    """
+
+    rates: AnyArray
+    chosen: AnyArray | None
+    counted: AnyArray | None
+
+
+def _loss(
+    weights: jax.Array, inputs: jax.Array, targets: jax.Array, student: Student, counted: jax.Array | None = None
+) -> jax.Array:
     """Return the sum of the losses, of samples with weights."""
     length = weights.shape[1]
     heads = inputs.shape[2] // length
     parts = inputs.reshape(*inputs.shape[:2], heads, length)
     fields = jnp.einsum("nlhd,rhd->nrhl", parts, weights.reshape(-1, heads, length)) / np.sqrt(length)
-    fields = fields.reshape(len(inputs), len(weights), -1)
-    losses = jax.vmap(lambda y, z: student.loss.of_vectors(y, student.predict(z)))(targets, fields)
+    losses = jax.vmap(student.cost)(targets, fields.reshape(len(inputs), len(weights), -1))
     return jnp.sum(losses) if counted is None else counted @ losses
 
 
-def _take_steps(student: Student, nesterov: bool, *arrays: Any) -> Any:
-    return CachedJit(_steps, student=student, nesterov=nesterov)(*arrays)
+def _take_steps(
+    student: Student,
+    nesterov: bool,
+    state: tuple[Array, Array],
+    block: _Block,
+    momentum_and_decay: tuple[float, float],
+    data: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[Array, Array]:
+    """Return weights and velocity after a block of steps."""
+    arguments = jax.tree.map(jnp.asarray, (state, block, np.array(momentum_and_decay)))
+    weights, velocity = CachedJit(_steps, student=student, nesterov=nesterov)(*arguments, data)
+    return np.asarray(weights), np.asarray(velocity)
 
 
 def _steps(
-    weights: Any,
-    velocity: Any,
-    rates: Any,
-    chosen: Any,
-    counted: Any,
-    momentum_and_decay: Any,
-    inputs: Any,
-    targets: Any,
-    spectrum: Any,
+    state: tuple[jax.Array, jax.Array],
+    block: _Block,
+    momentum_and_decay: jax.Array,
+    data: tuple[jax.Array, jax.Array, jax.Array],
     student: Student,
     nesterov: bool,
-) -> Any:
+) -> tuple[jax.Array, jax.Array]:
     """Return weights and velocity after a step with each of the rates."""
     momentum, decay = momentum_and_decay
+    inputs, targets, spectrum = data
 
-    def step(state: Any, one: Any) -> Any:
+    def step(state: tuple[jax.Array, jax.Array], one: _Block) -> tuple[tuple[jax.Array, jax.Array], None]:
         weights, velocity = state
-        rate, samples, weight = one
-        x, y = (inputs, targets) if samples is None else (inputs[samples], targets[samples])
+        x, y = (inputs, targets) if one.chosen is None else (inputs[one.chosen], targets[one.chosen])
         # Slopes in the weights of features as they are, seen by those of white ones.
-        slope = spectrum * jax.grad(_loss)(weights, x, y, student, weight)
-        push = -rate * (slope + decay * weights)
+        slope = spectrum * jax.grad(_loss)(weights, x, y, student, one.counted)
+        push = -one.rates * (slope + decay * weights)
         velocity = momentum * velocity + push
         return (weights + (momentum * velocity + push if nesterov else velocity), velocity), None
 
-    return jax.lax.scan(step, (weights, velocity), (rates, chosen, counted))[0]
+    return jax.lax.scan(step, state, block)[0]

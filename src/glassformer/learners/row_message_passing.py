@@ -132,17 +132,23 @@ class RowProximalStep(UndampedStep):
 
 
 def _scores(
-    y: Any, omega: Any, susceptibility: Any, trials: Any, intercept: Any, student: Student, convex: bool
-) -> tuple[Any, Any, Any, Any]:
+    y: jax.Array,
+    omega: jax.Array,
+    susceptibility: jax.Array,
+    trials: jax.Array,
+    intercept: jax.Array,
+    student: Student,
+    convex: bool,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Return the scores of all samples, their mean slope, and derivatives of the mean minimum in the intercept."""
     lower = cholesky(susceptibility)
     starts = [jnp.zeros_like(omega)] if convex else [jnp.zeros_like(omega), trials, -trials]
     found = proximal_map(student, y, omega, lower, triangular_inverse(lower), intercept, starts)
 
-    def cost(outputs: Any, fields: Any, y: Any) -> Any:
+    def cost(outputs: jax.Array, fields: jax.Array, y: jax.Array) -> jax.Array:
         return student.loss.of_vectors(y, student.predict(fields) + outputs)
 
-    def output_derivatives(fields: Any, y: Any, slopes: Any) -> tuple[Any, Any]:
+    def output_derivatives(fields: jax.Array, y: jax.Array, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
         own = jax.hessian(cost)(intercept, fields, y)
         mixed = jax.jacfwd(jax.grad(cost), argnums=1)(intercept, fields, y)
         # Covariance of the fields around their minimum, (1/V + loss'')^-1 = V + V D V.
