@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.estimate import Array
     from glassformer.learners.data_set import DataSet
-    from glassformer.learners.training import TrainingResult
+    from glassformer.learners.training import Arrays, TrainingResult
     from glassformer.models.base import Model
     from glassformer.models.trainable.base import Student
 
@@ -263,7 +263,7 @@ def descend(
     def distance(signal: Array) -> float:
         return np.nan if teacher is None else student.distance(signal, teacher)
 
-    def watch(step: int, parameters: Any, errors: Array) -> dict[str, Any]:
+    def watch(step: int, parameters: Arrays, errors: Array) -> dict[str, Any]:
         signals = np.asarray(student.signals(parameters), dtype=float)
         values = singular_values(signals) / student.unit
         training_error = 4 * float(np.mean(errors)) / student.samples
@@ -272,16 +272,6 @@ def descend(
         return TrainingRecord(step, training_error, error, averaged, float(values.mean()), values[0])._asdict()
 
     with jax_settings(kind == np.float64):
-        training = train(
-            student.loss,
-            tuple(map(jnp.asarray, initial)),
-            tuple(map(jnp.asarray, student.data)),
-            student.power,
-            settings,
-            student.rates,
-            watch,
-            checkpoint,
-            student.schedule,
-        )
+        training = train(student, tuple(map(jnp.asarray, initial)), settings, watch, checkpoint)
         signals = np.asarray(student.signals(training.parameters), dtype=float)
     return DescentResult(signals, training, [TrainingRecord(**record) for record in training.records])

@@ -19,7 +19,7 @@ from glassformer.core.checkpoints import Checkpoint, pack_leaves, pack_records, 
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.status import Status
-from glassformer.models.trainable.base import Loss, Schedule
+from glassformer.models.trainable.base import Loss, Schedule, Student
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
@@ -44,7 +44,8 @@ _FLOOR_FALL = 0.1
 _SHARES = 2
 _RESTARTED = (str(Status.DIVERGING), str(Status.NON_FINITE))
 
-Watch = Callable[[int, Any, Array], dict[str, Any]]
+Arrays = tuple[jax.Array, ...]
+Watch = Callable[[int, Arrays, Array], dict[str, Any]]
 """``watch(steps, parameters, errors)`` returns what to record: numbers or arrays by name."""
 
 
@@ -74,7 +75,7 @@ class TrainingResult:
     """Result of training.
 
     Attributes:
-        parameters: a tree of arrays, with the starts along the first axes.
+        parameters: arrays with the starts along the first axes.
         loss: training error of every start, without weight decay, shape (starts,).
         steps: number of gradient steps.
         learning_rate: learning rate at the end, after halvings and exploration.
@@ -84,7 +85,7 @@ class TrainingResult:
         records: results of ``watch`` at the start and after every block.
     """
 
-    parameters: Any
+    parameters: Arrays
     loss: Array
     steps: int
     learning_rate: float
@@ -101,12 +102,12 @@ class _Objective(NamedTuple):
     decay: float
     times: int = 1
 
-    def __call__(self, parameters: Any, data: Any) -> Any:
+    def __call__(self, parameters: Arrays, data: Arrays) -> jax.Array:
         """Return the objectives of all starts, shape (starts,)."""
-        errors = self.times * self.loss(parameters, data)
+        errors: jax.Array = self.times * self.loss(parameters, data)
         if self.decay == 0:
             return errors
-        squares = [jnp.sum(part.reshape(len(part), -1) ** 2, axis=1) for part in jax.tree.leaves(parameters)]
+        squares = [jnp.sum(part.reshape(len(part), -1) ** 2, axis=1) for part in parameters]
         return errors + 0.5 * self.decay * sum(squares)
 
 
@@ -143,8 +144,8 @@ class _Counters:
 class _Training:
     """Training between two blocks of steps."""
 
-    parameters: Any
-    optimizer_state: Any
+    parameters: Arrays
+    optimizer_state: optax.OptState
     counters: _Counters
     history: list[Array] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -166,36 +167,28 @@ class _Training:
 
 
 def train(
-    loss: Loss,
-    parameters: Any,
-    data: Any,
-    power: float,
+    student: Student,
+    parameters: Arrays,
     settings: TrainingSettings,
-    rates: Mapping[str, float],
-    watch: Watch | None = None,
+    watch: Watch,
     checkpoint: Checkpoint | None = None,
-    schedule: Schedule | None = None,
 ) -> TrainingResult:
     """Return the result of minimising the objectives of all starts until they are at their floor or flat.
 
     Args:
-        loss: JAX function; a new object at every call would be compiled again.
-        parameters: initial parameters, a tree of arrays.
-        data: a tree of arrays, the second argument of the loss.
-        power: training error of predicting zero, the unit of the floor.
+        student: training error and data, learning rates, and the annealing schedule of the data. A loss that is a new
+            object at every call would be compiled again.
+        parameters: of all starts, with the starts along the first axes.
         settings: optimizer, learning rate, largest number of steps.
-        rates: default learning rates of the optimizers; the first is the default optimizer.
         watch: called with the number of steps, parameters and training errors at the start and after every block.
         checkpoint: checkpoint to continue from and to save to; an interrupted run gives the same result.
-        schedule: annealing schedule of the data; None for constant data.
     """
-    (name, rate), checkpoint = settings.rule(rates), checkpoint or Checkpoint()
-    watch = watch or (lambda steps, parameters, errors: {})
-    schedule = schedule or Schedule(lambda data, steps: data, 0)
-    objective, explore = _Objective(loss, settings.weight_decay), settings.explore or 0
-    initial_data = schedule.at(data, 0)
-    first, errors = (np.asarray(function(parameters, initial_data)) for function in (objective, loss))
-    power = max(power, float(np.max(first)))
+    (name, rate), checkpoint = settings.rule(student.rates), checkpoint or Checkpoint()
+    schedule = student.schedule or Schedule(lambda data, steps: data, 0)
+    data: Arrays = tuple(map(jnp.asarray, student.data))
+    objective, explore = _Objective(student.loss, settings.weight_decay), settings.explore or 0
+    first, errors = (np.asarray(one(parameters, schedule.at(data, 0))) for one in (objective, student.loss))
+    power = max(student.power, float(np.max(first)))
 
     def begin(rate: float, restarts: int) -> _Training:
         state = _optimizer(name, rate, settings.momentum).init(parameters)
@@ -206,7 +199,7 @@ def train(
     if stored is not None:
         run.restore(stored)
     while run.counters.steps < settings.steps and not run.counters.ended:
-        _train_block(run, objective, schedule, data, settings, (name, rates["sgd"]), watch)
+        _train_block(run, objective, schedule, data, settings, (name, student.rates["sgd"]), watch)
         if run.counters.ended in _RESTARTED and run.counters.restarts < _RESTARTS - 1:
             run = begin(0.5 * run.counters.rate, run.counters.restarts + 1)
         worst = float(np.max(run.history[-1]))
@@ -218,7 +211,7 @@ def train(
     if len(run.history) > 1:
         before = run.history[max(-len(run.history), -1 - _FLAT_BLOCKS)]
         fall = float(np.max((before - last) / np.where(before > 0, before, 1.0)))
-    errors = last if objective.decay == 0 else np.asarray(loss(run.parameters, schedule.at(data, steps)))
+    errors = last if objective.decay == 0 else np.asarray(student.loss(run.parameters, schedule.at(data, steps)))
     rate = run.counters.learning_rate(explore)
     return TrainingResult(run.parameters, errors, steps, rate, status, np.array(run.history), fall, run.records)
 
@@ -227,7 +220,7 @@ def _train_block(
     run: _Training,
     objective: _Objective,
     schedule: Schedule,
-    data: Any,
+    data: Arrays,
     settings: TrainingSettings,
     optimizer_and_usual_rate: tuple[str, float],
     watch: Watch,
@@ -238,7 +231,7 @@ def _train_block(
     data = schedule.at(data, counters.steps)
     optimizer = _optimizer(name, counters.learning_rate(explore), settings.momentum)
     block = min(_BLOCK, settings.steps - counters.steps)
-    inputs = jax.tree.leaves(data)[0]
+    inputs = data[0]
     order = _share_order(len(inputs), counters.steps) if counters.steps < explore else None
     # Exploration is far above the floor, where single precision suffices and takes half the time.
     kind = inputs.dtype if order is None else np.dtype(np.float32)
@@ -271,7 +264,7 @@ def _train_block(
             counters.coolings, counters.rate = counters.coolings + 1, 0.5 * counters.rate
 
 
-def _share_order(samples: int, steps: int) -> Any:
+def _share_order(samples: int, steps: int) -> jax.Array:
     """Return the samples of each part, shape (parts, samples), in the block after this number of steps."""
     shares = min(_SHARES, samples)
     drawn = np.random.default_rng(steps).permutation(samples)[: samples // shares * shares]
@@ -287,39 +280,44 @@ def _is_flat(history: list[Array], blocks: int) -> bool:
     return now <= _FLAT_SHARE * middle and now <= abs(before)
 
 
-def _relative_slope(objective: _Objective, parameters: Any, data: Any) -> float:
+def _relative_slope(objective: _Objective, parameters: Arrays, data: Arrays) -> float:
     """Return the relative fall of the objective per unit of learning rate."""
     value, gradient = jax.value_and_grad(lambda p: jnp.sum(objective(p, data)))(parameters)
-    square = sum(float(jnp.sum(part**2)) for part in jax.tree.leaves(gradient))
+    square = sum(float(jnp.sum(part**2)) for part in gradient)
     return square / max(float(value), 1e-300)
 
 
-def _optimizer(name: str, rate: float, momentum: float) -> Any:
+def _optimizer(name: str, rate: float, momentum: float) -> optax.GradientTransformation:
     return optax.adam(rate) if name == "adam" else optax.sgd(rate, momentum=momentum or None)
 
 
-def _compiled_block(objective: _Objective, optimizer: Any, arrays: tuple[Any, ...], steps: int) -> Any:
+def _compiled_block(
+    objective: _Objective, optimizer: optax.GradientTransformation, arrays: tuple[Any, ...], steps: int
+) -> Any:
     return CachedJit(_steps, objective=objective, optimizer=optimizer, steps=steps)(*arrays)
 
 
 def _steps(
-    parameters: Any, state: Any, data: Any, order: Any, objective: _Objective, optimizer: Any, steps: int
-) -> Any:
+    parameters: Arrays,
+    state: optax.OptState,
+    data: Arrays,
+    order: jax.Array | None,
+    objective: _Objective,
+    optimizer: optax.GradientTransformation,
+    steps: int,
+) -> tuple[Arrays, optax.OptState, jax.Array, jax.Array]:
     """Return parameters and state after steps on all data or on parts in turn, and objectives and errors at the end."""
-    if order is None:
-        shares = [data]
-    else:
-        # Scalars apply to all samples and are in every part.
-        shares = [jax.tree.map(lambda part, own=own: part[own] if part.ndim else part, data) for own in order]
+    # Scalars apply to all samples and are in every part.
+    shares = [data] if order is None else [tuple(part[own] if part.ndim else part for part in data) for own in order]
     scaled = objective._replace(times=len(shares))
 
-    def step(share: Any, carried: Any) -> Any:
+    def step(share: Arrays, carried: tuple[Arrays, optax.OptState]) -> tuple[Arrays, optax.OptState]:
         parameters, state = carried
         gradient = jax.grad(lambda parameters: jnp.sum(scaled(parameters, share)))(parameters)
         change, state = optimizer.update(gradient, state, parameters)
         return optax.apply_updates(parameters, change), state
 
-    def all_shares(_: int, carried: Any) -> Any:
+    def all_shares(_: int, carried: tuple[Arrays, optax.OptState]) -> tuple[Arrays, optax.OptState]:
         for share in shares:
             carried = step(share, carried)
         return carried
