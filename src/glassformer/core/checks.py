@@ -208,6 +208,7 @@ _KINDS: dict[str, _Kind] = {
 _EXAMPLES = {
     "Design": "DenseDesign(inputs)",
     "DenseDesign": "DenseDesign(inputs)",
+    "StoredDesign": "DenseDesign(inputs)",
     "Learner": "MessagePassing()",
     "Model": "BilinearSequenceRegression(rho=0.5)",
     "Pace": "Pace(1.0, 1, 0.0)",

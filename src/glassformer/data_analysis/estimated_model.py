@@ -217,7 +217,7 @@ def _observe(
 ) -> Observation:
     """Run message passing."""
     step = kind(model, design, labels, 0, settings, seed)
-    run = message_passing(step, settings.accurate("max_iterations"), settings.damping)
+    run = message_passing(step, step.max_iterations, settings.damping)
     return Observation(step.pseudo_data(run.state), float(run.state.claimed_error), gamp_solution(model, [run]))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from glassformer.bayes_optimal.assumed_width import assumed_prior_limits, assumed_prior_trajectory
+from glassformer.bayes_optimal.trajectory import gamp_trajectory
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import damping_setting, positive, setting
 from glassformer.learners.base import IN_ANY_FORM, FitResult, LearnerInfo, Theory
@@ -40,8 +42,6 @@ class BlindStateEvolution(MatrixStateEvolution):
         return cast(BlindMessagePassing, self.learner).assumed_rho
 
     def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
-        from glassformer.bayes_optimal.assumed_width import assumed_prior_limits
-
         if self._assumed_rho is None:
             return _consistent(super().limits(alpha, throw))
         require_compatible(self.learner, self.model)
@@ -72,9 +72,6 @@ class BlindStateEvolution(MatrixStateEvolution):
             )
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
-        from glassformer.bayes_optimal.assumed_width import assumed_prior_trajectory
-        from glassformer.bayes_optimal.trajectory import gamp_trajectory
-
         if self._assumed_rho is None:
             return _consistent(gamp_trajectory(self.model, alpha, steps))
         table = assumed_prior_trajectory(self.model, alpha, steps, self.model.matrix_prior.of_width(self._assumed_rho))

@@ -8,14 +8,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from glassformer.bayes_optimal.hysteresis import follow_branches
+from glassformer.bayes_optimal.limits import bayes_optimal_limits
+from glassformer.bayes_optimal.solve import usual_iteration
+from glassformer.bayes_optimal.trajectory import gamp_trajectory, random_overlap
 from glassformer.core.accuracy import Accuracy
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.core.settings import damping_setting, non_negative, open_unit_interval, setting
+from glassformer.core.settings import Iteration, damping_setting, non_negative, open_unit_interval, setting
+from glassformer.core.solution import Solution
 from glassformer.core.status import Status
 from glassformer.designs.base import Design
 from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo, StepContext, Theory
+from glassformer.learners.data_assumptions import Finding, claimed_error, label_power, violations, warn_of_violations
+from glassformer.learners.data_set import DataSet, ErrorHistory
+from glassformer.learners.data_validation import validate_data
+from glassformer.learners.gamp_state import GampState
+from glassformer.learners.gamp_step import GampStep
+from glassformer.learners.message_passing import MessagePassingRun, message_passing
 from glassformer.learners.registry import require_compatible
 from glassformer.models.base import Model
 from glassformer.priors.base import Side
@@ -25,13 +36,6 @@ if TYPE_CHECKING:
 
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.results import Table
-    from glassformer.core.settings import Iteration
-    from glassformer.core.solution import Solution
-    from glassformer.learners.data_assumptions import Finding
-    from glassformer.learners.data_set import DataSet
-    from glassformer.learners.gamp_state import GampState
-    from glassformer.learners.gamp_step import GampStep
-    from glassformer.learners.message_passing import MessagePassingRun
     from glassformer.priors.base import ScalarPrior
 
 # Errors of the limits, besides that of the signal, that runs have as well.
@@ -43,15 +47,11 @@ class StateEvolution(Theory):
     """State evolution of the model: equations of the Bayes-optimal estimator and of message passing."""
 
     def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
-        from glassformer.bayes_optimal.limits import bayes_optimal_limits
-
         return bayes_optimal_limits(self.model, alpha, self.iteration, throw=throw)
 
     @property
     def iteration(self) -> Iteration | None:
         """Tolerance and iteration limit of fixed points; None for the usual ones."""
-        from glassformer.bayes_optimal.solve import usual_iteration
-
         given = self.learner.given_accuracy.only(("tolerance", "max_iterations")).given
         return replace(usual_iteration(self.model.channel), **given) if given else None
 
@@ -61,8 +61,6 @@ class StateEvolution(Theory):
         return bayes_optimal_thresholds(self.model)
 
     def hysteresis(self, alpha: ArrayLike) -> Table:
-        from glassformer.bayes_optimal.hysteresis import follow_branches
-
         return follow_branches(self.model, alpha, self.iteration)
 
     def display_columns(self, table: Table) -> list[str]:
@@ -95,8 +93,6 @@ class StateEvolution(Theory):
         return {**known, **own, "status": np.array(table.status, dtype=object)}
 
     def trajectory(self, alpha: Array, context: StepContext) -> Table:
-        from glassformer.bayes_optimal.trajectory import gamp_trajectory
-
         return gamp_trajectory(self.model, alpha, context.steps, context.overlap)
 
     def simulated(self, context: StepContext) -> Learner:
@@ -111,8 +107,6 @@ class StateEvolution(Theory):
 
     def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
         """Return the context with the given overlap, or for even labels that of a random start at this size."""
-        from glassformer.bayes_optimal.trajectory import random_overlap
-
         del histories
         if context.overlap is not None or context.d is None or not self.model.channel.even or self.model.prior.side:
             return context
@@ -302,66 +296,32 @@ def gamp(
         True
     """
     require_arguments(gamp, locals(), but=("design", "labels"))
-    from glassformer.core.status import Status
-    from glassformer.learners.data_assumptions import claimed_error, label_power, violations, warn_of_violations
-    from glassformer.learners.data_validation import validate_data
-
     model, settings = model.at_accuracy(accuracy), (learner or MessagePassing()).at_accuracy(accuracy)
     own, y = validate_data(model, design, labels)
     violated = [[*violations(next(own.parts(k))), *label_power(model, own, y[k])] for k in range(own.instances)]
     warn_of_violations(next(filter(None, violated), ()))
-    solution = run_gamp(model, own, y, settings, seed, side=side, start=start, watch=watch)
-    solution = blame_inputs(solution, violated)
+    steps = [GampStep(model, own, y[k], k, settings, seed, side, start) for k in range(own.instances)]
+    solution = blame_inputs(run_gamp(steps, watch), violated)
     contradicted = [() if violated[k] else claimed_error(model, own, y[k], solution, k) for k in range(own.instances)]
     warn_of_violations(next(filter(None, contradicted), ()))
     statuses = zip(solution.status, contradicted, strict=True)
     return replace(solution, status=[Status.CONTRADICTED if found else status for status, found in statuses])
 
 
-def run_gamp(
-    model: Model,
-    design: Design,
-    labels: Array,
-    settings: MessagePassing,
-    seed: int = 0,
-    *,
-    side: Side | None = None,
-    start: Array | None = None,
-    watch: Callable[[GampState], None] | None = None,
-    assumed_prior: ScalarPrior | None = None,
-    step: type[GampStep] | None = None,
-) -> Solution:
-    """Return the result of :func:`gamp` on valid data, with labels of shape (instances, samples, ...).
-
-    ``assumed_prior`` replaces the model's own prior, and ``step`` the algorithm, which is GAMP by default.
-    """
-    from glassformer.learners.gamp_step import GampStep
-    from glassformer.learners.message_passing import message_passing
-
-    runs = [
-        message_passing(
-            (step or GampStep)(model, design, labels[k], k, settings, seed, side, start, assumed_prior),
-            settings.accurate("max_iterations"),
-            settings.damping,
-            watch,
-        )
-        for k in range(design.instances)
-    ]
-    return gamp_solution(model, runs)
+def run_gamp(steps: Sequence[GampStep], watch: Callable[[GampState], None] | None = None) -> Solution:
+    """Return the solution of a run of each step, one for each instance of a design."""
+    runs = [message_passing(one, one.max_iterations, one.settings.damping, watch) for one in steps]
+    return gamp_solution(steps[0].model, runs)
 
 
 def blame_inputs(solution: Solution, violated: Sequence[Sequence[Finding]]) -> Solution:
     """Return a solution whose runs that did not converge have the violations of their instance as their status."""
-    from glassformer.core.status import Status
-
     statuses = zip(solution.status, violated, strict=True)
     return replace(solution, status=[Status.MISTAKEN if found and not one.ok else one for one, found in statuses])
 
 
 def gamp_solution(model: Model, runs: list[MessagePassingRun[GampState]]) -> Solution:
     """Return the solution of one run for each instance."""
-    from glassformer.core.solution import Solution
-
     states, shape = [run.state for run in runs], (len(runs), *model.overlap_shape)
     signals = np.array([state.estimate.signal for state in states])
     longest = max(len(run.step_sizes) for run in runs)
@@ -382,11 +342,17 @@ def gamp_solution(model: Model, runs: list[MessagePassingRun[GampState]]) -> Sol
     )
 
 
-def fit_gamp(model: Model, data: DataSet, settings: MessagePassing, **options: Any) -> FitResult:
-    """Return a learner's result on a data set by :func:`run_gamp` with these options, with the errors of every step."""
-    from glassformer.learners.data_set import ErrorHistory
-    from glassformer.learners.data_validation import validate_data
+def fit_gamp(
+    model: Model,
+    data: DataSet,
+    settings: MessagePassing,
+    assumed_prior: ScalarPrior | None = None,
+    step: type[GampStep] = GampStep,
+) -> FitResult:
+    """Return the result of message passing on a data set, with the errors of every step.
 
+    ``assumed_prior`` replaces the model's own prior, and ``step`` the algorithm.
+    """
     own, y = validate_data(model, data.design, data.labels)
     errors = ErrorHistory(model, data.teacher)
 
@@ -397,7 +363,8 @@ def fit_gamp(model: Model, data: DataSet, settings: MessagePassing, **options: A
             estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
             errors.append(estimate, state.estimate.variance)
 
-    solution = run_gamp(model, own, y, settings, data.seed, side=data.side, watch=watch, **options)
+    first = step(model, own, y[0], 0, settings, data.seed, data.side, assumed_prior=assumed_prior)
+    solution = run_gamp([first], watch)
     return FitResult.from_solution(
         solution,
         variance=solution.extra["variance"][0],

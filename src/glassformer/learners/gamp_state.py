@@ -145,6 +145,11 @@ class GampConvergence:
     initial_signal: Array | None = None
     assumed_prior: ScalarPrior | None = None
 
+    @property
+    def max_iterations(self) -> int:
+        """Largest number of steps of a run."""
+        return int(self.settings.accurate("max_iterations"))
+
     @cached_property
     def prior(self) -> Prior:
         """Prior of the rows."""

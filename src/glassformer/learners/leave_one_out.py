@@ -13,11 +13,11 @@ For square loss and a quadratic penalty this is exact.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.checks import require_arguments
 from glassformer.core.equality import content_hash, same_content
@@ -39,6 +39,20 @@ _LEAST_FREE = 1e-6
 _CHUNK = 2**20
 # Largest strength and intercept: squares of larger numbers overflow.
 _LARGEST = 1e150
+
+
+class RotatedDesign(Protocol):
+    """A design of one field per sample that knows the fields of all products of columns of two matrices."""
+
+    @property
+    def signal_shape(self) -> tuple[int, int]: ...
+
+    @property
+    def samples(self) -> int: ...
+
+    def rows(self, where: slice) -> RotatedDesign: ...
+
+    def rotated(self, left: Array, right: Array) -> Array: ...
 
 
 class LeaveOneOut(NamedTuple):
@@ -170,7 +184,7 @@ def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: boo
     return LeaveOneOut(fields + q * slope / np.maximum(1 - leverage, _LEAST_FREE), float(np.sum(leverage)))
 
 
-def ridge_leave_one_out(design: Any, labels: Array, strength: float, weights: Array) -> Array:
+def ridge_leave_one_out(design: RotatedDesign, labels: Array, strength: float, weights: Array) -> Array:
     r"""Return the exact prediction of ridge regression with an intercept on each sample from the others, shape (n,).
 
     With the kernel ``K`` of weighted inputs, :math:`G = (K + \lambda)^{-1}` and its part orthogonal to the intercept,
@@ -222,10 +236,11 @@ class _TangentSpace(NamedTuple):
     curvature: Array
 
     @property
-    def pairs(self) -> Any:
+    def pairs(self) -> tuple[NDArray[np.intp], ...]:
+        """Columns ``i < j`` of both directions."""
         return np.nonzero(np.arange(self.rank)[:, None] < np.arange(self.values))
 
-    def fields(self, design: Any) -> Array:
+    def fields(self, design: RotatedDesign) -> Array:
         """Return the fields of all directions, shape (n, k)."""
         (i, j), one = self.pairs, np.arange(self.rank)
         across = design.rotated(self.left[:, : self.rank], self.right)
@@ -268,7 +283,7 @@ def _ratio(above: Array, below: Array, otherwise: float) -> Array:
     return np.where(below > 0, above / np.where(below > 0, below, 1.0), otherwise)
 
 
-def _chunks(design: Any, tangent: _TangentSpace, intercept: bool) -> Iterator[tuple[slice, Array]]:
+def _chunks(design: RotatedDesign, tangent: _TangentSpace, intercept: bool) -> Iterator[tuple[slice, Array]]:
     """Yield the fields of all directions in blocks of samples that fit into memory."""
     count = max(1, _CHUNK // max(1, len(tangent.curvature)))
     for start in range(0, design.samples, count):

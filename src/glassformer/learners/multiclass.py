@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax, xlogy
 
 from glassformer.core.errors import IncompatibleError
@@ -37,7 +38,7 @@ class MulticlassDesign:
     def field_shape(self) -> tuple[int, int]:
         return int(self.design.samples), self.classes
 
-    def rows(self, where: Any) -> MulticlassDesign:
+    def rows(self, where: NDArray[Any] | slice) -> MulticlassDesign:
         """Return the design of the samples with these indices or flags."""
         return MulticlassDesign(self.design.rows(where), self.classes)
 
@@ -95,7 +96,7 @@ class BestIntercepts(SoftmaxLoss):
         intercepts: start of the search, shape (classes,), updated to the last result.
     """
 
-    loss: Any
+    loss: Loss
     intercepts: Array
 
     @property
@@ -103,20 +104,20 @@ class BestIntercepts(SoftmaxLoss):
         return np.asarray(self.loss.weights)
 
     def slope(self, y: Array, h: Array) -> Array:
-        return np.asarray(self.loss.slope(y, h + self._update(y, h)))
+        return self.loss.slope(y, h + self._update(y, h))
 
     def value(self, y: Array, h: Array) -> Array:
-        return np.asarray(self.loss.value(y, h + self._update(y, h)))
+        return self.loss.value(y, h + self._update(y, h))
 
     def conjugate(self, y: Array, u: Array) -> Array:
-        return np.asarray(self.loss.conjugate(y, u))
+        return self.loss.conjugate(y, u)
 
     def _update(self, y: Array, h: Array) -> Array:
         self.intercepts[:] = best_intercepts(self.loss, y, h, self.intercepts)
         return self.intercepts
 
 
-def best_intercepts(loss: Any, y: Array, h: Array, start: Array) -> Array:
+def best_intercepts(loss: Loss, y: Array, h: Array, start: Array) -> Array:
     """Return the intercepts of sum zero, shape (classes,), that minimise the loss of fields of shape (n, classes).
 
     Newton's method on the softmax loss, with or without weights; steps that increase the loss are halved.

@@ -175,7 +175,7 @@ class PenalisedProblem(NamedTuple):
 
     @classmethod
     def of(
-        cls, design: Any, labels: ArrayLike, loss: Any, penalty: str, intercept: bool, weights: ArrayLike | None
+        cls, design: Any, labels: ArrayLike, loss: object, penalty: str, intercept: bool, weights: ArrayLike | None
     ) -> PenalisedProblem:
         """Return the problem on validated data, without samples of weight zero.
 
@@ -317,7 +317,7 @@ class PenalisedProblem(NamedTuple):
         return BestIntercept(self.loss, Intercept(shift))
 
     def _solve(
-        self, strength: float, start: Array, shift: Any, settings: Iteration, ratio: float | None
+        self, strength: float, start: Array, shift: Array | float, settings: Iteration, ratio: float | None
     ) -> tuple[Solution, Any]:
         """Return the estimate and the intercept of the joint minimum; the start is that of ``ratio`` this strength."""
         several = self.labels.ndim > 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError, DataWarning, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
-from glassformer.designs.base import Design
+from glassformer.designs.stored import StoredDesign
 from glassformer.learners.multiclass import MulticlassDesign
 from glassformer.learners.risk_path import (
     ITERATION,
@@ -103,7 +103,7 @@ class CrossValidation(DisplayMixin):
 
 
 def cross_validate(
-    design: Design | MulticlassDesign,
+    design: StoredDesign | MulticlassDesign,
     labels: ArrayLike,
     loss: Any = "square",
     penalty: str = "nuclear",
@@ -158,13 +158,13 @@ def cross_validate(
     y, w = np.asarray(labels, dtype=float), sample_weights(weights, len(np.asarray(labels)))
     limit = settings or ITERATION
     limit = replace(limit, tolerance=min(_LOOSER * limit.tolerance, 0.5))
+    fits = _Fits(design, y, loss, penalty, intercept, w, limit)
     counted = _counted_folds(_folds(y, groups, folds, seed), y, w, own.binary)
 
     def validate(at: Array, starts: list[_Start] | None = None) -> tuple[CrossValidation, list[_Start]]:
         """Return the losses at some strengths, and the last fit of every fold."""
         losses, ends, converged = [], [], True
-        parts = _paths_without(counted, design, y, loss, penalty, at, intercept, w, limit, starts)
-        for fold, path, fields in parts:
+        for fold, path, fields in fits.without(counted, at, starts):
             converged &= path.converged
             ends.append((float(path.strengths[-1]), path.estimates[-1], path.intercepts[-1]))
             values = [own.value(y[fold], h).reshape(int(fold.sum()), -1).sum(axis=1) for h in fields]
@@ -229,7 +229,7 @@ def _warn_of_ends(found: CrossValidation, from_zero: bool) -> None:
 
 
 def out_of_fold_predictions(
-    design: Design | MulticlassDesign,
+    design: StoredDesign | MulticlassDesign,
     labels: ArrayLike,
     strength: float,
     loss: Any = "square",
@@ -286,41 +286,37 @@ def out_of_fold_predictions(
     else:
         split = _folds(y, groups, folds, seed)
     predictions = np.full_like(y, np.nan)
-    for fold, _, (fields,) in _paths_without(
-        split, design, y, loss, penalty, [strength], intercept, w, settings or ITERATION
-    ):
+    fits = _Fits(design, y, loss, penalty, intercept, w, settings or ITERATION)
+    for fold, _, (fields,) in fits.without(split, [strength]):
         predictions[fold] = fields
     return predictions
 
 
-def _paths_without(
-    folds: list[NDArray[np.bool_]],
-    design: Any,
-    labels: Array,
-    loss: Any,
-    penalty: str,
-    strengths: ArrayLike,
-    intercept: bool,
-    weights: Array,
-    settings: Iteration,
-    starts: list[_Start] | None = None,
-) -> Iterator[tuple[NDArray[np.bool_], RiskPath, list[Array]]]:
-    """Yield each fold, the path on the other samples, and the fields of the fold's samples at every strength."""
+class _Fits(NamedTuple):
+    """Fits of a loss and a penalty to parts of the samples, with the arguments of :func:`cross_validate`."""
 
-    def path(training: NDArray[np.bool_], start: _Start | None) -> RiskPath:
+    design: StoredDesign | MulticlassDesign
+    labels: Array
+    loss: Any
+    penalty: str
+    intercept: bool
+    weights: Array
+    settings: Iteration
+
+    def without(
+        self, folds: list[NDArray[np.bool_]], strengths: ArrayLike, starts: list[_Start] | None = None
+    ) -> Iterator[tuple[NDArray[np.bool_], RiskPath, list[Array]]]:
+        """Yield each fold, the path on the other samples, and the fields of the fold's samples at every strength."""
+        for k, fold in enumerate(folds):
+            fitted = self._path(np.logical_and(~fold, self.weights > 0), strengths, starts[k] if starts else None)
+            held_out, ends = self.design.rows(fold), zip(fitted.estimates, fitted.intercepts, strict=True)
+            yield fold, fitted, [held_out.forward(estimate, 0) + shift for estimate, shift in ends]
+
+    def _path(self, training: NDArray[np.bool_], strengths: ArrayLike, start: _Start | None) -> RiskPath:
         # A separate function, so that the inputs of one fold are freed before those of the next are copied.
-        part = design.rows(training)
-        problem = PenalisedProblem.of(part, labels[training], loss, penalty, intercept, weights[training])
-        return problem.path(problem.strengths(strengths), settings, start)
-
-    for k, fold in enumerate(folds):
-        fitted = path(np.logical_and(~fold, weights > 0), starts[k] if starts else None)
-        held_out = design.rows(fold)
-        yield (
-            fold,
-            fitted,
-            [held_out.forward(s, 0) + b for s, b in zip(fitted.estimates, fitted.intercepts, strict=True)],
-        )
+        part, labels, weights = self.design.rows(training), self.labels[training], self.weights[training]
+        problem = PenalisedProblem.of(part, labels, self.loss, self.penalty, self.intercept, weights)
+        return problem.path(problem.strengths(strengths), self.settings, start)
 
 
 def _flags(fold: ArrayLike, samples: int) -> NDArray[np.bool_]:

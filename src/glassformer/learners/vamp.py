@@ -29,6 +29,8 @@ from glassformer.core.accuracy import Accuracy
 from glassformer.core.checks import require_arguments
 from glassformer.core.settings import damping_setting
 from glassformer.learners.base import FitResult, LearnerInfo, Theory
+from glassformer.learners.data_assumptions import violations, warn_of_violations
+from glassformer.learners.data_validation import validate_data
 from glassformer.learners.gamp import (
     MatrixMessagePassing,
     MatrixStateEvolution,
@@ -40,6 +42,7 @@ from glassformer.learners.gamp_state import GampState, PseudoData
 from glassformer.learners.gamp_step import GampStep
 from glassformer.learners.registry import require_compatible
 from glassformer.models.base import Model
+from glassformer.numerics.decompositions import eigh
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -147,15 +150,15 @@ def vamp(
         ('converged', True)
     """
     require_arguments(vamp, locals(), but=("design", "labels"))
-    from glassformer.learners.data_assumptions import violations, warn_of_violations
-    from glassformer.learners.data_validation import validate_data
-
     learner = (learner or VectorMessagePassing()).at_accuracy(accuracy)
     require_compatible(learner, model)
     own, y = validate_data(model, design, labels)
     violated = [violations(next(own.parts(k))) for k in range(own.instances)]
     warn_of_violations(next(filter(None, violated), ()))
-    return blame_inputs(run_gamp(model, own, y, learner.gamp_settings, seed, step=VampStep), violated)
+    settings = learner.gamp_settings
+    return blame_inputs(
+        run_gamp([VampStep(model, own, y[k], k, settings, seed) for k in range(own.instances)]), violated
+    )
 
 
 @dataclass
@@ -243,8 +246,6 @@ class VampStep(GampStep):
     @cached_property
     def _spectrum(self) -> tuple[Array, Array, bool]:
         """Eigenvalues and eigenvectors of the smaller Gram matrix, and whether it is that of the samples."""
-        from glassformer.numerics.decompositions import eigh
-
         matrix = self.design.inputs[self.instance].reshape(self.design.samples, -1).astype(float, copy=False)
         wide = matrix.shape[0] <= matrix.shape[1]
         values, vectors = eigh((matrix @ matrix.T if wide else matrix.T @ matrix) / matrix.shape[1])
