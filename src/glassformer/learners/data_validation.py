@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.checks import is_number
 from glassformer.core.errors import DataError, IncompatibleError, ParameterError
@@ -56,7 +56,7 @@ def design_of(model: Model, inputs: Design | ArrayLike) -> Design:
     return design
 
 
-def as_input_array(inputs: Any) -> Array:
+def as_input_array(inputs: ArrayLike) -> Array:
     """Return inputs as an array of float64 or float32; arrays of these types are not copied.
 
     Raises:
@@ -76,7 +76,7 @@ def as_input_array(inputs: Any) -> Array:
     return array if array.dtype in (np.float64, np.float32) else array.astype(np.float64)
 
 
-def as_array(name: str, given: Any, remedy: str) -> Any:
+def as_array(name: str, given: ArrayLike, remedy: str) -> NDArray[Any]:
     """Return data as an array.
 
     Raises:
@@ -91,7 +91,7 @@ def as_array(name: str, given: Any, remedy: str) -> Any:
     return array
 
 
-def refuse_masked(name: str, given: Any) -> None:
+def refuse_masked(name: str, given: object) -> None:
     """Raise if data are a masked array, or a list of them, with masked entries.
 
     Example:
@@ -105,7 +105,7 @@ def refuse_masked(name: str, given: Any) -> None:
         raise DataError(name, "<a masked array>", _NUMBERS, "fill the masked entries, or remove their samples")
 
 
-def refuse_dates(name: str, given: Any) -> None:
+def refuse_dates(name: str, given: object) -> None:
     """Raise if data are dates or differences of dates, which NumPy would convert to numbers of an arbitrary unit.
 
     Example:
@@ -161,7 +161,7 @@ def refuse_mixed(name: str, given: Any) -> None:
         raise DataError(name, given, "numbers only, or texts only", "convert all of them to texts")
 
 
-def as_label_array(model: Model, design: Design, labels: Any) -> Array:
+def as_label_array(model: Model, design: Design, labels: ArrayLike) -> Array:
     """Return labels of shape (instances, samples, ...), as the channel of the model draws them.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -46,7 +47,7 @@ class Initialisation:
     matrices: Any = None
 
     @classmethod
-    def parse(cls, given: Any, forms: tuple[str, ...] = tuple(_FORMS)) -> Self:
+    def parse(cls, given: object, forms: tuple[str, ...] = tuple(_FORMS)) -> Self:
         """Return the start that a text or a pair of matrices stands for.
 
         Args:
@@ -56,25 +57,19 @@ class Initialisation:
         Raises:
             ParameterError: it is none of the allowed starts.
         """
-        form, number = "", 0.0
-        if isinstance(given, str):
-            form, _, text = given.partition(":")
-            try:
-                number = float(text) if text else 0.0
-            except ValueError:
-                form = ""
-        elif isinstance(given, tuple | list) and len(given) == 2 and not any(isinstance(one, str) for one in given):
-            form = "matrices"
-        if form in forms:
-            if form == "prior" and given == "prior":
-                return cls()
-            if form == "small" and 0 < number < np.inf:
+        pair = isinstance(given, tuple | list) and len(given) == 2 and not any(isinstance(one, str) for one in given)
+        if isinstance(given, tuple | list) and pair and "matrices" in forms:
+            overlap, power = (np.atleast_2d(real_numbers("start", part)).tolist() for part in given)
+            return cls(matrices=(_rows(overlap), _rows(power)))
+        form, _, text = given.partition(":") if isinstance(given, str) else ("", "", "")
+        if given == "prior" and "prior" in forms:
+            return cls()
+        with suppress(ValueError):
+            number = float(text)
+            if form == "small" and "small" in forms and 0 < number < np.inf:
                 return cls(size=number)
-            if form == "overlap" and ":" in given and 0 <= number < 1:
+            if form == "overlap" and "overlap" in forms and 0 <= number < 1:
                 return cls(overlap=number)
-            if form == "matrices":
-                overlap, power = (np.atleast_2d(real_numbers("start", part)).tolist() for part in given)
-                return cls(matrices=(_rows(overlap), _rows(power)))
         *others, last = (_FORMS[one] for one in forms)
         raise ParameterError("start", given, f"{', '.join(others)}, or {last}")
 

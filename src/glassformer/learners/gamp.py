@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.results import Table
     from glassformer.priors.base import ScalarPrior
+
+Labelled = TypeVar("Labelled", "Table", "Thresholds")
 
 # Errors of the limits, besides that of the signal, that runs have as well.
 _COMPARED = ("row_error", "label_error", "prediction_error", "plugin_error")
@@ -191,8 +193,7 @@ class MatrixStateEvolution(Theory):
         return self._labelled(self._gamp.limits(alpha, throw))
 
     def thresholds(self) -> Thresholds:
-        thresholds: Thresholds = self._labelled(self._gamp.thresholds())
-        return thresholds
+        return self._labelled(self._gamp.thresholds())
 
     def hysteresis(self, alpha: ArrayLike) -> Table:
         return self._labelled(self._gamp.hysteresis(alpha))
@@ -202,7 +203,7 @@ class MatrixStateEvolution(Theory):
         require_compatible(self.learner, self.model)
         return StateEvolution(self.learner, self.model)
 
-    def _labelled(self, result: Any) -> Any:
+    def _labelled(self, result: Labelled) -> Labelled:
         """Return a result with the name of the learner among its parameters."""
         return replace(result, parameters={**result.parameters, "learner": self.learner.name})
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from glassformer.core.arrays import AnyArray
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
@@ -211,7 +212,7 @@ class _Problem(NamedTuple):
         left, values, right = svd(v.reshape(self.shape))
         return np.asarray((left * np.maximum(values - width, 0.0)) @ right).ravel()
 
-    def singular_values(self, v: Any) -> Array:
+    def singular_values(self, v: AnyArray) -> Array:
         return singular_values(np.asarray(v).reshape(self.shape))
 
     def gap(self, fit: _FitMap, x: Array, z: Array, subgradient: Array) -> tuple[Array, float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -12,9 +13,11 @@ import numpy as np
 from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
 from glassformer.core.random_streams import random_stream
 from glassformer.core.status import Status
-from glassformer.learners.base import FitResult, Learner, LearnerInfo
+from glassformer.learners.base import FitResult, Learner, LearnerInfo, Theory
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from glassformer.core.estimate import Array
     from glassformer.designs.base import Design
     from glassformer.learners.data_set import DataSet
@@ -31,14 +34,14 @@ _DIFFERENT = 1e-6
 class Estimator(Protocol):
     """An object that fits and predicts, like those of scikit-learn."""
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> object:
         """Fit inputs and labels."""
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: ArrayLike) -> ArrayLike:
         """Return predictions of labels."""
 
 
-def is_own(given: Any) -> bool:
+def is_own(given: object) -> bool:
     """Return whether an object is a training of one's own: a function, or an object that fits and predicts."""
     return not isinstance(given, type | str | Learner) and (callable(given) or isinstance(given, Estimator))
 
@@ -100,7 +103,7 @@ class OwnLearner(Learner):
     def check(self, model: Model) -> None:
         del model
 
-    def theory(self, model: Model) -> Any:
+    def theory(self, model: Model) -> Theory:
         del model
         raise IncompatibleError(f"training of one's own ({self.name}) is measured only: use simulate or compare with d")
 
@@ -110,7 +113,8 @@ class OwnLearner(Learner):
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
         inputs, labels = np.asarray(data.design.inputs[0]), np.asarray(data.labels)
-        predict = self._called("fit", self._fitted, self._seen(inputs), labels, data.rng)
+        with self._blamed("fit"):
+            predict = self._fitted(self._seen(inputs), labels, data.rng)
         if not callable(predict):
             raise ParameterError("training", self.name, "a function fit(X, y, rng) that returns a function of X")
         return OwnFit(
@@ -134,7 +138,8 @@ class OwnLearner(Learner):
         Raises:
             ParameterError: they are not that many finite numbers.
         """
-        found = np.asarray(self._called("predict", predict, self._seen(inputs)))
+        with self._blamed("predict"):
+            found = np.asarray(predict(self._seen(inputs)))
         allowed = f"predictions of shape {(len(inputs), *shape)}, finite numbers"
         if found.dtype.kind not in "biuf" or found.size != len(inputs) * int(np.prod(shape)):
             raise ParameterError("training", f"{self.name} with predictions of shape {found.shape}", allowed)
@@ -142,10 +147,11 @@ class OwnLearner(Learner):
             raise ParameterError("training", f"{self.name} with predictions that are not finite", allowed)
         return found.astype(float).reshape(len(inputs), *shape)
 
-    def _called(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what one's own code returns; its errors are named as such."""
+    @contextmanager
+    def _blamed(self, what: str) -> Iterator[None]:
+        """Name errors of one's own code as such."""
         try:
-            return function(*arguments)
+            yield
         except GlassformerError:
             raise
         except Exception as error:
@@ -153,7 +159,7 @@ class OwnLearner(Learner):
             raise ParameterError("training", self.name, allowed) from error
 
 
-def _copied(estimator: Any, rng: np.random.Generator) -> Any:
+def _copied(estimator: Estimator, rng: np.random.Generator) -> Estimator:
     """Return an unfitted copy of an estimator, with random numbers of the run."""
     from copy import deepcopy
 

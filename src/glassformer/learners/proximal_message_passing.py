@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
 from glassformer.learners.empirical_risk import EmpiricalRisk
-from glassformer.learners.message_passing import StepHistory, message_passing
+from glassformer.learners.message_passing import Step, StepHistory, message_passing
 from glassformer.numerics.decompositions import eigh, svd
 from glassformer.priors.spectral import rectangular_divergence, symmetric_divergence
 
@@ -34,21 +34,15 @@ _ROUNDING = 1e-13
 _LAST_SHARE, _SHRINKING = 0.25, 0.9
 
 
-@dataclass(frozen=True)
-class ProximalState:
-    """One instance between two steps.
+@dataclass(frozen=True, kw_only=True)
+class UndampedState:
+    """State between two steps without damping.
 
     Attributes:
-        estimate: estimate of the signal.
-        susceptibility: ``V``.
-        score: ``g``, in the shape of the fields.
         step_size: root-mean-square change of the estimate's entries in the last step, or change of ``V`` if larger.
         first: whether this is the state before the first step.
     """
 
-    estimate: Array
-    susceptibility: float
-    score: Array
     step_size: float = np.inf
     first: bool = True
 
@@ -56,29 +50,47 @@ class ProximalState:
     damping: ClassVar[float] = 0.0
 
 
+State = TypeVar("State", bound=UndampedState)
+
+
+@dataclass(frozen=True)
+class ProximalState(UndampedState):
+    """One instance between two steps.
+
+    Attributes:
+        estimate: estimate of the signal.
+        susceptibility: ``V``.
+        score: ``g``, in the shape of the fields.
+    """
+
+    estimate: Array
+    susceptibility: float
+    score: Array
+
+
 class UndampedStep:
     """Checks of steps without damping: one start, no symmetry to break, no claimed error that data may contradict."""
 
     starts: ClassVar[int] = 1
 
-    def has_converged(self, state: Any, history: StepHistory) -> bool:
+    def has_converged(self, state: UndampedState, history: StepHistory) -> bool:
         """Return whether the steps are rounding errors."""
         del history
-        return bool(state.step_size <= _ROUNDING)
+        return state.step_size <= _ROUNDING
 
-    def is_growing(self, old: Any, new: Any) -> bool:
+    def is_growing(self, old: UndampedState, new: UndampedState) -> bool:
         del old, new
         return False
 
-    def on_plateau(self, state: Any) -> bool:
+    def on_plateau(self, state: UndampedState) -> bool:
         del state
         return False
 
-    def log_evidence(self, state: Any) -> float:
+    def log_evidence(self, state: UndampedState) -> float:
         del state
         return 0.0
 
-    def diagnose(self, state: Any) -> Status:
+    def diagnose(self, state: UndampedState) -> Status:
         del state
         return Status.CONVERGED
 
@@ -113,7 +125,7 @@ class ProximalStep(UndampedStep):
         susceptibility = max(divergence / precision, _LEAST_SUSCEPTIBILITY)
         moved = float(np.sqrt(np.mean((estimate - state.estimate) ** 2)))
         step_size = max(moved, abs(susceptibility - variance))
-        return ProximalState(estimate, susceptibility, score, step_size, first=False), 1.0
+        return ProximalState(estimate, susceptibility, score, step_size=step_size, first=False), 1.0
 
     def _denoised(self, matrix: Array, step: float) -> tuple[Array, float]:
         """Return the penalty's proximal map, and its divergence per entry."""
@@ -133,7 +145,9 @@ class ProximalStep(UndampedStep):
         return (left * shrunk) @ right, rectangular_divergence(values, shrunk, slopes, excess)
 
 
-def take_undamped_steps(step: Any, steps: int, measure: Callable[[Any], dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
+def take_undamped_steps(
+    step: Step[State], steps: int, measure: Callable[[State], dict[str, Any]]
+) -> tuple[State, dict[str, Any]]:
     """Return the last state, and status, iterations, residual and history of the run, as a fit reports them.
 
     A run whose steps do not become shorter is ``OSCILLATING`` instead of at the iteration limit.
@@ -145,7 +159,7 @@ def take_undamped_steps(step: Any, steps: int, measure: Callable[[Any], dict[str
     """
     history: list[dict[str, Any]] = []
 
-    def watch(state: Any) -> None:
+    def watch(state: State) -> None:
         errors = {} if state.first else measure(state)
         if errors:
             history.append(errors)

@@ -150,7 +150,7 @@ def learner_from_text(text: str, d: int | None = None) -> Learner:
     return learner(name, d, **{key: known[key].value(value) for key, value in given.items()})
 
 
-def resolve_learner(given: Any, d: int | None = None) -> Learner:
+def resolve_learner(given: object, d: int | None = None) -> Learner:
     """Return the learner given as an object, or by its name with default settings.
 
     Raises:

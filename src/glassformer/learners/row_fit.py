@@ -25,6 +25,8 @@ from glassformer.risk.rows.penalties import row_penalty
 from glassformer.risk.rows.student import Student, student_of
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from glassformer.designs.base import Design
     from glassformer.models.base import Model
 
@@ -79,7 +81,7 @@ def row_measures(
     student: Student,
     weights: Array,
     teacher: Array,
-    seed: Any,
+    seed: int | tuple[int, ...],
     intercept: Array = np.zeros(1),  # noqa: B008
     means: Array = np.zeros((1, 1)),  # noqa: B008
 ) -> dict[str, Any]:
@@ -181,7 +183,7 @@ def row_risk_on(risk: RowRisk, model: Model, data: DataSet) -> tuple[EmpiricalRo
     return own, student
 
 
-def _encodings(positions: Any, model: Model, student: Student, data: DataSet, length: int) -> Array | None:
+def _encodings(positions: ArrayLike | None, model: Model, student: Student, data: DataSet, length: int) -> Array | None:
     """Return positional encodings of the tokens, shape (L, d), orthogonal to the teacher's rows; None for none."""
     if positions is None:
         return None
@@ -228,7 +230,12 @@ def weights_at(overlap: Array, power: Array, model: Model, data: DataSet, rng: n
     return weights
 
 
-def _starting_weights(starts: Any, model: Model, risk: EmpiricalRowRisk, data: DataSet) -> list[Array]:
+def _starting_weights(
+    starts: str | int | tuple[ArrayLike, ArrayLike] | Sequence[Array | str] | None,
+    model: Model,
+    risk: EmpiricalRowRisk,
+    data: DataSet,
+) -> list[Array]:
     """Return weights to begin at, see :class:`~glassformer.risk.rows.limits.RowRisk`."""
     rng, shape = data.rng.spawn(1)[0], risk.shape
     if starts is None and risk.student.is_convex:
@@ -244,7 +251,7 @@ def _starting_weights(starts: Any, model: Model, risk: EmpiricalRowRisk, data: D
         starts = ["random"] * max(int(starts), 1)
     spread = np.sqrt(feature_variances(model.prior, shape[1]))
 
-    def weights(start: Any) -> Array:
+    def weights(start: Array | str) -> Array:
         if not isinstance(start, str):
             given = np.asarray(start, dtype=float)
             if given.shape != shape or not np.all(np.isfinite(given)):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ import numpy as np
 from glassformer.core.estimate import Array
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
-from glassformer.learners.proximal_message_passing import UndampedStep, take_undamped_steps
+from glassformer.learners.proximal_message_passing import UndampedState, UndampedStep, take_undamped_steps
 from glassformer.learners.row_fit import RowFit, row_risk_on, weights_at
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
@@ -46,7 +46,7 @@ _INTERCEPT_STEPS, _STILL = 30, 1e-13
 
 
 @dataclass(frozen=True)
-class RowMessages:
+class RowMessages(UndampedState):
     """One data set between two steps.
 
     Attributes:
@@ -54,19 +54,12 @@ class RowMessages:
         susceptibility: ``V``, shape (P, P).
         score: ``f``, shape (samples, P, L).
         intercept: added to the outputs.
-        step_size: root-mean-square change of the weights in the last step, or change of ``V`` if larger.
-        first: whether this is the state before the first step.
     """
 
     weights: Array
     susceptibility: Array
     score: Array
     intercept: Array
-    step_size: float = np.inf
-    first: bool = True
-
-    claimed_error: ClassVar[float] = 1.0
-    damping: ClassVar[float] = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,7 +102,7 @@ class RowProximalStep(UndampedStep):
         weights, susceptibility = risk.penalty.estimate(field, v_hat, risk.strength, risk.spectrum)
         moved = float(np.sqrt(np.mean((weights - state.weights) ** 2)))
         step_size = max(moved, float(np.max(np.abs(susceptibility - old))))
-        return RowMessages(weights, susceptibility, score, intercept, step_size, first=False), 1.0
+        return RowMessages(weights, susceptibility, score, intercept, step_size=step_size, first=False), 1.0
 
     def _scores(self, omega: Array, susceptibility: Array, intercept: Array) -> tuple[Array, Array, Array]:
         """Return the scores of all samples, their mean slope, and the intercept of least loss at these fields."""

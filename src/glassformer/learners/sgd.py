@@ -79,18 +79,19 @@ class Momentum(NamedTuple):
     nesterov: bool
 
     @classmethod
-    def parse(cls, given: Any) -> Momentum:
+    def parse(cls, given: float | str) -> Momentum:
         """Return the momentum that a number or the text ``"nesterov:NUMBER"`` stands for.
 
         Raises:
             ParameterError: it is neither.
         """
-        if is_number(given) and 0 <= given < 1:
+        if isinstance(given, str):
+            word, _, text = given.partition(":")
+            with suppress(ValueError):
+                if word == "nesterov" and 0 < float(text) < 1:
+                    return cls(float(text), True)
+        elif is_number(given) and 0 <= given < 1:
             return cls(float(given), False)
-        word, _, text = given.partition(":") if isinstance(given, str) else ("", "", "")
-        with suppress(ValueError):
-            if word == "nesterov" and 0 < float(text) < 1:
-                return cls(float(text), True)
         raise ParameterError("momentum", given, "a number in [0, 1), or nesterov:NUMBER with a number in (0, 1)")
 
 
@@ -99,7 +100,7 @@ def _parse_momentum(name: str, text: str) -> float | str:
     return text if ":" in text else parse_number(name, text)
 
 
-def _check_momentum(name: str, value: Any, optional: bool) -> None:
+def _check_momentum(name: str, value: float | str, optional: bool) -> None:
     del name, optional
     Momentum.parse(value)
 
