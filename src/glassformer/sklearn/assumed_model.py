@@ -19,6 +19,7 @@ from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.vamp import VampStep, VectorMessagePassing
 from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.risk.losses import loss_of
+from glassformer.sklearn.parameters import Parameters
 from glassformer.verbs.limits import limits
 
 # Alternative in messages if no theory applies.
@@ -41,7 +42,7 @@ class AssumedModel(NamedTuple):
     seed: int
 
     @classmethod
-    def of(cls, settings: Any, task: Any, required_by: str, instead: str = _VALIDATED) -> AssumedModel:
+    def of(cls, settings: Parameters, task: Any, required_by: str, instead: str = _VALIDATED) -> AssumedModel:
         """Return the family of models of a task.
 
         Args:
@@ -57,7 +58,7 @@ class AssumedModel(NamedTuple):
             IncompatibleError: no theory applies to the estimator.
             DataError: the inputs are too few or too small.
         """
-        reason = _incompatibility(settings, task)
+        reason = settings.theory_unavailable_reason(weighted=bool(np.any(task.weights != 1)))
         if reason:
             raise IncompatibleError(f"{required_by} and {reason} exclude each other: use {instead}")
         shape = (len(task.tokens), *task.design.signal_shape)
@@ -90,7 +91,7 @@ class AssumedModel(NamedTuple):
         """Return samples per unit of size, as theory counts them."""
         return float(self.signal.design.sample_ratio * estimated.model.matrix_prior.degrees)
 
-    def risk(self, settings: Any, estimated: EstimatedModel) -> RegularisedRisk:
+    def risk(self, settings: Parameters, estimated: EstimatedModel) -> RegularisedRisk:
         """Return the learner of the estimator's risk, with its theory."""
         loss: Any = settings.loss
         if not settings.predicts_numbers:
@@ -100,7 +101,7 @@ class AssumedModel(NamedTuple):
             loss = WeightedLoss(loss_of("logistic"), shift=_LOGIT * estimated.settled.offset / width)
         return RegularisedRisk(loss, settings.penalty)
 
-    def best_strength(self, settings: Any, estimated: EstimatedModel) -> tuple[float, float]:
+    def best_strength(self, settings: Parameters, estimated: EstimatedModel) -> tuple[float, float]:
         """Return the best strength by theory, in the units of the design, and its cosine; zeros if there is none."""
         if self.signal.sign < 0:
             return 0.0, 0.0
@@ -116,16 +117,3 @@ class AssumedModel(NamedTuple):
         power = self.signal.power(matrix)
         scale = cosine * np.sqrt(self.signal.error(1.0) / power) if power > 0 else 0.0
         return scale * matrix, self.signal.error(1 - cosine**2)
-
-
-def _incompatibility(settings: Any, task: Any) -> str:
-    """Return the parameter for which there is no theory, or an empty string."""
-    if np.any(task.weights != 1):
-        return "sample_weight" if getattr(settings, "class_weight", None) is None else "class_weight"
-    if settings.predicts_numbers:
-        return ""
-    if len(settings.classes_) > 2:
-        return f"{len(settings.classes_)} classes (a class against all others is not a threshold of one field)"
-    if not settings.has_probabilities:
-        return f"loss = {settings.loss!r} (theory of two classes is for a threshold of a noisy field: use logistic)"
-    return ""

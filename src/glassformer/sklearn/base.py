@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from glassformer.core.checks import is_number, require_name
@@ -24,44 +23,22 @@ from glassformer.learners.data_validation import refuse_dates, refuse_masked, re
 from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss
 from glassformer.learners.risk_path import rank_of
 from glassformer.numerics.decompositions import singular_values
+from glassformer.sklearn.parameters import Parameters
 from glassformer.sklearn.scaling import fit_scaling
 from glassformer.sklearn.sequences import Sequences, check_sequences
 from glassformer.sklearn.solvers import FitTask, FittedSignal, check_parameters, solver_of
 
+MatrixDesign = DenseDesign | PooledDesign
+"""Inputs of one signal, which is a matrix."""
+
 PAIRS = ("self", "all")
 
 
-@dataclass(eq=False, repr=False)
-class SequenceEstimator(BaseEstimator):
-    """Base of the estimators, with their parameters as fields. One signal is learned from each target."""
-
-    has_theory: ClassVar[bool] = True
-    """True when the theory of the solver can predict the learning curve, for the parameters that it covers."""
-    signals: ClassVar[Any]
-    """Family of the signal, an :class:`~glassformer.data_analysis.signals.UnknownSignal`."""
-    predicts_numbers: ClassVar[bool] = True
-    """True when targets are numbers, so that predictions have intervals."""
-    by_position: ClassVar[bool] = True
-    """True when tokens of different positions have different weights."""
-    penalties: ClassVar[tuple[str, ...]] = ("nuclear", "ridge", "elastic")
-    """Allowed penalties: others are for matrices of another kind, or have no strength."""
-
-    shape: Any = None
-    _: KW_ONLY
-    solver: str = "risk"
-    loss: Any = "square"
-    penalty: str = "nuclear"
-    strength: Any = "cv"
-    strengths: Any = 20
-    folds: int = 5
-    refit: Any = None
-    scale: str = "features"
-    tolerance: float = 1e-4
-    max_iterations: int = 5000
-    random_state: Any = 0
+class SequenceEstimator(Parameters):
+    """Base of the estimators. One signal is learned from each target."""
 
     @abstractmethod
-    def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> Any:
+    def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> MatrixDesign:
         """Return the design of scaled tokens; with weights, the design of the training data."""
 
     @abstractmethod
@@ -73,25 +50,27 @@ class SequenceEstimator(BaseEstimator):
         """Return the fields that each signal, in scaled units, has at the subtracted means, shape (signals,)."""
 
     @abstractmethod
-    def _labels(self, y: Any) -> Any:
+    def _labels(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return checked labels."""
 
     @abstractmethod
-    def _targets(self, labels: Any, weights: Array) -> list[Array]:
+    def _targets(self, labels: NDArray[Any], weights: Array) -> list[Array]:
         """Return the targets of the signals; a target with columns is for as many signals at once."""
 
-    def _total_weights(self, labels: Any, weights: Array) -> Array:
+    def _total_weights(self, labels: NDArray[Any], weights: Array) -> Array:
         """Return the weights of samples times the weights of their labels."""
         del labels
         return weights
 
-    def training_tasks(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> list[FitTask]:
+    def training_tasks(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> list[FitTask]:
         """Return one task per target, on the samples of positive weight; sets the scaling."""
         check_parameters(self)
         require_name("penalty", self.penalty, self.penalties)
         refuse_masked("y", y)
         _refuse_rows_of_tokens(X, y)
-        given = check_sequences(self, X, self.shape, reset=True)
+        given = check_sequences(self, X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if self.predicts_numbers:
@@ -112,13 +91,21 @@ class SequenceEstimator(BaseEstimator):
         return [self._task(design, tokens, target[positive], weights[positive], part, group) for target in targets]
 
     def _task(
-        self, design: Any, tokens: Array, target: Array, weights: Array, given: Sequences, groups: NDArray[np.int64]
+        self,
+        design: MatrixDesign,
+        tokens: Array,
+        target: Array,
+        weights: Array,
+        given: Sequences,
+        groups: NDArray[np.int64],
     ) -> FitTask:
         equal, intercept = _distinct_samples(given, target), not self.predicts_numbers or self.loss != "square"
+        linked = _connected_groups(equal, groups)
         loss = "logistic" if isinstance(self.loss, str) and self.loss == "softmax" else self.loss
         if target.ndim == 2:
-            design, loss = MulticlassDesign(design, target.shape[1]), SoftmaxLoss()
-        return FitTask(design, tokens, target, weights, equal, _connected_groups(equal, groups), intercept, loss)
+            several, loss = MulticlassDesign(design, target.shape[1]), SoftmaxLoss()
+            return FitTask(several, tokens, target, weights, equal, linked, intercept, loss)
+        return FitTask(design, tokens, target, weights, equal, linked, intercept, loss)
 
     def _fit_signals(self, tasks: list[FitTask]) -> list[FittedSignal]:
         """Solve the tasks; return one signal per target, or per column of a target."""
@@ -150,13 +137,13 @@ class SequenceEstimator(BaseEstimator):
         self.n_iter_ = max(1, max(one.iterations for one in signals))
         self.cross_validation_ = signals[0].validation if single else [one.validation for one in signals]
 
-    def _new_design(self, X: Any) -> Any:
+    def _new_design(self, X: ArrayLike) -> MatrixDesign:
         """Return the design of new samples."""
         check_is_fitted(self)
-        given = check_sequences(self, X, self.shape_, reset=False)
+        given = check_sequences(self, X, self.shape_)
         return self._design(self.scaling_.apply(given), given, None)
 
-    def _fields(self, design: Any) -> Array:
+    def _fields(self, design: MatrixDesign) -> Array:
         """Return the fields of all signals without intercepts, shape (n, signals)."""
         return np.stack([design.forward(matrix, 0) for matrix in self.signals_], axis=1)
 
@@ -235,7 +222,7 @@ class AttentionEstimator(SequenceEstimator):
         return np.array([np.sum(matrix * self.centre_) / len(matrix) for matrix in self.signals_])
 
 
-def _refuse_rows_of_tokens(X: Any, y: Any) -> None:
+def _refuse_rows_of_tokens(X: Any, y: ArrayLike) -> None:
     """Raise for a data frame with one row per token, whose index has the samples as its first level."""
     samples = len(getattr(getattr(X, "index", None), "levels", [()])[0])
     if not samples or len(X) == samples or np.shape(y)[:1] != (samples,):
@@ -246,11 +233,11 @@ def _refuse_rows_of_tokens(X: Any, y: Any) -> None:
     raise DataError("X", f"<{len(X)} rows of {samples} samples>", "one row per sample", f"give {remedy}")
 
 
-def _sample_weights(sample_weight: Any, given: Sequences) -> Array:
+def _sample_weights(sample_weight: ArrayLike | None, given: Sequences) -> Array:
     refuse_masked("sample_weight", sample_weight)
     refuse_dates("sample_weight", sample_weight)
     if sample_weight is None or is_number(sample_weight):
-        weights = np.full(len(given.values), 1.0 if sample_weight is None else float(sample_weight))
+        weights = np.full(len(given.values), np.asarray(1.0 if sample_weight is None else sample_weight, dtype=float))
     else:
         weights = column_or_1d(check_array(sample_weight, ensure_2d=False, dtype=float, input_name="sample_weight"))
     check_consistent_length(weights, given.values)
@@ -259,7 +246,7 @@ def _sample_weights(sample_weight: Any, given: Sequences) -> Array:
     return weights
 
 
-def _group_numbers(groups: Any, given: Sequences) -> NDArray[np.int64]:
+def _group_numbers(groups: ArrayLike | None, given: Sequences) -> NDArray[np.int64]:
     """Return the number of each sample's group; by default every sample is a group."""
     if groups is None:
         return np.arange(len(given.values))

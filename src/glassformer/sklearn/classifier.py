@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
@@ -19,7 +20,7 @@ from glassformer.core.estimate import Array
 from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, SequenceEstimator
 
 
-def _require_probabilities(estimator: Any) -> bool:
+def _require_probabilities(estimator: SequenceClassifier) -> bool:
     if estimator.has_probabilities:
         return True
     raise AttributeError(f"loss = {estimator.loss!r} gives no probabilities: use loss='logistic' or 'softmax'")
@@ -37,7 +38,9 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         """True when the loss gives probabilities."""
         return isinstance(self.loss, str) and self.loss in ("logistic", "softmax")
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Fit the estimator.
 
         Args:
@@ -59,19 +62,28 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         self.intercept_ = float(intercepts[0]) if len(signals) == 1 else intercepts
         return self
 
-    def _labels(self, y: Any) -> Any:
+    def theory_unavailable_reason(self, weighted: bool) -> str:
+        if weighted:
+            return "sample_weight" if self.class_weight is None else "class_weight"
+        if len(self.classes_) > 2:
+            return f"{len(self.classes_)} classes (a class against all others is not a threshold of one field)"
+        if not self.has_probabilities:
+            return f"loss = {self.loss!r} (theory of two classes is for a threshold of a noisy field: use logistic)"
+        return ""
+
+    def _labels(self, y: NDArray[Any]) -> NDArray[Any]:
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         return y
 
-    def _total_weights(self, labels: Any, weights: Array) -> Array:
+    def _total_weights(self, labels: NDArray[Any], weights: Array) -> Array:
         if self.class_weight is None:
             return weights
         if not (isinstance(self.class_weight, Mapping) or self.class_weight == "balanced"):
             raise ParameterError("class_weight", self.class_weight, "balanced, a dictionary of classes, or None")
         return weights * compute_sample_weight(self.class_weight, labels)
 
-    def _targets(self, labels: Any, weights: Array) -> list[Array]:
+    def _targets(self, labels: NDArray[Any], weights: Array) -> list[Array]:
         """Return each class against the rest, the second of two against the first; or one column per class."""
         self.classes_ = np.unique(labels)
         present = np.unique(labels[weights > 0])
@@ -87,7 +99,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         """True for a softmax of more than two classes; two classes have the logistic loss."""
         return len(self.classes_) > 2 and isinstance(self.loss, str) and self.loss == "softmax"
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Return log-odds (logistic loss, message passing) of the second class, or of each of several, (n, classes)."""
         design = self._new_design(X)
         fields = self._fields(design) + self.offsets_
@@ -95,13 +107,13 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             return self.class_probabilities_.log_odds(fields[:, 0], design.variances())
         return fields[:, 0] if len(self.classes_) == 2 else fields
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: ArrayLike) -> Array:
         """Return the most probable class of each sample, shape (n,)."""
         odds = self.decision_function(X)
         return np.asarray(self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)])
 
     @available_if(_require_probabilities)
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """Return probabilities, shape (n, classes); by softmax, or each against the rest and normalised."""
         odds = self.decision_function(X)
         if self._has_softmax:

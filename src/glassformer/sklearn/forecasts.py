@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.base import clone, is_classifier
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from glassformer.core.checks import require_integer, require_name
@@ -106,7 +106,9 @@ class Forecast(DisplayMixin):
         return pandas.DataFrame(self.rows())
 
 
-def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "theory", splits: int = 4) -> Forecast:
+def forecast(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, n: ArrayLike, *, by: str = "theory", splits: int = 4
+) -> Forecast:
     r"""Return the learning curve of an estimator for more samples, from a pilot set.
 
     Width and noise are estimated from the pilot set
@@ -169,7 +171,7 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
     return METHODS[by](estimator, X, column_or_1d(y, warn=True), numbers.astype(float), splits)
 
 
-def _by_theory(estimator: Any, X: Any, y: Any, n: Array, splits: int) -> Forecast:
+def _by_theory(estimator: BaseEstimator, X: ArrayLike, y: NDArray[Any], n: Array, splits: int) -> Forecast:
     curve = TheoryCurve.of(clone(estimator), X, y)
     sizes = _training_sizes(y, _CHECKED_SHARES)
     measured, standard_error = errors_on_rest(estimator, X, y, sizes, splits)
@@ -206,7 +208,7 @@ def _by_theory(estimator: Any, X: Any, y: Any, n: Array, splits: int) -> Forecas
     )
 
 
-def _by_measurements(estimator: Any, X: Any, y: Any, n: Array, splits: int) -> Forecast:
+def _by_measurements(estimator: BaseEstimator, X: ArrayLike, y: NDArray[Any], n: Array, splits: int) -> Forecast:
     require_integer("splits", splits, 2)
     check_consistent_length(X, y)
     if y.dtype.kind == "O" and any(one is None for one in y):
@@ -240,18 +242,18 @@ def _by_measurements(estimator: Any, X: Any, y: Any, n: Array, splits: int) -> F
     )
 
 
-METHODS: dict[str, Callable[[Any, Any, Any, Array, int], Forecast]] = {
+METHODS: dict[str, Callable[[BaseEstimator, ArrayLike, NDArray[Any], Array, int], Forecast]] = {
     "theory": _by_theory,
     "measured": _by_measurements,
 }
 
 
-def _explained_share(estimator: Any, error: Array, y: Any) -> Array:
+def _explained_share(estimator: BaseEstimator, error: Array, y: NDArray[Any]) -> Array:
     """Return the predicted share of the variance of labels; NaN for classes."""
     return np.full_like(error, np.nan) if is_classifier(estimator) else 1 - error / float(np.var(y))
 
 
-def _training_sizes(y: Any, shares: tuple[float, ...]) -> Array:
+def _training_sizes(y: NDArray[Any], shares: tuple[float, ...]) -> Array:
     """Return numbers of samples from shares of the pilot set."""
     sizes = np.array([int(share * len(y)) for share in shares], dtype=float)
     if sizes.min() < _FEWEST:

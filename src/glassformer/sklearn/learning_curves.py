@@ -8,7 +8,8 @@ from itertools import product
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import check_random_state
 
 from glassformer.core.checks import require_name
@@ -22,6 +23,8 @@ from glassformer.learners.base import Learner
 from glassformer.learners.gamp import MessagePassing
 from glassformer.models.base import Model
 from glassformer.sklearn.assumed_model import AssumedModel
+from glassformer.sklearn.base import SequenceEstimator
+from glassformer.sklearn.parameters import Parameters
 from glassformer.verbs.limits import limits
 
 # Alternative in messages if there is no theory.
@@ -45,12 +48,12 @@ class SolverTheory(NamedTuple):
             multiple of the predicted fields.
     """
 
-    check: Callable[[Any, AssumedModel], None]
-    learner: Callable[[Any, AssumedModel, EstimatedModel], Learner]
+    check: Callable[[Parameters, AssumedModel], None]
+    learner: Callable[[Parameters, AssumedModel, EstimatedModel], Learner]
     rescaled_error: Callable[[Table, float], Array]
 
 
-def _check_risk(estimator: Any, assumed: AssumedModel) -> None:
+def _check_risk(estimator: Parameters, assumed: AssumedModel) -> None:
     if estimator.strength not in ("cv", "theory"):
         raise ParameterError("strength", estimator.strength, f"cv or theory, or {MEASURED}")
     if estimator.refit is not None:
@@ -102,7 +105,7 @@ class TheoryCurve(NamedTuple):
     estimated: EstimatedModel
 
     @classmethod
-    def of(cls, estimator: Any, X: Any, y: Any) -> Self:
+    def of(cls, estimator: SequenceEstimator, X: ArrayLike, y: NDArray[Any]) -> Self:
         """Return the curve of an estimator, from a pilot set.
 
         Raises:
@@ -173,7 +176,9 @@ def _ends(assumed: AssumedModel, estimated: EstimatedModel) -> Iterator[tuple[Mo
 # Measured -------------------------------------------------------------------------------------------------------------
 
 
-def errors_on_rest(estimator: Any, X: Any, y: Array, sizes: Array, splits: int) -> tuple[Array, Array]:
+def errors_on_rest(
+    estimator: BaseEstimator, X: ArrayLike, y: NDArray[Any], sizes: Array, splits: int
+) -> tuple[Array, Array]:
     """Return mean errors on the rest of random training sets of these sizes, and standard errors of one split."""
     rng = check_random_state(0)
     error, standard_error = np.zeros((len(sizes), splits)), np.zeros((len(sizes), splits))
@@ -202,7 +207,7 @@ class NestedErrors(NamedTuple):
     separate: float
 
 
-def errors_on_folds(estimator: Any, X: Any, y: Array, sizes: Array, folds: int) -> NestedErrors:
+def errors_on_folds(estimator: BaseEstimator, X: ArrayLike, y: NDArray[Any], sizes: Array, folds: int) -> NestedErrors:
     """Return errors on every fold of estimators that learn from nested parts of the other folds."""
     order = _stratify(estimator, y, check_random_state(0).permutation(len(y)))
     errors, turns = np.zeros((len(sizes), len(y))), np.arange(len(y)) % folds
@@ -225,19 +230,21 @@ def errors_on_folds(estimator: Any, X: Any, y: Array, sizes: Array, folds: int) 
     return NestedErrors(error if all_right else errors.mean(axis=1), float(common), separate)
 
 
-def _test_errors(estimator: Any, X: Any, y: Array, train: Any, test: Any) -> Array:
+def _test_errors(
+    estimator: BaseEstimator, X: ArrayLike, y: NDArray[Any], train: NDArray[np.intp], test: NDArray[np.intp]
+) -> Array:
     """Return squared errors, or flags of wrong classes."""
     predicted = clone(estimator).fit(_take(X, train), y[train]).predict(_take(X, test))
     return np.asarray(predicted != y[test] if is_classifier(estimator) else (predicted - y[test]) ** 2, dtype=float)
 
 
-def _take(X: Any, rows: Any) -> Any:
+def _take(X: Any, rows: NDArray[np.intp]) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     return X[rows] if hasattr(X, "shape") else [X[row] for row in rows]
 
 
-def _stratify(estimator: Any, y: Array, order: Any) -> Any:
+def _stratify(estimator: BaseEstimator, y: NDArray[Any], order: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the order, changed so that every initial part of it has the shares of the classes."""
     if not is_classifier(estimator):
         return order

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
 from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.learners.data_validation import require_squares
-from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, SequenceEstimator
+from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, MatrixDesign, SequenceEstimator
 from glassformer.sklearn.predictive_distributions import ErrorDistribution
 
 # Differences of labels below this share of their mean are rounding errors.
@@ -22,7 +23,9 @@ _ROUNDING = 1e-13
 class SequenceRegressor(RegressorMixin, SequenceEstimator):
     """Base of the regressors."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Fit the estimator.
 
         Args:
@@ -43,7 +46,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         self.intercept_ = self.offset_ - self.unit_ * float(self._constants()[0])
         return self
 
-    def _labels(self, y: Any) -> Array:
+    def _labels(self, y: NDArray[Any]) -> Array:
         try:
             labels = np.asarray(y, dtype=float)
         except (TypeError, ValueError) as error:
@@ -67,7 +70,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         self.unit_ = spread
         return [centred / spread]
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Return predictions, shape (n,), of samples in any of the forms of :meth:`fit`.
 
         Args:
@@ -83,7 +86,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
             return predictions
         return predictions, self.unit_ * self._require_errors().deviation(design.variances())
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
         """Return the ends of intervals that contain new labels with probability ``coverage``, shape (n, 2).
 
         For message passing they are Gaussian, with the variance of its posterior and the noise. For risk they are
@@ -103,7 +106,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         half = self.unit_ * self._require_errors().half_width(design.variances(), float(coverage))
         return np.column_stack([predictions - half, predictions + half])
 
-    def _predict(self, X: Any) -> tuple[Array, Any]:
+    def _predict(self, X: ArrayLike) -> tuple[Array, MatrixDesign]:
         design = self._new_design(X)
         return np.asarray(self.offset_ + self.unit_ * self._fields(design)[:, 0]), design
 

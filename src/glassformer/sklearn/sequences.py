@@ -6,7 +6,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from glassformer.core.checks import is_whole
@@ -19,6 +19,7 @@ from glassformer.learners.data_validation import (
     refuse_nested,
     require_squares,
 )
+from glassformer.sklearn.parameters import Parameters
 
 _POSITIONS = "weights belong to positions: cut the sequences, or use AttentionRegressor or AttentionClassifier"
 
@@ -50,16 +51,15 @@ class Sequences(NamedTuple):
         return np.ones((1, 1)) if self.present is None else self.present.astype(float)
 
 
-def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
+def check_sequences(estimator: Parameters, X: Any, fitted: tuple[int, int] | None = None) -> Sequences:
     """Return the inputs of an estimator, checked as scikit-learn does.
 
     Args:
-        estimator: sets its number of features with ``reset``, and checks it otherwise. Without ``by_position`` new
-            sequences may have any length.
+        estimator: its parameter ``shape`` is that of one sample of a flat array, (L, d), of which one may be -1; None
+            for a single token, with a warning. Training data set its number of features, which is checked for new data.
+            Without ``by_position`` new sequences may have any length.
         X: shape (n, L, d) or, flat, (n, L d), or a list of arrays (L_i, d).
-        shape: of one sample of a flat array, (L, d), of which one may be -1; None for a single token, with a warning.
-            With ``reset=False``, the fitted shape.
-        reset: True for training data.
+        fitted: the fitted shape, for new data; None for training data.
 
     Warns:
         DataWarning: samples are flat and their shape is not given.
@@ -72,31 +72,31 @@ def check_sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequence
     refuse_masked("X", X)
     parts = _list_of_sequences(X)
     if parts:
-        return _pad(estimator, parts, shape, reset)
+        return _pad(estimator, parts, fitted)
     X = X if hasattr(X, "toarray") else _as_table(X)
     refuse_dates("X", X)
     refuse_nested("X", X)
     if getattr(X, "shape", ())[:1] == (0,):
         # The check of scikit-learn does not take arrays of three axes.
-        least, kind = 2 if reset else 1, type(estimator).__name__
+        least, kind = 2 if fitted is None else 1, type(estimator).__name__
         text = f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of {least} is required by {kind}."
         raise ValueError(text)
     dimensions = getattr(X, "ndim", 2)
     if dimensions > 3:
         raise DataError("X", X.shape, "a shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d)")
     if dimensions < 3:
-        flat = _validate(estimator, X, None, reset)
+        flat, shape = _validate(estimator, X, None, fitted is None), estimator.shape if fitted is None else fitted
         if shape is None and flat.shape[1] > 1:
             text = f"X = {flat.shape} is flat, and every sample is treated as a single token"
             warnings.warn(f"{text}: give shape=(L, d), or shape=(1, -1) for one token", DataWarning, stacklevel=4)
         return Sequences(flat.reshape(len(flat), *shape_of(shape, flat.shape[1])), None)
     own = (int(X.shape[1]), int(X.shape[2]))
-    if reset and shape is not None and shape_of(shape, own[0] * own[1]) != own:
-        raise ParameterError("shape", shape, f"None, or {own}, that of the samples of X")
-    if not reset and (own[1] != shape[1] or (estimator.by_position and own[0] != shape[0])):
+    if fitted is None and estimator.shape is not None and shape_of(estimator.shape, own[0] * own[1]) != own:
+        raise ParameterError("shape", estimator.shape, f"None, or {own}, that of the samples of X")
+    if fitted is not None and (own[1] != fitted[1] or (estimator.by_position and own[0] != fitted[0])):
         remedy = "; give shorter sequences as a list of arrays (L_i, d)" if estimator.by_position else ""
-        raise DataError("X", X.shape, f"samples of shape {tuple(shape)}, as fitted{remedy}")
-    flat = _validate(estimator, X.reshape(len(X), -1), own, reset)
+        raise DataError("X", X.shape, f"samples of shape {tuple(fitted)}, as fitted{remedy}")
+    flat = _validate(estimator, X.reshape(len(X), -1), own, fitted is None)
     return Sequences(flat.reshape(-1, *own), None)
 
 
@@ -115,7 +115,7 @@ def _as_table(X: Any) -> Any:
     return pandas.DataFrame({name: np.asarray(X[name]) for name in X.columns})
 
 
-def _validate(estimator: Any, flat: Any, shape: tuple[int, int] | None, reset: bool) -> Array:
+def _validate(estimator: Parameters, flat: ArrayLike, shape: tuple[int, int] | None, reset: bool) -> Array:
     """Check flat samples as scikit-learn does; errors name the first entry that is not finite.
 
     The number of features is checked unless samples have a shape and the estimator allows any number of tokens.
@@ -136,7 +136,7 @@ def _validate(estimator: Any, flat: Any, shape: tuple[int, int] | None, reset: b
     return np.asarray(checked)
 
 
-def shape_of(shape: Any, features: int) -> tuple[int, int]:
+def shape_of(shape: tuple[int, int] | None, features: int) -> tuple[int, int]:
     """Return the number of tokens and their dimension, from a given shape and the number of features.
 
     Raises:
@@ -158,7 +158,7 @@ def shape_of(shape: Any, features: int) -> tuple[int, int]:
     return length, d
 
 
-def _list_of_sequences(X: Any) -> list[Any]:
+def _list_of_sequences(X: Any) -> list[NDArray[Any]]:
     """Return sequences of unequal length one by one; an empty list if X is an array."""
     if not isinstance(X, list | tuple) and getattr(getattr(X, "dtype", None), "kind", "") != "O":
         return []
@@ -180,7 +180,7 @@ def _list_of_sequences(X: Any) -> list[Any]:
     return []
 
 
-def _pad(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences:
+def _pad(estimator: Parameters, parts: list[NDArray[Any]], fitted: tuple[int, int] | None) -> Sequences:
     for k, one in enumerate(parts):
         refuse_dates(f"X[{k}]", one)
     widths = {int(one.shape[1]) for one in parts}
@@ -192,22 +192,21 @@ def _pad(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences
             "X", f"<no token in X[{empty[0]}]>", "sequences of at least one token", "remove empty sequences"
         )
     longest, (d,) = max(len(one) for one in parts), widths
-    fixed = not reset and estimator.by_position
-    length = int(shape[0]) if fixed else longest
-    if not reset and (d != shape[1] or longest > length):
-        allowed = f"at most {length} of dimension {shape[1]}" if fixed else f"tokens of dimension {shape[1]}"
-        text = f"<{longest} tokens of dimension {d}>"
-        raise DataError("X", text, f"{allowed}, as fitted", _POSITIONS if fixed else "")
+    length = longest if fitted is None or not estimator.by_position else fitted[0]
+    if fitted is not None and (d != fitted[1] or longest > length):
+        positions = f"at most {length} of dimension {fitted[1]}", _POSITIONS
+        allowed, remedy = positions if estimator.by_position else (f"tokens of dimension {fitted[1]}", "")
+        raise DataError("X", f"<{longest} tokens of dimension {d}>", f"{allowed}, as fitted", remedy)
     single = all(one.dtype == np.float32 for one in parts)
     values = np.zeros((len(parts), length, d), dtype=np.float32 if single else np.float64)
     present = np.zeros((len(parts), length), dtype=bool)
     for k, one in enumerate(parts):
         values[k, : len(one)], present[k, : len(one)] = one, True
-    flat = _validate(estimator, values.reshape(len(parts), -1), (length, d), reset)
+    flat = _validate(estimator, values.reshape(len(parts), -1), (length, d), fitted is None)
     return Sequences(flat.reshape(values.shape), None if present.all() else present)
 
 
-def _first_bad(flat: Any, shape: tuple[int, ...] | None) -> str:
+def _first_bad(flat: ArrayLike, shape: tuple[int, ...] | None) -> str:
     """Return the first entry that is not finite with its index; empty if there is none."""
     try:
         values = np.asarray(flat, dtype=float)

@@ -16,7 +16,6 @@ from sklearn.utils import check_random_state
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import DataError, DataWarning, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.settings import Iteration
 from glassformer.data_analysis.estimated_model import NOISE_MATRICES, EstimatedModel
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.leave_one_out import leave_one_out, ridge_leave_one_out
@@ -31,6 +30,7 @@ from glassformer.numerics.decompositions import singular_values, svd
 from glassformer.risk.losses import loss_of
 from glassformer.risk.penalties import penalty_of
 from glassformer.sklearn.assumed_model import AssumedModel
+from glassformer.sklearn.parameters import Parameters
 from glassformer.sklearn.predictive_distributions import (
     ErrorDistribution,
     LeaveOneOutErrors,
@@ -128,7 +128,7 @@ class ChosenStrength(NamedTuple):
     calibrate: Callable[[FittedSignal], FittedSignal] | None = None
 
 
-def check_parameters(settings: Any) -> None:
+def check_parameters(settings: Parameters) -> None:
     """Raise for invalid parameters, including those that these data do not use.
 
     Raises:
@@ -143,14 +143,14 @@ def check_parameters(settings: Any) -> None:
     require_integer("folds", settings.folds, 2)
     if settings.refit not in (None, "rank"):
         require_integer("refit", settings.refit)
-    _iteration(settings)
+    _ = settings.iteration
     check_random_state(settings.random_state)
 
 
 # Regularised risk -----------------------------------------------------------------------------------------------------
 
 
-def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
+def minimise_risk(settings: Parameters, task: FitTask) -> FittedSignal:
     """Return the minimiser of a regularised risk, at a given strength or at the best one."""
     if settings.refit is not None and task.labels.ndim > 1:
         raise IncompatibleError(f"refit = {settings.refit} and loss = softmax exclude each other: use loss = logistic")
@@ -181,7 +181,7 @@ def minimise_risk(settings: Any, task: FitTask) -> FittedSignal:
     return signal if chosen.calibrate is None else chosen.calibrate(signal)
 
 
-def _warn_of_zero(settings: Any, task: FitTask) -> None:
+def _warn_of_zero(settings: Parameters, task: FitTask) -> None:
     """Warn of a strength with a fit of zero, unless data that do not vary have no other fit."""
     if task.intercept and not np.ptp(task.labels[task.weights > 0], axis=0).any():
         return
@@ -192,7 +192,7 @@ def _warn_of_zero(settings: Any, task: FitTask) -> None:
         warnings.warn(text, DataWarning, stacklevel=5)
 
 
-def _refit(settings: Any, task: FitTask, signal: FittedSignal) -> FittedSignal:
+def _refit(settings: Parameters, task: FitTask, signal: FittedSignal) -> FittedSignal:
     """Return the fit in the span of the leading singular vectors, by a ridge penalty of its own."""
     largest = rank_of(signal.matrix)
     if largest == 0:
@@ -208,7 +208,7 @@ def _refit(settings: Any, task: FitTask, signal: FittedSignal) -> FittedSignal:
     return signal._replace(matrix=left @ path.estimates[0] @ right, intercept=path.intercepts[0], errors=None)
 
 
-def _rank_and_errors(settings: Any, task: FitTask, path: RiskPath, chosen: ChosenStrength) -> dict[str, Any]:
+def _rank_and_errors(settings: Parameters, task: FitTask, path: RiskPath, chosen: ChosenStrength) -> dict[str, Any]:
     """Return the rank, and the errors of a regression, by leave-one-out; nothing for losses with kinks."""
     if task.labels.ndim > 1 or not np.isfinite(loss_of(task.loss).sharpness):
         return {}
@@ -230,7 +230,7 @@ def _rank_and_errors(settings: Any, task: FitTask, path: RiskPath, chosen: Chose
     return {"rank": rank, "errors": errors}
 
 
-def _rank(settings: Any, task: FitTask, matrix: Array, intercept: float, degrees: float) -> int:
+def _rank(settings: Parameters, task: FitTask, matrix: Array, intercept: float, degrees: float) -> int:
     r"""Return the number of directions of a minimiser that exceed the noise, at most its rank.
 
     With the scores ``g`` of the loss and its mean second derivative ``c``, less the degrees of freedom of the fit,
@@ -256,7 +256,7 @@ def _rank(settings: Any, task: FitTask, matrix: Array, intercept: float, degrees
     return min(largest, int(np.sum(singular_values(matrix + noise(score)) > threshold)))
 
 
-def _exact_residuals(settings: Any, task: FitTask, strength: float) -> Array:
+def _exact_residuals(settings: Parameters, task: FitTask, strength: float) -> Array:
     """Return leave-one-out residuals: exact for ridge, else those of folds, rescaled to the size of a few exact ones.
 
     Folds leave out more than one sample, which changes the error if there are about as many samples as unknowns.
@@ -272,32 +272,31 @@ def _exact_residuals(settings: Any, task: FitTask, strength: float) -> Array:
     return np.asarray(folded * np.sqrt(sizes[0] / max(sizes[1], 1e-300)))
 
 
-def _residuals_of_folds(settings: Any, task: FitTask, strength: float, folds: Any = None) -> Array:
+def _residuals_of_folds(
+    settings: Parameters, task: FitTask, strength: float, folds: int | list[list[int]] | None = None
+) -> Array:
     """Return residuals of fits without the fold of each sample; by default samples of one group are in one fold."""
     design, labels, *kind = _problem(settings, task)
     options = {**_options(settings, task), "intercept": True}
-    if folds is None:
-        distinct = len(np.unique(task.groups))
-        folds, options["groups"] = min(_FOLDS, distinct), task.groups if distinct < len(labels) else None
+    distinct = len(np.unique(task.groups))
+    if folds is None and distinct < len(labels):
+        options["groups"] = task.groups
+    folds = min(_FOLDS, distinct) if folds is None else folds
     return np.asarray(labels - out_of_fold_predictions(design, labels, strength, *kind, folds=folds, **options))
 
 
-def _problem(settings: Any, task: FitTask) -> tuple[Any, Array, Any, str]:
+def _problem(settings: Parameters, task: FitTask) -> tuple[Any, Array, Any, str]:
     return task.design, task.labels, task.loss, settings.penalty
 
 
-def _iteration(settings: Any) -> Iteration:
-    return Iteration(tolerance=settings.tolerance, max_iterations=settings.max_iterations)
-
-
-def _options(settings: Any, task: FitTask) -> dict[str, Any]:
-    return {"intercept": task.intercept, "weights": task.weights, "settings": _iteration(settings)}
+def _options(settings: Parameters, task: FitTask) -> dict[str, Any]:
+    return {"intercept": task.intercept, "weights": task.weights, "settings": settings.iteration}
 
 
 # Message passing ------------------------------------------------------------------------------------------------------
 
 
-def by_message_passing(settings: Any, task: FitTask) -> FittedSignal:
+def by_message_passing(settings: Parameters, task: FitTask) -> FittedSignal:
     """Return the posterior mean at the estimated width and noise; the minimiser of a risk if that does not converge."""
     if settings.predicts_numbers and settings.loss != "square":
         raise IncompatibleError(
@@ -319,7 +318,7 @@ def by_message_passing(settings: Any, task: FitTask) -> FittedSignal:
     return minimise_risk(settings, task)._replace(estimated=estimated)
 
 
-def _posterior(settings: Any, assumed: AssumedModel, estimated: EstimatedModel, name: str) -> FittedSignal:
+def _posterior(settings: Parameters, assumed: AssumedModel, estimated: EstimatedModel, name: str) -> FittedSignal:
     """Return the posterior, calibrated by the fields of samples that do not depend on their own labels."""
     signal, solution, settled = assumed.signal, estimated.solution, estimated.settled
     unit = float(np.sqrt(estimated.power))
@@ -338,10 +337,13 @@ def _posterior(settings: Any, assumed: AssumedModel, estimated: EstimatedModel, 
     return posterior._replace(probabilities=ProbitProbabilities(error, settled.noise))
 
 
-SOLVERS: dict[str, Callable[[Any, FitTask], FittedSignal]] = {"risk": minimise_risk, "bayes": by_message_passing}
+SOLVERS: dict[str, Callable[[Parameters, FitTask], FittedSignal]] = {
+    "risk": minimise_risk,
+    "bayes": by_message_passing,
+}
 
 
-def solver_of(name: object) -> Callable[[Any, FitTask], FittedSignal]:
+def solver_of(name: object) -> Callable[[Parameters, FitTask], FittedSignal]:
     """Return the solver of this name.
 
     Raises:
@@ -355,11 +357,11 @@ def solver_of(name: object) -> Callable[[Any, FitTask], FittedSignal]:
 # Choice of the strength -----------------------------------------------------------------------------------------------
 
 
-def _is_strength(value: Any) -> bool:
-    return is_number(value) and 0 < value < np.inf
+def _is_strength(value: float | str) -> bool:
+    return not isinstance(value, str) and is_number(value) and 0 < value < np.inf
 
 
-def _by_validation(settings: Any, task: FitTask, pick: Callable[[CrossValidation], float]) -> ChosenStrength:
+def _by_validation(settings: Parameters, task: FitTask, pick: Callable[[CrossValidation], float]) -> ChosenStrength:
     distinct = len(np.unique(task.groups))
     folds = min(int(settings.folds), distinct)
     if folds < settings.folds:
@@ -386,7 +388,7 @@ def _by_validation(settings: Any, task: FitTask, pick: Callable[[CrossValidation
     return ChosenStrength(pick(validation), validation=validation)
 
 
-def _by_theory(settings: Any, task: FitTask) -> ChosenStrength:
+def _by_theory(settings: Parameters, task: FitTask) -> ChosenStrength:
     """Return the best strength by the theory of the estimated model; if that fails, by cross-validation."""
     assumed = AssumedModel.of(settings, task, f"strength = {settings.strength}")
     signal = assumed.signal
@@ -415,7 +417,7 @@ def _by_theory(settings: Any, task: FitTask) -> ChosenStrength:
     return ChosenStrength(strength, unit, None, estimated, None if settings.predicts_numbers else calibrate)
 
 
-CHOICES: dict[str, Callable[[Any, FitTask], ChosenStrength]] = {
+CHOICES: dict[str, Callable[[Parameters, FitTask], ChosenStrength]] = {
     "cv": partial(_by_validation, pick=lambda validation: validation.best),
     "simplest": partial(_by_validation, pick=lambda validation: validation.simplest),
     "theory": _by_theory,
