@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +25,7 @@ from glassformer.core.status import Status
 from glassformer.data_analysis.signals import BilinearSignal, UnknownSignal
 from glassformer.data_analysis.targets import CONFIDENCE, FAINTEST, NumberTargets, Observation, Targets
 from glassformer.data_analysis.width import Width, estimate_width
+from glassformer.designs.base import Design
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.data_assumptions import violations, warn_of_violations
 from glassformer.learners.data_validation import as_input_array, validate_data
@@ -213,7 +214,7 @@ def estimate_signal(
 
 
 def _observe(
-    model: Model, design: Any, labels: Array, settings: MessagePassing, seed: int, kind: type[GampStep]
+    model: Model, design: Design, labels: Array, settings: MessagePassing, seed: int, kind: type[GampStep]
 ) -> Observation:
     """Run message passing."""
     step = kind(model, design, labels, 0, settings, seed)

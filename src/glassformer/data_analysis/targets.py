@@ -8,7 +8,7 @@ methods, which :class:`NumberTargets` documents.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -121,7 +121,7 @@ class NumberTargets:
         """Return the same labels for another noise, with ``factor`` times the variance of field and noise."""
         return replace(self, noise=noise, power=self.power / factor)
 
-    def label_errors(self, channel: Any, error: Array, rescaled: Array) -> tuple[Array, Array]:
+    def label_errors(self, channel: ScalarChannel, error: Array, rescaled: Array) -> tuple[Array, Array]:
         """Return the reducible and the irreducible part of the error of new labels, shape (batch,) each.
 
         Args:
@@ -196,7 +196,7 @@ class ClassTargets:
     def with_noise(self, noise: float, factor: float) -> ClassTargets:
         return replace(self, noise=noise, offset=self.offset * float(np.sqrt(factor)))
 
-    def label_errors(self, channel: Any, error: Array, rescaled: Array) -> tuple[Array, Array]:
+    def label_errors(self, channel: NoisySignChannel, error: Array, rescaled: Array) -> tuple[Array, Array]:
         """Return both parts of the error, for predictions with the best threshold."""
         total, least = channel.missed(rescaled), channel.missed(np.zeros(1))
         return total - least, np.full_like(error, least[0])

@@ -4,9 +4,9 @@
 regressor, classifier     the estimators
 base                      their base class: checked inputs, scaling, fitted attributes
 sequences, scaling        inputs; centring and scaling
+parameters, fit_task      parameters of the estimators; what is learned
 solvers                   regularised risk, message passing, choice of the strength
 assumed_model             the model of the labels that theory needs
-parameters                parameters of the estimators
 predictive_distributions  errors of predictions, class probabilities
 forecasts                 ``forecast``: error with more samples
 learning_curves           by theory, measured on held-out samples, and by power laws

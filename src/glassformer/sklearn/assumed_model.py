@@ -19,6 +19,7 @@ from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.vamp import VampStep, VectorMessagePassing
 from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.risk.losses import loss_of
+from glassformer.sklearn.fit_task import FitTask
 from glassformer.sklearn.parameters import Parameters
 from glassformer.verbs.limits import limits
 
@@ -42,12 +43,12 @@ class AssumedModel(NamedTuple):
     seed: int
 
     @classmethod
-    def of(cls, settings: Parameters, task: Any, required_by: str, instead: str = _VALIDATED) -> AssumedModel:
+    def of(cls, settings: Parameters, task: FitTask, required_by: str, instead: str = _VALIDATED) -> AssumedModel:
         """Return the family of models of a task.
 
         Args:
             settings: the estimator.
-            task: :class:`~glassformer.sklearn.solvers.FitTask`.
+            task: the data, and what is fitted to them.
             required_by: the parameter that needs a model, for messages.
             instead: the alternative without a model, for messages.
 

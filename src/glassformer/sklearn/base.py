@@ -23,10 +23,11 @@ from glassformer.learners.data_validation import refuse_dates, refuse_masked, re
 from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss
 from glassformer.learners.risk_path import rank_of
 from glassformer.numerics.decompositions import singular_values
+from glassformer.sklearn.fit_task import FitTask
 from glassformer.sklearn.parameters import Parameters
 from glassformer.sklearn.scaling import fit_scaling
 from glassformer.sklearn.sequences import Sequences, check_sequences
-from glassformer.sklearn.solvers import FitTask, FittedSignal, check_parameters, solver_of
+from glassformer.sklearn.solvers import FittedSignal, check_parameters, solver_of
 
 MatrixDesign = DenseDesign | PooledDesign
 """Inputs of one signal, which is a matrix."""
