@@ -41,7 +41,6 @@ class BilinearSignal:
     @classmethod
     def from_labels(cls, design: DenseDesign, labels: Array) -> BilinearSignal:
         """Return the family for these inputs."""
-        del labels
         return cls(design)
 
     @property

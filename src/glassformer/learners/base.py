@@ -5,12 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
+
+import numpy as np
 
 from glassformer.core.accuracy import USUAL, Accuracy, WithAccuracy
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.results import error_column
 from glassformer.core.settings import check_settings
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -18,12 +22,12 @@ if TYPE_CHECKING:
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
-    from glassformer.core.solution import Solution
-    from glassformer.core.status import Status
     from glassformer.designs.base import Design
     from glassformer.learners.data_set import DataSet
     from glassformer.models.base import Model
     from glassformer.models.comparison import NewInputs
+
+Labelled = TypeVar("Labelled", "Table", "Thresholds")
 
 # Storages of the inputs: in one array; for learners that only need products with them, also in parts or generated.
 IN_ONE_ARRAY = ("float64", "float32")
@@ -117,7 +121,6 @@ class Learner(WithAccuracy, ABC):
 
     def completed(self, model: Model) -> Self:
         """Return the learner with unset settings replaced by the defaults for this model."""
-        del model
         return self
 
     def alternatives(self) -> Iterable[Self]:
@@ -130,7 +133,6 @@ class Learner(WithAccuracy, ABC):
         Raises:
             IncompatibleError: nothing is known; the message has the remedy. The learner may run all the same.
         """
-        del model
         raise IncompatibleError(f"no theory of {self.info.title} is known: use simulate")
 
     @abstractmethod
@@ -189,7 +191,6 @@ class Theory:
             IncompatibleError: the limits are not known.
             ConvergenceError: with ``throw``, a row did not converge.
         """
-        del alpha, throw
         title = self.learner.info.title
         raise IncompatibleError(f"no theory is known for the limits of {title}: use {self.instead}")
 
@@ -210,7 +211,6 @@ class Theory:
         Raises:
             IncompatibleError: the fixed points are not known.
         """
-        del alpha
         raise IncompatibleError(f"no fixed points of {self.learner.info.title} are known: use learner gamp, or risk")
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
@@ -226,9 +226,6 @@ class Theory:
         Raises:
             IncompatibleError: it is not known.
         """
-        import numpy as np
-
-        del optimum
         table = self.limits(alpha)
         more = {"status": table.status, "notes": table.notes}
         return {**table.columns, **{name: np.array(values, dtype=object) for name, values in more.items()}}
@@ -237,6 +234,10 @@ class Theory:
     def other_minima(self) -> str:
         """Why runs of any size may end elsewhere than theory says; empty where they do not."""
         return ""
+
+    def labelled(self, found: Labelled, **parameters: object) -> Labelled:
+        """Return a result with the name of the learner, and further parameters of it, among its parameters."""
+        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **parameters})
 
     def display_columns(self, table: Table) -> list[str]:
         """Return the columns of the limits that the command line prints in addition to the error."""
@@ -259,7 +260,6 @@ class Theory:
 
     def remark(self, alpha: float) -> str:
         """Return what a plan says of the learner at a sample ratio, if anything."""
-        del alpha
         return ""
 
     def trajectory(self, alpha: Array, context: StepContext) -> Table:
@@ -272,14 +272,12 @@ class Theory:
         Raises:
             IncompatibleError: no equations of the steps are known.
         """
-        del alpha, context
         title = self.learner.info.title
         others = "gamp, vamp or risk, for rows of weights sgd or online-sgd"
         raise IncompatibleError(f"no equations are known for the steps of {title}: use {others}")
 
     def simulated(self, context: StepContext) -> Learner:
         """Return the learner whose simulated steps the trajectory describes."""
-        del context
         return self.learner
 
     def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
@@ -289,7 +287,6 @@ class Theory:
             context: that of the runs, with their dimension.
             histories: histories of the runs.
         """
-        del histories
         return context
 
 
@@ -347,8 +344,6 @@ class FitResult(FitStatus):
             signal: the true one.
             new: inputs whose labels are predicted.
         """
-        import numpy as np
-
         each = [model.measured(estimate, signal, self.variance, new=new) for estimate in self.estimates]
         means = {name: np.mean([one[name] for one in each], axis=0) for name in each[0]}
         return {name: float(mean) if np.ndim(mean) == 0 else mean for name, mean in means.items()}
@@ -363,8 +358,6 @@ class FitResult(FitStatus):
         Raises:
             IncompatibleError: the law of labels given their fields is not known as a function.
         """
-        import numpy as np
-
         from glassformer.channels.label_errors import predicted_labels
 
         channel, shape = model.channel, (model.channel.rows, model.channel.columns)
@@ -382,3 +375,21 @@ class FitResult(FitStatus):
             residual=float(solution.residual[0]),
             **more,
         )
+
+
+def certified_solution(
+    matrix: Array, gap: float, tolerance: float, iterations: int, history: Sequence[float], **extra: float
+) -> Solution:
+    """Return the solution of one instance, converged if a bound on its distance from the minimum is small enough.
+
+    Args:
+        matrix: the estimate.
+        gap: the bound.
+        tolerance: largest bound that is accepted.
+        iterations: number of steps.
+        history: the bound after these steps.
+        extra: further numbers by name.
+    """
+    status = Status.CONVERGED if gap <= tolerance else Status.ITERATION_LIMIT
+    gaps, more = np.array([gap]), {name: np.array([value]) for name, value in extra.items()}
+    return Solution(matrix[None], [status], gaps, np.array([iterations]), gaps, np.array(history)[:, None], more)

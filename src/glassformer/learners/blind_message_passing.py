@@ -49,7 +49,7 @@ class BlindStateEvolution(MatrixStateEvolution):
         table = replace(table, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
         if throw:
             table.raise_unless_converged()
-        return self._labelled(table)
+        return self.labelled(table)
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
         if self._assumed_rho is not None:

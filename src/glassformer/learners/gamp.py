@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.results import Table
     from glassformer.priors.base import ScalarPrior
-
-Labelled = TypeVar("Labelled", "Table", "Thresholds")
 
 # Errors of the limits, besides that of the signal, that runs have as well.
 _COMPARED = ("row_error", "label_error", "prediction_error", "plugin_error")
@@ -109,7 +107,6 @@ class StateEvolution(Theory):
 
     def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
         """Return the context with the given overlap, or for even labels that of a random start at this size."""
-        del histories
         if context.overlap is not None or context.d is None or not self.model.channel.even or self.model.prior.side:
             return context
         return replace(context, overlap=random_overlap(self.model, context.d))
@@ -154,7 +151,7 @@ class MessagePassing(Learner):
     random_start: float | None = setting(None, "size of a random start, for even labels", non_negative)
 
     def check(self, model: Model) -> None:
-        del model
+        """All models can be learned."""
 
     def theory(self, model: Model) -> Theory:
         return StateEvolution(self, model)
@@ -190,22 +187,18 @@ class MatrixStateEvolution(Theory):
     """State evolution of message passing on one matrix: its limits are those of :class:`MessagePassing`."""
 
     def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
-        return self._labelled(self._gamp.limits(alpha, throw))
+        return self.labelled(self._gamp.limits(alpha, throw))
 
     def thresholds(self) -> Thresholds:
-        return self._labelled(self._gamp.thresholds())
+        return self.labelled(self._gamp.thresholds())
 
     def hysteresis(self, alpha: ArrayLike) -> Table:
-        return self._labelled(self._gamp.hysteresis(alpha))
+        return self.labelled(self._gamp.hysteresis(alpha))
 
     @property
     def _gamp(self) -> StateEvolution:
         require_compatible(self.learner, self.model)
         return StateEvolution(self.learner, self.model)
-
-    def _labelled(self, result: Labelled) -> Labelled:
-        """Return a result with the name of the learner among its parameters."""
-        return replace(result, parameters={**result.parameters, "learner": self.learner.name})
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
         return self._gamp.of_runs(alpha, optimum)
@@ -213,7 +206,7 @@ class MatrixStateEvolution(Theory):
     def trajectory(self, alpha: Array, context: StepContext) -> Table:
         require_compatible(self.learner, self.model)
         refuse_overlap(self.learner.name, context)
-        return self._labelled(self._trajectory(alpha, context.steps))
+        return self.labelled(self._trajectory(alpha, context.steps))
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
         raise NotImplementedError

@@ -22,7 +22,7 @@ from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.designs.dense import DenseDesign
-from glassformer.learners.base import LearnerInfo, Theory
+from glassformer.learners.base import LearnerInfo, Theory, certified_solution
 from glassformer.learners.regularised_risk import RiskTheory, SquareLossLearner, strength_by_noise
 from glassformer.numerics.decompositions import singular_values, svd
 
@@ -163,7 +163,7 @@ def least_nuclear_norm(
     size = shape[0] * shape[1]
     inputs = np.asarray(design.inputs[0].reshape(design.samples, size), dtype=float) / np.sqrt(size)
     if np.linalg.norm(y) == 0:
-        return _solution(np.zeros(shape), 0.0, [0.0], 0, accepted=True)
+        return certified_solution(np.zeros(shape), 0.0, 0.0, 0, [0.0])
     with array_library() as arrays:
         problem = _Problem(arrays.xp.asarray(inputs), arrays.xp.asarray(y), shape, float(penalty), arrays)
         return _douglas_rachford(problem, settings or _SETTINGS)
@@ -278,20 +278,6 @@ def _douglas_rachford(problem: _Problem, settings: Iteration) -> Solution:
                 v, anderson = start, _Anderson([], [], steps=1)
                 continue
             if least_gap <= settings.tolerance:
-                return _solution(best.reshape(problem.shape), least_gap, history, step + 1, accepted=True)
+                break
         v = anderson.next(v, z - x)
-    return _solution(best.reshape(problem.shape), least_gap, history, settings.max_iterations, accepted=False)
-
-
-def _solution(value: Array, gap: float, history: list[float], iterations: int, accepted: bool) -> Solution:
-    from glassformer.core.solution import Solution
-    from glassformer.core.status import Status
-
-    return Solution(
-        value=value[None],
-        status=[Status.CONVERGED if accepted else Status.ITERATION_LIMIT],
-        residual=np.array([gap]),
-        iterations=np.array([iterations]),
-        error_estimate=np.array([gap]),
-        history=np.array(history)[:, None],
-    )
+    return certified_solution(best.reshape(problem.shape), least_gap, settings.tolerance, step + 1, history)

@@ -101,10 +101,9 @@ class OwnLearner(Learner):
         return LearnerInfo(name=self.title_of, title=self.title_of, family="own")
 
     def check(self, model: Model) -> None:
-        del model
+        """All models can be learned."""
 
     def theory(self, model: Model) -> Theory:
-        del model
         raise IncompatibleError(f"training of one's own ({self.name}) is measured only: use simulate or compare with d")
 
     @property

@@ -21,7 +21,7 @@ import scipy
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
-from glassformer.core.status import Status
+from glassformer.learners.base import certified_solution
 from glassformer.learners.empirical_risk import Certificate, EmpiricalRisk
 from glassformer.numerics.decompositions import singular_values
 
@@ -210,7 +210,9 @@ def _proximal_gradient(risk: EmpiricalRisk, settings: Iteration, x: Array, scale
         extrapolation = (momentum - 1) / following
         y, fields_y = new + extrapolation * moved, fields + extrapolation * (fields - fields_x)
         x, fields_x, momentum = new, fields, following
-    return _solution(best, certificate, settings, count + newton + 1, history)
+    return certified_solution(
+        best, certificate.gap, settings.tolerance, count + newton + 1, history, risk=certificate.risk
+    )
 
 
 def _newton_step(risk: EmpiricalRisk, x: Array, fields: Array, step: float, scale: InputScale) -> tuple[Array, Array]:
@@ -292,7 +294,7 @@ def _conjugate_gradients(risk: EmpiricalRisk, settings: Iteration, x: Array, sca
         x, fields, last_gradient = x + length * direction, fields + length * change, gradient
     if certificate.gap > settings.tolerance:
         certificate = risk.certificate(x, np.zeros(0), risk.design.forward(x, 0), unit, 0.0, risk_of_zero)
-    return _solution(x, certificate, settings, len(history), history)
+    return certified_solution(x, certificate.gap, settings.tolerance, len(history), history, risk=certificate.risk)
 
 
 def _conjugate_weight(gradient: Array, last: Array, direction: Array) -> float:
@@ -330,14 +332,6 @@ def _line_minimum(risk: EmpiricalRisk, unit: float, start: tuple[Array, Array], 
 def _curvature(risk: EmpiricalRisk, width: float) -> float:
     """Return the largest curvature of the loss, or of its envelope."""
     return 1 / width if width else risk.loss.sharpness
-
-
-def _solution(
-    matrix: Array, certificate: Certificate, settings: Iteration, steps: int, history: list[float]
-) -> Solution:
-    status = Status.CONVERGED if certificate.gap <= settings.tolerance else Status.ITERATION_LIMIT
-    gap, extra = np.array([certificate.gap]), {"risk": np.array([certificate.risk])}
-    return Solution(matrix[None], [status], gap, np.array([steps]), gap, np.array(history)[:, None], extra)
 
 
 def input_scale(risk: EmpiricalRisk, with_entries: bool = False) -> InputScale:

@@ -75,23 +75,18 @@ class UndampedStep:
 
     def has_converged(self, state: UndampedState, history: StepHistory) -> bool:
         """Return whether the steps are rounding errors."""
-        del history
         return state.step_size <= _ROUNDING
 
     def is_growing(self, old: UndampedState, new: UndampedState) -> bool:
-        del old, new
         return False
 
     def on_plateau(self, state: UndampedState) -> bool:
-        del state
         return False
 
     def log_evidence(self, state: UndampedState) -> float:
-        del state
         return 0.0
 
     def diagnose(self, state: UndampedState) -> Status:
-        del state
         return Status.CONVERGED
 
 
@@ -108,7 +103,6 @@ class ProximalStep(UndampedStep):
     initial_susceptibility: float
 
     def start(self, attempt: int) -> ProximalState:
-        del attempt
         design = self.risk.design
         return ProximalState(np.zeros(design.signal_shape), self.initial_susceptibility, np.zeros(design.field_shape))
 

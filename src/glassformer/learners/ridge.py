@@ -11,7 +11,7 @@ from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.designs.dense import DenseDesign
-from glassformer.learners.base import LearnerInfo, Theory
+from glassformer.learners.base import LearnerInfo, Theory, certified_solution
 from glassformer.learners.regularised_risk import RiskTheory, SquareLossLearner, strength_by_noise
 
 if TYPE_CHECKING:
@@ -175,9 +175,6 @@ def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factore
         >>> bool(np.allclose(found.value[0], signal))
         True
     """
-    from glassformer.core.solution import Solution
-    from glassformer.core.status import Status
-
     y = design.checked_labels(labels)
     if not (np.isfinite(regularisation) and regularisation >= 0):
         raise ParameterError("regularisation", regularisation, "finite and >= 0")
@@ -202,14 +199,7 @@ def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factore
     gradient = design.adjoint(y - design.forward(signal, 0), 0) - regularisation * signal
     scale = float(np.linalg.norm(design.adjoint(y, 0)))
     residual = float(np.linalg.norm(gradient)) / max(scale, 1e-300)
-    return Solution(
-        value=signal[None],
-        status=[Status.CONVERGED if residual <= _ACCEPTED else Status.ITERATION_LIMIT],
-        residual=np.array([residual]),
-        iterations=np.array([steps]),
-        error_estimate=np.array([residual]),
-        history=np.array([[residual]]),
-    )
+    return certified_solution(signal, residual, _ACCEPTED, steps, [residual])
 
 
 def _by_factors(inputs: Array, y: Array, strength: float) -> Array:

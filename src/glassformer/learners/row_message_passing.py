@@ -77,7 +77,6 @@ class RowProximalStep(UndampedStep):
     susceptibility: Array
 
     def start(self, attempt: int) -> RowMessages:
-        del attempt
         student = self.risk.student
         score = np.zeros((self.risk.samples, student.rows, student.tokens))
         return RowMessages(self.weights, self.susceptibility, score, np.zeros(self.risk.outputs))

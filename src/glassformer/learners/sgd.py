@@ -101,7 +101,6 @@ def _parse_momentum(name: str, text: str) -> float | str:
 
 
 def _check_momentum(name: str, value: float | str, optional: bool) -> None:
-    del name, optional
     Momentum.parse(value)
 
 
@@ -503,8 +502,7 @@ class DescentTheory(Theory):
         if sgd.initialisation.matrices is not None:
             settings["start"] = [np.asarray(part).tolist() for part in sgd.start]
         named = {name: name_or_value(value) for name, value in settings.items()}
-        given = {"learning_rate": "1/(1 + sqrt(alpha))^2", **named}
-        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **given})
+        return self.labelled(found, **{"learning_rate": "1/(1 + sqrt(alpha))^2", **named})
 
     def display_columns(self, table: Table) -> list[str]:
         return table.known_columns(("label_error", "prediction_error", "cosine", "steps"))

@@ -60,7 +60,6 @@ class SequenceEstimator(Parameters):
 
     def _total_weights(self, labels: NDArray[Any], weights: Array) -> Array:
         """Return the weights of samples times the weights of their labels."""
-        del labels
         return weights
 
     def training_tasks(
