@@ -11,14 +11,7 @@ from glassformer.core.checks import is_whole
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_text
-from glassformer.core.settings import (
-    decay_rate,
-    integer_up_to,
-    positive,
-    positive_integer,
-    setting,
-    unit_interval,
-)
+from glassformer.core.settings import decay_rate, integer_up_to, positive, positive_integer, setting, unit_interval
 from glassformer.learners.base import FitResult, LearnerInfo, Theory
 from glassformer.learners.descent import Descent
 

@@ -13,7 +13,7 @@ For square loss and a quadratic penalty this is exact.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -24,12 +24,17 @@ from glassformer.core.equality import content_hash, same_content
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
+from glassformer.designs.dense import DenseDesign
+from glassformer.designs.pooled import PooledDesign
 from glassformer.learners.empirical_risk import EmpiricalRisk
 from glassformer.learners.multiclass import MulticlassDesign
 from glassformer.learners.proximal_gradient import NARROW, input_scale
 from glassformer.learners.risk_path import PenalisedProblem
 from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.numerics.decompositions import eigh
+
+MatrixDesign = DenseDesign | PooledDesign
+"""Inputs of one matrix that know the fields of products of columns."""
 
 # Rounding error of the inverted matrix, relative to its trace.
 _ROUNDING = 1e-12
@@ -39,20 +44,6 @@ _LEAST_FREE = 1e-6
 _CHUNK = 2**20
 # Largest strength and intercept: squares of larger numbers overflow.
 _LARGEST = 1e150
-
-
-class RotatedDesign(Protocol):
-    """A design of one field per sample that knows the fields of all products of columns of two matrices."""
-
-    @property
-    def signal_shape(self) -> tuple[int, int]: ...
-
-    @property
-    def samples(self) -> int: ...
-
-    def rows(self, where: slice) -> RotatedDesign: ...
-
-    def rotated(self, left: Array, right: Array) -> Array: ...
 
 
 class LeaveOneOut(NamedTuple):
@@ -184,7 +175,7 @@ def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: boo
     return LeaveOneOut(fields + q * slope / np.maximum(1 - leverage, _LEAST_FREE), float(np.sum(leverage)))
 
 
-def ridge_leave_one_out(design: RotatedDesign, labels: Array, strength: float, weights: Array) -> Array:
+def ridge_leave_one_out(design: MatrixDesign, labels: Array, strength: float, weights: Array) -> Array:
     r"""Return the exact prediction of ridge regression with an intercept on each sample from the others, shape (n,).
 
     With the kernel ``K`` of weighted inputs, :math:`G = (K + \lambda)^{-1}` and its part orthogonal to the intercept,
@@ -240,7 +231,7 @@ class _TangentSpace(NamedTuple):
         """Columns ``i < j`` of both directions."""
         return np.nonzero(np.arange(self.rank)[:, None] < np.arange(self.values))
 
-    def fields(self, design: RotatedDesign) -> Array:
+    def fields(self, design: MatrixDesign) -> Array:
         """Return the fields of all directions, shape (n, k)."""
         (i, j), one = self.pairs, np.arange(self.rank)
         across = design.rotated(self.left[:, : self.rank], self.right)
@@ -283,7 +274,7 @@ def _ratio(above: Array, below: Array, otherwise: float) -> Array:
     return np.where(below > 0, above / np.where(below > 0, below, 1.0), otherwise)
 
 
-def _chunks(design: RotatedDesign, tangent: _TangentSpace, intercept: bool) -> Iterator[tuple[slice, Array]]:
+def _chunks(design: MatrixDesign, tangent: _TangentSpace, intercept: bool) -> Iterator[tuple[slice, Array]]:
     """Yield the fields of all directions in blocks of samples that fit into memory."""
     count = max(1, _CHUNK // max(1, len(tangent.curvature)))
     for start in range(0, design.samples, count):

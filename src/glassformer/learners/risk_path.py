@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -163,7 +164,8 @@ def sample_weights(weights: ArrayLike | None, samples: int) -> Array:
     return w
 
 
-class PenalisedProblem(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class PenalisedProblem:
     """A problem of loss, penalty, intercept and sample weights on given inputs, for any strength."""
 
     design: Any
@@ -171,7 +173,6 @@ class PenalisedProblem(NamedTuple):
     loss: Loss
     penalty: Penalty
     intercept: bool
-    scale: InputScale | None = None
 
     @classmethod
     def of(
@@ -203,9 +204,14 @@ class PenalisedProblem(NamedTuple):
             if pull.shape[-2] != pull.shape[-1] or not np.allclose(pull, np.swapaxes(pull, -1, -2)):
                 allowed = "nuclear, ridge or elastic for these inputs, whose fields are not those of symmetric matrices"
                 raise ParameterError("penalty", penalty, allowed)
-        smooth = bool(np.isfinite(own.sharpness)) and (problem.penalty.spectral > 0 or own.constant_curvature)
-        direct = smooth and y.ndim == 1 and not problem.penalty.positive
-        return problem._replace(scale=input_scale(problem.at(1.0, problem.fitted_loss(0.0)), with_entries=direct))
+        return problem
+
+    @cached_property
+    def scale(self) -> InputScale:
+        """Scale of the inputs, with the fields of their entries for direct solutions of smooth problems."""
+        smooth = bool(np.isfinite(self.loss.sharpness)) and (self.penalty.spectral > 0 or self.loss.constant_curvature)
+        direct = smooth and self.labels.ndim == 1 and not self.penalty.positive
+        return input_scale(self.at(1.0, self.fitted_loss(0.0)), with_entries=direct)
 
     def at(self, strength: float, loss: Loss | None = None) -> EmpiricalRisk:
         """Return the risk at a strength, with the problem's loss or another one."""
@@ -224,7 +230,6 @@ class PenalisedProblem(NamedTuple):
     @property
     def largest_strength(self) -> float:
         """Smallest strength with an estimate of zero; for ridge, the one that halves the strongest direction."""
-        assert self.scale is not None
         risk = self.at(1.0, self.fitted_loss(0.0))
         return largest_ratio(risk, self.scale) * (1.0 if risk.spectral == 0 else _MARGIN)
 
@@ -254,9 +259,8 @@ class PenalisedProblem(NamedTuple):
             after: a larger strength, and the estimate and intercept at it, for instance the end of another path; an
                 estimate of zero by default.
         """
-        assert self.scale is not None
         if self.penalty.spectral == 0 and self.scale.entries is not None:
-            return self._ridge_path(strengths, settings, self.scale, self.scale.entries)
+            return self._ridge_path(strengths, settings, self.scale.entries)
         zero = np.zeros(self.design.signal_shape)
         previous, first, shift = after or (None, zero, self.best_intercept(np.zeros_like(self.labels)))
         solutions, shifts, estimates = [], [], [first]
@@ -281,14 +285,14 @@ class PenalisedProblem(NamedTuple):
             int(sum(one.iterations[0] for one in solutions)),
         )
 
-    def _ridge_path(self, strengths: Array, settings: Iteration, scale: InputScale, entries: Array) -> RiskPath:
+    def _ridge_path(self, strengths: Array, settings: Iteration, entries: Array) -> RiskPath:
         """Return the minimisers of a square loss and a quadratic penalty, by one decomposition of the inputs."""
         weights = np.broadcast_to(self.loss.weights, self.labels.shape)
         share = weights / weights.sum() if self.intercept else np.zeros_like(weights)
         means, shift, root = share @ entries, share @ self.labels, np.sqrt(weights)
         inputs, labels = root[:, None] * (entries - means), (root * (self.labels - shift))[:, None]
         left, values, right = svd(inputs)
-        squares = scale.unit * self.penalty.square * strengths
+        squares = self.scale.unit * self.penalty.square * strengths
         # Linearly dependent inputs have singular values of the size of rounding errors, which small strengths amplify.
         rank = int(np.sum(values > np.finfo(float).eps * max(inputs.shape) * values[0]))
         left, values, right = left[:, :rank], values[:rank, None], right[:rank]
@@ -298,7 +302,7 @@ class PenalisedProblem(NamedTuple):
         # The gap of a quadratic risk is known exactly. Solutions have no part outside the span of the inputs.
         gradients = right @ (inputs.T @ (inputs @ solutions - labels) + squares * solutions)
         excess, penalties = np.sum(gradients**2 / curvatures, axis=0) / 2, squares * np.sum(solutions**2, axis=0) / 2
-        gaps = excess / [gap_scale(*each, scale.risk_of_zero) for each in zip(excess, penalties, strict=True)]
+        gaps = excess / [gap_scale(*each, self.scale.risk_of_zero) for each in zip(excess, penalties, strict=True)]
         return RiskPath(
             strengths,
             solutions.T.reshape(-1, *self.design.signal_shape),

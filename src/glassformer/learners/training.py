@@ -167,11 +167,7 @@ class _Training:
 
 
 def train(
-    student: Student,
-    parameters: Arrays,
-    settings: TrainingSettings,
-    watch: Watch,
-    checkpoint: Checkpoint | None = None,
+    student: Student, parameters: Arrays, settings: TrainingSettings, watch: Watch, checkpoint: Checkpoint | None = None
 ) -> TrainingResult:
     """Return the result of minimising the objectives of all starts until they are at their floor or flat.
 

@@ -31,13 +31,7 @@ from glassformer.core.settings import damping_setting
 from glassformer.learners.base import FitResult, LearnerInfo, Theory
 from glassformer.learners.data_assumptions import violations, warn_of_violations
 from glassformer.learners.data_validation import validate_data
-from glassformer.learners.gamp import (
-    MatrixMessagePassing,
-    MatrixStateEvolution,
-    blame_inputs,
-    fit_gamp,
-    run_gamp,
-)
+from glassformer.learners.gamp import MatrixMessagePassing, MatrixStateEvolution, blame_inputs, fit_gamp, run_gamp
 from glassformer.learners.gamp_state import GampState, PseudoData
 from glassformer.learners.gamp_step import GampStep
 from glassformer.learners.registry import require_compatible

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from glassformer.data_analysis.signals import BilinearSignal, PositiveSignal
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.pooled import PooledDesign
 from glassformer.learners.data_validation import refuse_dates, refuse_masked, refuse_mixed
+from glassformer.learners.leave_one_out import MatrixDesign
 from glassformer.learners.multiclass import MulticlassDesign, SoftmaxLoss
 from glassformer.learners.risk_path import rank_of
 from glassformer.numerics.decompositions import singular_values
@@ -29,14 +30,14 @@ from glassformer.sklearn.scaling import fit_scaling
 from glassformer.sklearn.sequences import Sequences, check_sequences
 from glassformer.sklearn.solvers import FittedSignal, check_parameters, solver_of
 
-MatrixDesign = DenseDesign | PooledDesign
-"""Inputs of one signal, which is a matrix."""
-
 PAIRS = ("self", "all")
 
 
 class SequenceEstimator(Parameters):
     """Base of the estimators. One signal is learned from each target."""
+
+    unit_: float
+    """Unit of the targets."""
 
     @abstractmethod
     def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> MatrixDesign:
@@ -57,6 +58,31 @@ class SequenceEstimator(Parameters):
     @abstractmethod
     def _targets(self, labels: NDArray[Any], weights: Array) -> list[Array]:
         """Return the targets of the signals; a target with columns is for as many signals at once."""
+
+    @abstractmethod
+    def _set_fields(self, signals: list[FittedSignal]) -> None:
+        """Set the attributes that predictions need besides the signals."""
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
+        """Fit the estimator.
+
+        Args:
+            X: shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d) of sequences of unequal length.
+            y: numbers, or for classifiers classes, numbers or names, shape (n,).
+            sample_weight: >= 0, shape (n,); samples of weight zero are ignored.
+            groups: numbers or names, shape (n,): samples of one group are in the same fold of the cross-validation that
+                chooses the strength, and are left out together for the errors of predicted numbers (``solver="risk"``).
+
+        Raises:
+            ValueError: scikit-learn or the package refuses data or parameters; the message names them.
+        """
+        tasks = self.training_tasks(X, y, sample_weight, groups)
+        signals = self._fit_signals(tasks)
+        self._set_attributes(signals, self.unit_, tasks[0])
+        self._set_fields(signals)
+        return self
 
     def _total_weights(self, labels: NDArray[Any], weights: Array) -> Array:
         """Return the weights of samples times the weights of their labels."""

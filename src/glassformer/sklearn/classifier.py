@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, SequenceEstimator
+from glassformer.sklearn.solvers import FittedSignal
 
 
 def _require_probabilities(estimator: SequenceClassifier) -> bool:
@@ -38,29 +39,11 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         """True when the loss gives probabilities."""
         return isinstance(self.loss, str) and self.loss in ("logistic", "softmax")
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
-    ) -> Self:
-        """Fit the estimator.
-
-        Args:
-            X: shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d) of sequences of unequal length.
-            y: classes, numbers or names, shape (n,).
-            sample_weight: >= 0, shape (n,); samples of weight zero are ignored.
-            groups: numbers or names, shape (n,): samples of one group are in the same fold of the cross-validation that
-                chooses the strength.
-
-        Raises:
-            ValueError: scikit-learn or the package refuses data or parameters; the message names them.
-        """
-        tasks = self.training_tasks(X, y, sample_weight, groups)
-        signals = self._fit_signals(tasks)
-        self._set_attributes(signals, self.unit_, tasks[0])
+    def _set_fields(self, signals: list[FittedSignal]) -> None:
         self.offsets_ = np.array([one.intercept for one in signals])
         self.class_probabilities_ = signals[0].probabilities
         intercepts = self.offsets_ - self._constants()
         self.intercept_ = float(intercepts[0]) if len(signals) == 1 else intercepts
-        return self
 
     def theory_unavailable_reason(self, weighted: bool) -> str:
         if weighted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,10 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.learners.data_validation import require_squares
-from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, MatrixDesign, SequenceEstimator
+from glassformer.learners.leave_one_out import MatrixDesign
+from glassformer.sklearn.base import AttentionEstimator, BilinearEstimator, SequenceEstimator
 from glassformer.sklearn.predictive_distributions import ErrorDistribution
+from glassformer.sklearn.solvers import FittedSignal
 
 # Differences of labels below this share of their mean are rounding errors.
 _ROUNDING = 1e-13
@@ -23,28 +25,10 @@ _ROUNDING = 1e-13
 class SequenceRegressor(RegressorMixin, SequenceEstimator):
     """Base of the regressors."""
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
-    ) -> Self:
-        """Fit the estimator.
-
-        Args:
-            X: shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d) of sequences of unequal length.
-            y: numbers, shape (n,).
-            sample_weight: >= 0, shape (n,); samples of weight zero are ignored.
-            groups: numbers or names, shape (n,): samples of one group are in the same fold of the cross-validation that
-                chooses the strength, and are left out together for the errors of predictions (``solver="risk"``).
-
-        Raises:
-            ValueError: scikit-learn or the package refuses data or parameters; the message names them.
-        """
-        (task,) = self.training_tasks(X, y, sample_weight, groups)
-        (signal,) = self._fit_signals([task])
-        self.offset_ += self.unit_ * signal.intercept
-        self.error_distribution_ = signal.errors
-        self._set_attributes([signal], self.unit_, task)
+    def _set_fields(self, signals: list[FittedSignal]) -> None:
+        self.offset_ += self.unit_ * signals[0].intercept
+        self.error_distribution_ = signals[0].errors
         self.intercept_ = self.offset_ - self.unit_ * float(self._constants()[0])
-        return self
 
     def _labels(self, y: NDArray[Any]) -> Array:
         try:

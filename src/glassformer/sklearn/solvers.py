@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -121,7 +122,7 @@ def minimise_risk(settings: Parameters, task: FitTask) -> FittedSignal:
     if chosen.validation is not None:
         strengths = chosen.validation.strengths[chosen.validation.strengths >= chosen.strength]
     scaled = task._replace(labels=task.labels / chosen.unit)
-    path = risk_path(*_problem(settings, scaled), strengths, **_options(settings, scaled))
+    path = _path(settings, scaled, strengths)
     if not path.converged:
         limit = settings.max_iterations
         text = f"no minimum was reached in max_iterations = {limit}: increase it, the strength, or tolerance"
@@ -146,7 +147,7 @@ def _warn_of_zero(settings: Parameters, task: FitTask) -> None:
     """Warn of a strength with a fit of zero, unless data that do not vary have no other fit."""
     if task.intercept and not np.ptp(task.labels[task.weights > 0], axis=0).any():
         return
-    smaller = risk_path(*_problem(settings, task), 2, **_options(settings, task))
+    smaller = _path(settings, task, 2)
     given, largest = settings.strength, float(smaller.strengths[0])
     if given > largest and smaller.estimates.any():
         text = f"strength = {given:g} gives a fit of zero: the largest useful one is {largest:.3g}, give a smaller one"
@@ -165,7 +166,7 @@ def _refit(settings: Parameters, task: FitTask, signal: FittedSignal) -> FittedS
     core = task._replace(design=DenseDesign(rank * task.design.rotated(left, right.T)))
     ridge = clone(settings).set_params(penalty="ridge", strengths=STRENGTHS)
     strength = _by_validation(ridge, core, lambda validation: validation.best).strength
-    path = risk_path(*_problem(ridge, core), [strength], **_options(ridge, core))
+    path = _path(ridge, core, [strength])
     return signal._replace(matrix=left @ path.estimates[0] @ right, intercept=path.intercepts[0], errors=None)
 
 
@@ -237,21 +238,26 @@ def _residuals_of_folds(
     settings: Parameters, task: FitTask, strength: float, folds: int | list[list[int]] | None = None
 ) -> Array:
     """Return residuals of fits without the fold of each sample; by default samples of one group are in one fold."""
-    design, labels, *kind = _problem(settings, task)
-    options = {**_options(settings, task), "intercept": True}
     distinct = len(np.unique(task.groups))
-    if folds is None and distinct < len(labels):
-        options["groups"] = task.groups
-    folds = min(_FOLDS, distinct) if folds is None else folds
-    return np.asarray(labels - out_of_fold_predictions(design, labels, strength, *kind, folds=folds, **options))
+    predictions = out_of_fold_predictions(
+        *(task.design, task.labels, strength, task.loss, settings.penalty),
+        folds=min(_FOLDS, distinct) if folds is None else folds,
+        intercept=True,
+        weights=task.weights,
+        groups=task.groups if folds is None and distinct < len(task.labels) else None,
+        settings=settings.iteration,
+    )
+    return np.asarray(task.labels - predictions)
 
 
-def _problem(settings: Parameters, task: FitTask) -> tuple[Any, Array, Any, str]:
-    return task.design, task.labels, task.loss, settings.penalty
-
-
-def _options(settings: Parameters, task: FitTask) -> dict[str, Any]:
-    return {"intercept": task.intercept, "weights": task.weights, "settings": settings.iteration}
+def _path(settings: Parameters, task: FitTask, strengths: ArrayLike | int) -> RiskPath:
+    """Return the minimisers at these strengths, or at a number of them."""
+    return risk_path(
+        *(task.design, task.labels, task.loss, settings.penalty, strengths),
+        intercept=task.intercept,
+        weights=task.weights,
+        settings=settings.iteration,
+    )
 
 
 # Message passing ------------------------------------------------------------------------------------------------------
@@ -331,16 +337,23 @@ def _by_validation(settings: Parameters, task: FitTask, pick: Callable[[CrossVal
             f"folds = {settings.folds}, but there are {distinct} different {what}: cross-validation has {folds} folds"
         )
         warnings.warn(text, DataWarning, stacklevel=5)
-    problem, options = _problem(settings, task), _options(settings, task)
     if folds < 2:
         # A single distinct sample: there is no second fold.
-        return ChosenStrength(float(risk_path(*problem, 2, **options).strengths[0]))
+        return ChosenStrength(float(_path(settings, task, 2).strengths[0]))
     seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
     try:
-        validation = cross_validate(*problem, settings.strengths, folds=folds, seed=seed, groups=task.groups, **options)
+        validation = cross_validate(
+            *(task.design, task.labels, task.loss, settings.penalty, settings.strengths),
+            folds=folds,
+            seed=seed,
+            intercept=task.intercept,
+            weights=task.weights,
+            groups=task.groups,
+            settings=settings.iteration,
+        )
     except DataError as error:
         # No loss rates a class that cannot be held out; invalid labels are refused by the path as well.
-        largest = float(risk_path(*problem, 2, **options).strengths[0])
+        largest = float(_path(settings, task, 2).strengths[0])
         text = (
             f"{error}. The strength is not chosen by cross-validation: the largest useful one, {largest:.3g}, is taken"
         )
