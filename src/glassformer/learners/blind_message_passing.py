@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
     from glassformer.models.base import Model
-    from glassformer.priors.measured import MeasuredPrior
 
 # Default smoothing of the estimated law.
 _SMOOTHING = 2.0
@@ -153,11 +152,9 @@ class BlindMessagePassing(MatrixMessagePassing):
         return BlindStateEvolution(self, model)
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
-        return fit_gamp(model, data, self.gamp_settings, assumed_prior=self._assumed_prior(model))
+        from glassformer.priors.measured import AssumedPrior, MeasuredPrior, UnknownLawPrior
 
-    def _assumed_prior(self, model: Model) -> MeasuredPrior:
-        from glassformer.priors.measured import AssumedPrior, UnknownLawPrior
-
-        if self.assumed_rho is None:
-            return UnknownLawPrior(self.smoothing)
-        return AssumedPrior(model.matrix_prior.of_width(self.assumed_rho))
+        prior: MeasuredPrior = UnknownLawPrior(self.smoothing)
+        if self.assumed_rho is not None:
+            prior = AssumedPrior(model.matrix_prior.of_width(self.assumed_rho))
+        return fit_gamp(model, data, self.gamp_settings, prior)

@@ -51,7 +51,7 @@ shape (4, 4) have 4 tokens, not 2; give beta=1
 
 def design_of(model: Model, inputs: Design | ArrayLike) -> Design:
     """Return the design of inputs as the model expects them; see :func:`validate_data`."""
-    design = inputs if isinstance(inputs, Design) else _design_of(model, as_input_array(inputs))
+    design = inputs if isinstance(inputs, Design) else _stored(model, as_input_array(inputs))
     _require_model_of_design(model, design)
     return design
 
@@ -194,7 +194,7 @@ def first_non_finite(name: str, values: Array) -> str:
     return f"<{name}[{', '.join(map(str, place))}] = {values[place]}>"
 
 
-def _design_of(model: Model, inputs: Array) -> Design:
+def _stored(model: Model, inputs: Array) -> Design:
     if inputs.ndim not in (3, 4) or 0 in inputs.shape:
         remedy = "give one sample's tokens as rows: X.reshape(n, L, d)" if inputs.ndim == 2 else ""
         raise DataError("X", inputs.shape, "a shape (samples, tokens, d), no axis empty", remedy)

@@ -156,7 +156,7 @@ def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: boo
     fields = risk.design.forward(matrix, 0)
     slope = risk.slopes(fields, 0.0)
     curvature = np.broadcast_to(risk.loss.score(risk.labels, fields, NARROW)[1], fields.shape)
-    tangent = _tangent_space(risk, matrix, slope)
+    tangent = _TangentSpace.of(risk, matrix, slope)
     if not (intercept or len(tangent.curvature)):
         # An estimate of zero remains zero without a sample.
         return LeaveOneOut(fields, 0.0)
@@ -226,6 +226,33 @@ class _TangentSpace(NamedTuple):
     symmetric: bool
     curvature: Array
 
+    @classmethod
+    def of(cls, risk: EmpiricalRisk, matrix: Array, slope: Array) -> _TangentSpace:
+        """Return the tangent space of a minimiser, at which the loss has these slopes."""
+        scale = input_scale(risk)
+        unit, step = scale.unit, 1 / (scale.largest * risk.loss.sharpness)
+        moved = matrix - step * risk.design.adjoint(slope, 0)
+        if risk.positive:
+            values, left = (part[..., ::-1] for part in eigh(0.5 * (moved + moved.T)))
+            right = left
+        else:
+            left, values, across = np.linalg.svd(moved)
+            right = across.T
+        contraction = 1 / (1 + step * risk.square)
+        shrunk = contraction * np.maximum(values - step * risk.spectral, 0.0)
+        rank = int(np.sum(shrunk > 0)) if risk.spectral else len(values)
+        tangent = cls(left, right, rank, len(values), risk.positive, np.zeros(0))
+        i, j = tangent.pairs
+        # Slopes of the proximal map; for two positive values it is a multiple of the identity.
+        pairs = np.where(j < rank, contraction, _ratio(shrunk[i], values[i] - values[j], contraction))
+        slopes = [np.full(rank, contraction), pairs]
+        if not risk.positive:
+            alone = _ratio(shrunk[:rank], values[:rank], contraction)
+            columns = left.shape[1] + right.shape[1] - 2 * len(values)
+            differences = _ratio(shrunk[i] + shrunk[j], values[i] + values[j], contraction)
+            slopes += [differences, np.repeat(alone, columns)]
+        return tangent._replace(curvature=unit * (1 / np.concatenate(slopes) - 1) / step)
+
     @property
     def pairs(self) -> tuple[NDArray[np.intp], ...]:
         """Columns ``i < j`` of both directions."""
@@ -242,32 +269,6 @@ class _TangentSpace(NamedTuple):
             rest = (across[:, :, self.values :], down[:, self.values :].transpose(0, 2, 1))
             parts += [(upper - lower) / np.sqrt(2), *(part.reshape(len(part), -1) for part in rest)]
         return np.concatenate(parts, axis=1)
-
-
-def _tangent_space(risk: EmpiricalRisk, matrix: Array, slope: Array) -> _TangentSpace:
-    scale = input_scale(risk)
-    unit, step = scale.unit, 1 / (scale.largest * risk.loss.sharpness)
-    moved = matrix - step * risk.design.adjoint(slope, 0)
-    if risk.positive:
-        values, left = (part[..., ::-1] for part in eigh(0.5 * (moved + moved.T)))
-        right = left
-    else:
-        left, values, across = np.linalg.svd(moved)
-        right = across.T
-    contraction = 1 / (1 + step * risk.square)
-    shrunk = contraction * np.maximum(values - step * risk.spectral, 0.0)
-    rank = int(np.sum(shrunk > 0)) if risk.spectral else len(values)
-    tangent = _TangentSpace(left, right, rank, len(values), risk.positive, np.zeros(0))
-    i, j = tangent.pairs
-    # Slopes of the proximal map; for two positive values it is a multiple of the identity.
-    pairs = np.where(j < rank, contraction, _ratio(shrunk[i], values[i] - values[j], contraction))
-    slopes = [np.full(rank, contraction), pairs]
-    if not risk.positive:
-        alone = _ratio(shrunk[:rank], values[:rank], contraction)
-        columns = left.shape[1] + right.shape[1] - 2 * len(values)
-        differences = _ratio(shrunk[i] + shrunk[j], values[i] + values[j], contraction)
-        slopes += [differences, np.repeat(alone, columns)]
-    return tangent._replace(curvature=unit * (1 / np.concatenate(slopes) - 1) / step)
 
 
 def _ratio(above: Array, below: Array, otherwise: float) -> Array:

@@ -166,7 +166,7 @@ def least_nuclear_norm(
         return certified_solution(np.zeros(shape), 0.0, 0.0, 0, [0.0])
     with array_library() as arrays:
         problem = _Problem(arrays.xp.asarray(inputs), arrays.xp.asarray(y), shape, float(penalty), arrays)
-        return _douglas_rachford(problem, settings or _SETTINGS)
+        return problem.solve(settings or _SETTINGS)
 
 
 class _FitMap(NamedTuple):
@@ -177,6 +177,30 @@ class _FitMap(NamedTuple):
 
     def __call__(self, v: Array) -> Array:
         return np.asarray(v - (self.rows @ v - self.labels) @ self.rows)
+
+
+@dataclass
+class _Anderson:
+    """Anderson extrapolation: the combination of the last steps with the smallest combined residual."""
+
+    points: list[Array]
+    residuals: list[Array]
+    steps: int = _ANDERSON_STEPS
+
+    def next(self, v: Array, residual: Array) -> Array:
+        """Return the point after ``v``, where the plain step is ``residual``."""
+        if self.residuals and np.linalg.norm(residual) > _ANDERSON_WORSE * np.linalg.norm(self.residuals[-1]):
+            self.points.clear()
+            self.residuals.clear()
+        self.points.append(v)
+        self.residuals.append(residual)
+        del self.points[: -self.steps], self.residuals[: -self.steps]
+        if len(self.points) == 1:
+            return v + residual
+        changes = np.diff(np.array(self.residuals), axis=0)
+        weights = np.linalg.lstsq(changes.T, residual, rcond=_ANDERSON_CUTOFF)[0]
+        moved = np.diff(np.array(self.points), axis=0) + changes
+        return np.asarray(v + residual - weights @ moved)
 
 
 class _Problem(NamedTuple):
@@ -231,53 +255,29 @@ class _Problem(NamedTuple):
         primal = float(self.singular_values(x).sum())
         return x, (primal - float(multiplier @ fit.labels) / scale) / max(primal, 1e-300)
 
-
-@dataclass
-class _Anderson:
-    """Anderson extrapolation: the combination of the last steps with the smallest combined residual."""
-
-    points: list[Array]
-    residuals: list[Array]
-    steps: int = _ANDERSON_STEPS
-
-    def next(self, v: Array, residual: Array) -> Array:
-        """Return the point after ``v``, where the plain step is ``residual``."""
-        if self.residuals and np.linalg.norm(residual) > _ANDERSON_WORSE * np.linalg.norm(self.residuals[-1]):
-            self.points.clear()
-            self.residuals.clear()
-        self.points.append(v)
-        self.residuals.append(residual)
-        del self.points[: -self.steps], self.residuals[: -self.steps]
-        if len(self.points) == 1:
-            return v + residual
-        changes = np.diff(np.array(self.residuals), axis=0)
-        weights = np.linalg.lstsq(changes.T, residual, rcond=_ANDERSON_CUTOFF)[0]
-        moved = np.diff(np.array(self.points), axis=0) + changes
-        return np.asarray(v + residual - weights @ moved)
-
-
-def _douglas_rachford(problem: _Problem, settings: Iteration) -> Solution:
-    start = np.array(problem.labels @ problem.inputs)
-    start *= float(problem.labels @ problem.labels) / (start @ start)
-    width = _SHRINK * float(problem.singular_values(start)[0])
-    fit = problem.fit_map(width)
-    v, history = start, []
-    anderson, best, least_gap = _Anderson([], []), start, np.inf
-    for step in range(settings.max_iterations):
-        x = fit(v)
-        reflected = 2 * x - v
-        z = problem.shrink(reflected, width)
-        if step % _GAP_INTERVAL == 0 or step == settings.max_iterations - 1:
-            candidate, gap = problem.gap(fit, x, z, (reflected - z) / width)
-            history.append(gap)
-            if gap < least_gap:
-                best, least_gap = candidate, gap
-            stalled = len(history) > _PATIENCE and least_gap > _GAINING * min(history[:-_PATIENCE])
-            if stalled and anderson.steps > 1:
-                # If extrapolation stalls, plain steps from the start converge.
-                v, anderson = start, _Anderson([], [], steps=1)
-                continue
-            if least_gap <= settings.tolerance:
-                break
-        v = anderson.next(v, z - x)
-    return certified_solution(best.reshape(problem.shape), least_gap, settings.tolerance, step + 1, history)
+    def solve(self, settings: Iteration) -> Solution:
+        """Return the minimum, by accelerated Douglas-Rachford steps."""
+        start = np.array(self.labels @ self.inputs)
+        start *= float(self.labels @ self.labels) / (start @ start)
+        width = _SHRINK * float(self.singular_values(start)[0])
+        fit = self.fit_map(width)
+        v, history = start, []
+        anderson, best, least_gap = _Anderson([], []), start, np.inf
+        for step in range(settings.max_iterations):
+            x = fit(v)
+            reflected = 2 * x - v
+            z = self.shrink(reflected, width)
+            if step % _GAP_INTERVAL == 0 or step == settings.max_iterations - 1:
+                candidate, gap = self.gap(fit, x, z, (reflected - z) / width)
+                history.append(gap)
+                if gap < least_gap:
+                    best, least_gap = candidate, gap
+                stalled = len(history) > _PATIENCE and least_gap > _GAINING * min(history[:-_PATIENCE])
+                if stalled and anderson.steps > 1:
+                    # If extrapolation stalls, plain steps from the start converge.
+                    v, anderson = start, _Anderson([], [], steps=1)
+                    continue
+                if least_gap <= settings.tolerance:
+                    break
+            v = anderson.next(v, z - x)
+        return certified_solution(best.reshape(self.shape), least_gap, settings.tolerance, step + 1, history)

@@ -106,10 +106,6 @@ class OwnLearner(Learner):
     def theory(self, model: Model) -> Theory:
         raise IncompatibleError(f"training of one's own ({self.name}) is measured only: use simulate or compare with d")
 
-    @property
-    def _flat(self) -> bool:
-        return isinstance(self.training, Estimator) if self.flatten is None else self.flatten
-
     def learn(self, model: Model, data: DataSet) -> FitResult:
         inputs, labels = np.asarray(data.design.inputs[0]), np.asarray(data.labels)
         with self._blamed("fit"):
@@ -129,7 +125,8 @@ class OwnLearner(Learner):
         return estimator.predict
 
     def _seen(self, inputs: Array) -> Array:
-        return inputs.reshape(len(inputs), -1) if self._flat else inputs
+        flat = isinstance(self.training, Estimator) if self.flatten is None else self.flatten
+        return inputs.reshape(len(inputs), -1) if flat else inputs
 
     def predictions(self, predict: Callable[[Array], Any], inputs: Array, shape: tuple[int, ...]) -> Array:
         """Return predictions of the labels of inputs, shape (n, ``*shape``).
@@ -199,14 +196,11 @@ class OwnFit(FitResult):
         errors = {}
         if channel.discrete:
             true = np.asarray(channel.true_labels(fields), dtype=float).reshape(found.shape)
-            errors["label_error"] = float(np.mean(np.abs(_nearest(found, np.unique(true)) - true) > _DIFFERENT))
+            levels = np.unique(true)
+            nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, found)]
+            errors["label_error"] = float(np.mean(np.abs(nearest - true) > _DIFFERENT))
         if channel.predictable:
             labels = np.asarray(channel.clean_labels(fields)).reshape(found.shape)
             squares = ((found - labels) ** 2).reshape(len(found), -1).sum(axis=1)
             errors["prediction_error"] = float(np.mean(squares)) / channel.error_unit
         return errors
-
-
-def _nearest(found: Array, levels: Array) -> Array:
-    """Return the levels that are nearest to predictions."""
-    return np.asarray(levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, found)])

@@ -336,7 +336,9 @@ def _curvature(risk: EmpiricalRisk, width: float) -> float:
 
 def input_scale(risk: EmpiricalRisk, with_entries: bool = False) -> InputScale:
     """Return the scale of the weighted inputs, by the power method, with fields of the entries unless too many."""
-    v, entries = _direction(risk), None
+    # A random matrix almost surely is not orthogonal to the inputs.
+    v, entries = np.random.default_rng(0).standard_normal(risk.design.signal_shape), None
+    v = v + np.swapaxes(v, -1, -2) if risk.positive else v
     unit = risk.metric_unit(v)
     if with_entries and v.size <= _NEWTON_SIZE:
         entries = risk.design.entry_fields()
@@ -349,9 +351,3 @@ def input_scale(risk: EmpiricalRisk, with_entries: bool = False) -> InputScale:
             return InputScale(1.0, unit, zero, entries)
         v /= value
     return InputScale(_POWER_MARGIN * value, unit, zero, entries)
-
-
-def _direction(risk: EmpiricalRisk) -> Array:
-    """Return a random matrix, which almost surely is not orthogonal to the inputs."""
-    v = np.random.default_rng(0).standard_normal(risk.design.signal_shape)
-    return np.asarray(v + np.swapaxes(v, -1, -2) if risk.positive else v)

@@ -241,7 +241,10 @@ class PenalisedProblem:
             return best_intercepts(self.loss, self.labels, fields, np.zeros(fields.shape[1]))
 
         def slope(shift: float) -> float:
-            return float(np.sum(_slopes(self.loss, self.labels, fields + shift)))
+            if np.isfinite(self.loss.sharpness):
+                return float(np.sum(self.loss.slope(self.labels, fields + shift)))
+            # A loss with kinks has the slopes of a narrow envelope.
+            return -float(np.sum(self.loss.score(self.labels, fields + shift, NARROW)[0]))
 
         end = 1.0 + float(np.max(np.abs(fields))) + float(np.max(np.abs(self.labels)))
         for _ in range(20):
@@ -333,10 +336,3 @@ class PenalisedProblem:
         # This evaluation updates the intercept to that of the solution, for which the certificate holds.
         loss.value(self.labels, self.design.forward(solution.value[0], 0))
         return solution, loss.intercept.value
-
-
-def _slopes(loss: Loss, labels: Array, fields: Array) -> Array:
-    """Return slopes of the loss; for a loss with kinks, those of a narrow envelope."""
-    if np.isfinite(loss.sharpness):
-        return loss.slope(labels, fields)
-    return -loss.score(labels, fields, NARROW)[0]

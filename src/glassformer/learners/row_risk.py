@@ -141,7 +141,8 @@ def minimise_rows(
         begin = begin[:1]
     first = np.zeros(risk.outputs) if intercept is None else np.asarray(intercept, dtype=float)
     found = [_minimise(risk, np.asarray(start, dtype=float), first, settings) for start in begin]
-    best = min(found, key=_order)
+    # Finite points first: a local minimum that is known to the tolerance beats none.
+    best = min(found, key=lambda end: end.point.risk if np.isfinite(end.point.risk) else np.inf)
     energies = np.array([one.point.risk for one in found])
     total = sum(one.products for one in found)
     return RowMinimum(best.point, best.gap, best.status, total, energies, risk.student.is_convex)
@@ -188,12 +189,6 @@ class _End(NamedTuple):
     products: int
 
 
-def _order(end: _End) -> tuple[bool, float]:
-    """Runs to finite points first, then by risk: a local minimum that is known to the tolerance beats none."""
-    finite = bool(np.isfinite(end.point.risk))
-    return not finite, end.point.risk if finite else np.inf
-
-
 def _minimise(risk: EmpiricalRowRisk, weights: Array, intercept: Array, settings: Iteration) -> _End:
     """Minimise the risk from one start."""
     scaled = _Scaled(risk)
@@ -207,16 +202,12 @@ def _minimise(risk: EmpiricalRowRisk, weights: Array, intercept: Array, settings
     gap = risk.gap(point)
     if not np.isfinite(point.risk):
         status = Status.NON_FINITE
-    elif risk.strength == 0 and _falls_outwards(risk, point):
+    elif risk.strength == 0 and risk.point(_STRETCH * point.weights, _STRETCH * point.intercept).risk < point.risk:
+        # Larger weights in the same direction have a smaller risk, as where labels are separable.
         status = Status.DIVERGING
     else:
         status = Status.CONVERGED if gap <= settings.tolerance else Status.ITERATION_LIMIT
     return _End(point, gap, status, scaled.products)
-
-
-def _falls_outwards(risk: EmpiricalRowRisk, point: RiskPoint) -> bool:
-    """Return whether larger weights in the same direction have a smaller risk, as where labels are separable."""
-    return risk.point(_STRETCH * point.weights, _STRETCH * point.intercept).risk < point.risk
 
 
 def _lbfgs(scaled: _Scaled, start: Array, signs: Array | None, tolerance: float, most: int) -> RiskPoint:
