@@ -104,8 +104,8 @@ class StepContext:
 class Learner(WithAccuracy, ABC):
     """An algorithm that learns from data. Subclasses are frozen data classes whose fields are their settings.
 
-    A learner defines ``info``, ``check`` and ``learn``, and optionally ``theory``, ``completed`` and ``alternatives``.
-    It uses the declared properties of a model, for instance whether the channel is linear, and never its type.
+    A learner defines ``info``, ``check`` and ``learn``, and optionally ``completed``, ``alternatives``, ``theory`` and
+    ``accuracy_defaults``. It uses the declared properties of a model, for instance whether the channel is linear, and never its type.
     """
 
     info: ClassVar[LearnerInfo]
@@ -117,6 +117,15 @@ class Learner(WithAccuracy, ABC):
 
         Raises:
             IncompatibleError: it cannot. The message completes the sentence "learner NAME ...".
+        """
+
+    @abstractmethod
+    def learn(self, model: Model, data: DataSet) -> FitResult:
+        """Return the result of learning from a data set.
+
+        Args:
+            model: the assumed model of the labels.
+            data: inputs, labels and optional side information, teacher and checkpoint.
         """
 
     def completed(self, model: Model) -> Self:
@@ -134,15 +143,6 @@ class Learner(WithAccuracy, ABC):
             IncompatibleError: nothing is known; the message has the remedy. The learner may run all the same.
         """
         raise IncompatibleError(f"no theory of {self.info.title} is known: use simulate")
-
-    @abstractmethod
-    def learn(self, model: Model, data: DataSet) -> FitResult:
-        """Return the result of learning from a data set.
-
-        Args:
-            model: the assumed model of the labels.
-            data: inputs, labels and optional side information, teacher and checkpoint.
-        """
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -213,6 +213,20 @@ class Theory:
         """
         raise IncompatibleError(f"no fixed points of {self.learner.info.title} are known: use learner gamp, or risk")
 
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
+        """Return the error after every step.
+
+        Args:
+            alpha: sample ratios, shape (points,).
+            context: number of steps, and where they begin.
+
+        Raises:
+            IncompatibleError: no equations of the steps are known.
+        """
+        title = self.learner.info.title
+        others = "gamp, vamp or risk, for rows of weights sgd or online-sgd"
+        raise IncompatibleError(f"no equations are known for the steps of {title}: use {others}")
+
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
         """Return what runs reach in the limit of large sizes; by default the limits.
 
@@ -230,14 +244,23 @@ class Theory:
         more = {"status": table.status, "notes": table.notes}
         return {**table.columns, **{name: np.array(values, dtype=object) for name, values in more.items()}}
 
+    def simulated(self, context: StepContext) -> Learner:
+        """Return the learner whose simulated steps the trajectory describes."""
+        return self.learner
+
+    def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
+        """Return the context of the theory beside runs, which begins where the runs began.
+
+        Args:
+            context: that of the runs, with their dimension.
+            histories: histories of the runs.
+        """
+        return context
+
     @property
     def other_minima(self) -> str:
         """Why runs of any size may end elsewhere than theory says; empty where they do not."""
         return ""
-
-    def labelled(self, found: Labelled, **parameters: object) -> Labelled:
-        """Return a result with the name of the learner, and further parameters of it, among its parameters."""
-        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **parameters})
 
     def display_columns(self, table: Table) -> list[str]:
         """Return the columns of the limits that the command line prints in addition to the error."""
@@ -252,42 +275,19 @@ class Theory:
         """
         return {self.learner.name: self.curve(table, quantity)}
 
+    def remark(self, alpha: float) -> str:
+        """Return what a plan says of the learner at a sample ratio, if anything."""
+        return ""
+
+    def labelled(self, found: Labelled, **parameters: object) -> Labelled:
+        """Return a result with the name of the learner, and further parameters of it, among its parameters."""
+        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **parameters})
+
     @staticmethod
     def curve(table: Table, quantity: str, error: str = "error") -> tuple[Array, Array, Array]:
         """Return the curve of a column; without an error estimate of its own it depends on the column ``error``."""
         known = quantity if error_column(quantity) in table.columns else error
         return table[quantity], table[known], table[error_column(known)]
-
-    def remark(self, alpha: float) -> str:
-        """Return what a plan says of the learner at a sample ratio, if anything."""
-        return ""
-
-    def trajectory(self, alpha: Array, context: StepContext) -> Table:
-        """Return the error after every step.
-
-        Args:
-            alpha: sample ratios, shape (points,).
-            context: number of steps, and where they begin.
-
-        Raises:
-            IncompatibleError: no equations of the steps are known.
-        """
-        title = self.learner.info.title
-        others = "gamp, vamp or risk, for rows of weights sgd or online-sgd"
-        raise IncompatibleError(f"no equations are known for the steps of {title}: use {others}")
-
-    def simulated(self, context: StepContext) -> Learner:
-        """Return the learner whose simulated steps the trajectory describes."""
-        return self.learner
-
-    def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
-        """Return the context of the theory beside runs, which begins where the runs began.
-
-        Args:
-            context: that of the runs, with their dimension.
-            histories: histories of the runs.
-        """
-        return context
 
 
 @dataclass(frozen=True, kw_only=True)
