@@ -287,6 +287,19 @@ def test_leave_one_out_estimates_the_error_on_new_samples():
         leave_one_out(design, np.sign(labels), estimate, 0.3, "hinge")
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e-15])
+def test_leave_one_out_does_not_depend_on_the_unit_of_the_labels(unit):
+    design, labels = data()
+    labels = labels + 2.0
+    estimate = risk_path(design, labels, penalty="ridge", strengths=[0.3], intercept=True).estimates[0]
+    found, scaled = (
+        leave_one_out(design, one * labels, one * estimate, 0.3, "square", "ridge", intercept=True).fields
+        for one in (1.0, unit)
+    )
+    # The search for the intercept ends at 1e-10 of the size of the data.
+    np.testing.assert_allclose(scaled / unit, found, rtol=1e-8)
+
+
 @pytest.mark.slow
 def test_several_classes_at_once_are_multinomial_regression():
     """With the ridge penalty scikit-learn has the same problem, constants without penalty included."""

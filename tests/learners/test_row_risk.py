@@ -15,9 +15,9 @@ from glassformer.designs.generated import GeneratedDesign
 from glassformer.designs.projection import ProjectionDesign
 from glassformer.errors import ParameterError
 from glassformer.learners.data_set import DataSet
-from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
+from glassformer.learners.empirical_row_risk import EmpiricalRowRisk, RiskPoint
 from glassformer.learners.row_fit import learn_rows, row_risk_on
-from glassformer.learners.row_risk import minimise_along_path, minimise_rows
+from glassformer.learners.row_risk import RowMinimum, minimise_along_path, minimise_rows
 from glassformer.models.comparison import NewInputs
 from glassformer.risk.losses import Huber, loss_of
 from glassformer.risk.rows.limits import RowRisk
@@ -211,6 +211,13 @@ def test_attention_has_the_overlaps_of_theory_from_the_teacher():
     assert found.status is Status.CONVERGED
     assert abs(measured["power"][0, 0] - 0.872) < 0.1 and abs(measured["overlap"][0, 0] - 0.874) < 0.1
     assert abs(found.training_loss - 0.0894) < 0.005
+
+
+def test_energies_are_compared_in_units_of_the_risk_of_zero():
+    point = RiskPoint(np.zeros((1, 2)), np.zeros(1), 1e-9, 1e-9, np.zeros((1, 2)), np.zeros(1))
+    energies = np.array([1e-9, 1e-9 * (1 + 1e-9), 2e-9])
+    found = RowMinimum(point, 0.0, Status.CONVERGED, 10, energies, convex=False, risk_of_zero=5e-9)
+    assert "3 starts, 2 of which end there" in found.notes[0]
 
 
 @pytest.mark.slow

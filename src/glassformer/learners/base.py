@@ -105,7 +105,8 @@ class Learner(WithAccuracy, ABC):
     """An algorithm that learns from data. Subclasses are frozen data classes whose fields are their settings.
 
     A learner defines ``info``, ``check`` and ``learn``, and optionally ``completed``, ``alternatives``, ``theory`` and
-    ``accuracy_defaults``. It uses the declared properties of a model, for instance whether the channel is linear, and never its type.
+    ``accuracy_defaults``. It uses the declared properties of a model, for instance whether the channel is linear, and
+    never its type.
     """
 
     info: ClassVar[LearnerInfo]

@@ -246,7 +246,9 @@ class PenalisedProblem:
             # A loss with kinks has the slopes of a narrow envelope.
             return -float(np.sum(self.loss.score(self.labels, fields + shift, NARROW)[0]))
 
-        end = 1.0 + float(np.max(np.abs(fields))) + float(np.max(np.abs(self.labels)))
+        sizes = float(np.max(np.abs(fields))), float(np.max(np.abs(self.labels)))
+        # In units of the data where these are small: the accuracy is relative to the end.
+        end = (min(1.0, max(sizes)) or 1.0) + sum(sizes)
         for _ in range(20):
             if slope(-end) < 0 < slope(end):
                 return float(scipy.optimize.brentq(slope, -end, end, xtol=1e-10 * end))

@@ -49,6 +49,7 @@ class RowMinimum:
         iterations: products with the inputs, of all starts together.
         energies: risk at the end of every start, shape (starts,).
         convex: whether the risk is convex, so that the minimum is the global one.
+        risk_of_zero: risk of weights of zero, the unit of gaps and of differences of energies.
     """
 
     point: RiskPoint
@@ -57,6 +58,7 @@ class RowMinimum:
     iterations: int
     energies: Array
     convex: bool
+    risk_of_zero: float
 
     @property
     def notes(self) -> list[str]:
@@ -64,7 +66,7 @@ class RowMinimum:
         count = len(self.energies)
         if self.convex:
             return [f"the risk is convex: its minimum is known to a relative gap of {self.gap:.1g}"]
-        same = int(np.sum(np.abs(self.energies - self.point.risk) <= SAME_ENERGY * (1 + abs(self.point.risk))))
+        same = int(np.sum(np.abs(self.energies - self.point.risk) <= SAME_ENERGY * self.risk_of_zero))
         starts = "one start" if count == 1 else f"{count} starts, {same} of which end there"
         return [f"the risk is not convex: this is the lowest local minimum found from {starts}"]
 
@@ -145,7 +147,7 @@ def minimise_rows(
     best = min(found, key=lambda end: end.point.risk if np.isfinite(end.point.risk) else np.inf)
     energies = np.array([one.point.risk for one in found])
     total = sum(one.products for one in found)
-    return RowMinimum(best.point, best.gap, best.status, total, energies, risk.student.is_convex)
+    return RowMinimum(best.point, best.gap, best.status, total, energies, risk.student.is_convex, risk.risk_of_zero)
 
 
 def minimise_along_path(
