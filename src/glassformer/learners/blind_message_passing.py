@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from glassformer.bayes_optimal.assumed_width import assumed_prior_limits, assumed_prior_trajectory
 from glassformer.bayes_optimal.trajectory import gamp_trajectory
@@ -36,22 +36,20 @@ _CONSISTENT = (
 class BlindStateEvolution(MatrixStateEvolution):
     """State evolution with the assumed width, or Bayes-optimal state evolution if the law is estimated."""
 
-    @property
-    def _assumed_rho(self) -> float | None:
-        return cast(BlindMessagePassing, self.learner).assumed_rho
+    learner: BlindMessagePassing
 
     def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
-        if self._assumed_rho is None:
+        if self.learner.assumed_rho is None:
             return _consistent(super().limits(alpha, throw))
         require_compatible(self.learner, self.model)
-        table = assumed_prior_limits(self.model, alpha, self.model.matrix_prior.of_width(self._assumed_rho))
-        table = replace(table, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
+        table = assumed_prior_limits(self.model, alpha, self.model.matrix_prior.of_width(self.learner.assumed_rho))
+        table = replace(table, parameters={**self.model.parameters, "assumed_rho": self.learner.assumed_rho})
         if throw:
             table.raise_unless_converged()
         return self.labelled(table)
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
-        if self._assumed_rho is not None:
+        if self.learner.assumed_rho is not None:
             return Theory.of_runs(self, alpha, optimum)
         return super().of_runs(alpha, optimum)
 
@@ -65,16 +63,17 @@ class BlindStateEvolution(MatrixStateEvolution):
 
     def _require_optimal(self, what: str) -> None:
         """Raise for an assumed width, for which only the uninformed start is solved."""
-        if self._assumed_rho is not None:
+        if self.learner.assumed_rho is not None:
             raise IncompatibleError(
-                f"assumed_rho = {self._assumed_rho:g} has limits, but no {what}: leave assumed_rho out"
+                f"assumed_rho = {self.learner.assumed_rho:g} has limits, but no {what}: leave assumed_rho out"
             )
 
     def _trajectory(self, alpha: Array, steps: int) -> Table:
-        if self._assumed_rho is None:
+        width = self.learner.assumed_rho
+        if width is None:
             return _consistent(gamp_trajectory(self.model, alpha, steps))
-        table = assumed_prior_trajectory(self.model, alpha, steps, self.model.matrix_prior.of_width(self._assumed_rho))
-        return replace(table, parameters={**self.model.parameters, "assumed_rho": self._assumed_rho})
+        table = assumed_prior_trajectory(self.model, alpha, steps, self.model.matrix_prior.of_width(width))
+        return replace(table, parameters={**self.model.parameters, "assumed_rho": width})
 
 
 def _consistent(table: Table) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -165,16 +165,14 @@ class _OnlineInIntervals(OnlineSGD):
 class OnlineTheory(Theory):
     """Theory of online SGD in time; the error at a sample ratio is a point of the trajectory."""
 
-    history_includes_start: ClassVar[bool] = True
+    learner: OnlineSGD
 
-    @property
-    def _sgd(self) -> OnlineSGD:
-        return cast(OnlineSGD, self.learner)
+    history_includes_start: ClassVar[bool] = True
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
         from glassformer.dynamics.online_sgd import online_sgd
 
-        sgd = self._sgd
+        sgd = self.learner
         if sgd.initialisation.overlap is None and self.model.channel.even:
             raise IncompatibleError(
                 "for even labels the time to leave a random start grows with d: use trajectory with d"
@@ -189,13 +187,13 @@ class OnlineTheory(Theory):
         from glassformer.dynamics.online_sgd import online_trajectory
 
         require_compatible(self.learner, self.model)
-        sgd = self._sgd
+        sgd = self.learner
         start = sgd.first_state(self.model, context.overlap) if context.measured is None else context.measured
         return online_trajectory(self.model, alpha, context.steps, sgd.pace, start, sgd.accurate("points"))
 
     def simulated(self, context: StepContext) -> Learner:
         """Return online SGD recorded after equal shares of the samples, from this cosine with the truth."""
-        sgd = self._sgd
+        sgd = self.learner
         overlap = None if context.overlap is None else sgd.cosine(context.overlap)
         own = {one.name: getattr(sgd, one.name) for one in fields(OnlineSGD)}
         return _OnlineInIntervals(**own, intervals=context.steps, overlap=overlap)

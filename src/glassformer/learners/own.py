@@ -107,22 +107,19 @@ class OwnLearner(Learner):
         raise IncompatibleError(f"training of one's own ({self.name}) is measured only: use simulate or compare with d")
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
-        inputs, labels = np.asarray(data.design.inputs[0]), np.asarray(data.labels)
+        X, y = self._seen(np.asarray(data.design.inputs[0])), np.asarray(data.labels)
         with self._blamed("fit"):
-            predict = self._fitted(self._seen(inputs), labels, data.rng)
+            if isinstance(self.training, Estimator):
+                estimator, flat = _copied(self.training, data.rng), y.reshape(len(y), -1)
+                estimator.fit(X, flat[:, 0] if flat.shape[1] == 1 else flat)
+                predict = estimator.predict
+            else:
+                predict = self.training(X, y, data.rng)
         if not callable(predict):
             raise ParameterError("training", self.name, "a function fit(X, y, rng) that returns a function of X")
         return OwnFit(
             np.zeros((1, 0)), status=Status.CONVERGED, iterations=0, residual=0.0, learner=self, predict=predict
         )
-
-    def _fitted(self, X: Array, y: Array, rng: np.random.Generator) -> Callable[[Array], Any]:
-        """Return the function that predicts, after a fit."""
-        if not isinstance(self.training, Estimator):
-            return self.training(X, y, rng)
-        estimator = _copied(self.training, rng)
-        estimator.fit(X, y.reshape(len(y), -1).squeeze(axis=1) if y[0].size == 1 else y.reshape(len(y), -1))
-        return estimator.predict
 
     def _seen(self, inputs: Array) -> Array:
         flat = isinstance(self.training, Estimator) if self.flatten is None else self.flatten

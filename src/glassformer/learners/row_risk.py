@@ -224,7 +224,8 @@ def _lbfgs(scaled: _Scaled, start: Array, signs: Array | None, tolerance: float,
     """
     risk, unit = scaled.risk, scaled.risk.risk_of_zero
     free = np.ones(len(start), dtype=bool) if signs is None else signs != 0
-    bounds = None if signs is None else [_bounds(sign) for sign in signs[free]]
+    # Comparisons with NaN are false.
+    bounds = None if signs is None else [(0 if sign > 0 else None, 0 if sign < 0 else None) for sign in signs[free]]
     latest: list[RiskPoint] = []
 
     def whole(part: Array) -> Array:
@@ -255,13 +256,6 @@ def _lbfgs(scaled: _Scaled, start: Array, signs: Array | None, tolerance: float,
     if best and np.array_equal(scaled.pack(best[0].weights, best[0].intercept)[free], found.x):
         return best[0]
     return scaled.point(whole(np.asarray(found.x)))
-
-
-def _bounds(sign: float) -> tuple[float | None, float | None]:
-    """Return the bounds of a weight of this sign."""
-    if np.isnan(sign):
-        return None, None
-    return (0.0, None) if sign > 0 else (None, 0.0)
 
 
 def _small(risk: EmpiricalRowRisk, point: RiskPoint, tolerance: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -475,11 +475,9 @@ class _SGDFromOverlap(SGD):
 class DescentTheory(Theory):
     """Mean-field equations of gradient descent; runs begin with the same overlap and power."""
 
-    history_includes_start: ClassVar[bool] = True
+    learner: SGD
 
-    @property
-    def _sgd(self) -> SGD:
-        return cast(SGD, self.learner)
+    history_includes_start: ClassVar[bool] = True
 
     def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
         """Return what the steps of the settings reach, and the step at which they are best stopped."""
@@ -519,7 +517,7 @@ class DescentTheory(Theory):
         return f"after {table['steps'][0]:g} steps, smallest test loss at step {table['early_stop'][0]:g}"
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
-        sgd = self._sgd
+        sgd = self.learner
         begin = sgd.initialisation
         if is_whole(sgd.batch, 1):
             raise IncompatibleError(
@@ -535,7 +533,7 @@ class DescentTheory(Theory):
         from glassformer.dynamics.descent_path import descent_table
 
         steps, d = context.steps, context.d
-        sgd = self._begun_at(context.overlap) if d is None else self._sgd
+        sgd = self._begun_at(context.overlap) if d is None else self.learner
         solved = {ratio: sgd.path(self.model, ratio, steps, d) for ratio in dict.fromkeys(alpha.tolist())}
         found = self._labelled(descent_table([solved[ratio] for ratio in alpha.tolist()]), sgd)
         passes = [f"runs differ from theory: {_PASSES}"] if sgd.draws_passes else []
@@ -575,7 +573,7 @@ class DescentTheory(Theory):
 
     def _begun_at(self, overlap: float | None, d: int | None = None) -> SGD:
         """Return the descent from an overlap, by default that of random starts of runs."""
-        sgd = self._sgd
+        sgd = self.learner
         begin, overlap = sgd.initialisation, sgd.cosine(overlap)
         if overlap is None and begin.matrices is None and d is not None:
             overlap = self.model.channel.even * d**-0.5
