@@ -20,7 +20,7 @@ from glassformer import SequenceMultiIndex
 from glassformer.dynamics import descent_path as module
 from glassformer.dynamics.descent_path import DescentPath, descent_path
 from glassformer.dynamics.descent_settings import DescentSettings, DescentStart
-from glassformer.dynamics.mean_field import draw_trajectories
+from glassformer.dynamics.trajectories import draw_trajectories
 from glassformer.risk.rows.student import student_of
 
 SIGN = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -28,12 +28,11 @@ from glassformer.dynamics.mean_field import (
     DIVERGED,
     DescentMoments,
     StepSettings,
-    Trajectories,
     descent_moments,
-    draw_trajectories,
-    padded_steps,
     shared_moments,
 )
+from glassformer.dynamics.trajectories import Trajectories, draw_trajectories
+from glassformer.dynamics.trajectory_space import padded_steps
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.decompositions import square_root
@@ -87,7 +86,7 @@ class DescentPath(DisplayMixin):
             full-batch descent, and are reported as constant; None otherwise.
     """
 
-    model: Any
+    model: Model
     student: Student
     alpha: float
     descent: DescentSettings
@@ -248,7 +247,7 @@ class DescentPath(DisplayMixin):
         return cosines, errors
 
 
-def _stays_below(distance: Array, allowed: Any) -> int | None:
+def _stays_below(distance: Array, allowed: Array | float) -> int | None:
     """Return the first step from which on a distance is at most the allowed one; None if the last one is not."""
     away = np.flatnonzero(~(distance <= allowed))
     first = int(away[-1]) + 1 if len(away) else 0
@@ -309,7 +308,8 @@ def descent_path(
             "or give more trajectories",
         )
     require_theory(model)
-    _require_rows(model)
+    if not model.overlap_shape:
+        raise IncompatibleError(f"model {model.name} has no rows: its descent has no mean-field equations")
     fitted = student_of(model, "square") if student is None else student
     rows, teachers = fitted.rows, int(model.channel.rows)
     begin = (DescentStart.of_cosine(rows, teachers) if start is None else start).checked(rows, teachers)
@@ -343,12 +343,6 @@ def _feature_classes(model: Model) -> tuple[Array, Array]:
     spectrum = np.array(model.prior.feature_spectrum)
     eigenvalues, places = np.unique(spectrum, return_inverse=True)
     return eigenvalues, np.asarray(np.bincount(places, np.full(spectrum.shape, 1 / spectrum.size)), dtype=float)
-
-
-def _require_rows(model: Model) -> None:
-    """Raise unless the equations hold for a model."""
-    if not model.overlap_shape:
-        raise IncompatibleError(f"model {model.name} has no rows: its descent has no mean-field equations")
 
 
 def _require_memory(settings: DescentSettings, student: Student, classes: int) -> None:
@@ -392,17 +386,12 @@ def _all_runs(
         same_teacher=np.asarray(same, dtype=float),
         settled=_SETTLED if settles else 0.0,
     )
-    share = settings.batch if settings.batch < 1 else np.inf
-    points, number = settings.base_points, int(batches[-1]) + 1
-    sets = [
-        draw_trajectories(model, student, settings.steps, share, number, points, settings.sets, one)
-        for one in range(settings.sets)
-    ]
+    sets = [draw_trajectories(model, student, settings, settings.sets, number) for number in range(settings.sets)]
     together = Trajectories(*(np.concatenate(parts, axis=-1) for parts in zip(*sets, strict=True)))
     found = []
     with jax_settings():
         # A power of two, as the points of a set are.
-        devices = min(1 << (len(jax.devices()).bit_length() - 1), points)
+        devices = min(1 << (len(jax.devices()).bit_length() - 1), settings.base_points)
         function = CachedJit(descent_moments, student=student)
         if devices > 1:
             function = CachedJit(shared_moments, student=student, devices=devices)
@@ -446,10 +435,12 @@ def _on_new_samples(
     return columns
 
 
-def _loss_and_predictions(overlaps: Any, roots: Any, true: Any, own: Any, labels: Any, student: Student) -> Any:
+def _loss_and_predictions(
+    overlaps: jax.Array, roots: jax.Array, true: jax.Array, own: jax.Array, labels: jax.Array, student: Student
+) -> tuple[jax.Array, jax.Array]:
     """Return mean losses, shape (times,), and predictions, shape (times, n, entries)."""
 
-    def at_time(state: Any) -> Any:
+    def at_time(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         overlap, root = state
         predictions = jax.vmap(student.predict)(overlap @ true + root @ own)
         return jnp.mean(jax.vmap(student.loss.of_vectors)(labels, predictions)), predictions

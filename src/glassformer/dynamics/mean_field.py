@@ -47,6 +47,7 @@ al., arXiv:2210.06591. Conditioning on earlier directions: Y. M. Lu, arXiv:2101.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -54,41 +55,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.core.estimate import Array
-from glassformer.numerics.quasi_random import normal_points
+from glassformer.core.arrays import AnyArray
+from glassformer.dynamics.trajectories import Trajectories
+from glassformer.dynamics.trajectory_space import TrajectorySpace, orthonormal_rows
 from glassformer.numerics.scalarize import scalarize
 from glassformer.risk.rows.student import Student
 
-# Earlier steps, and trajectories times tokens, that are summed over in one product, so that it fits into the cache of
-# a processor (half or twice as many take the same time).
-_BLOCK, _CHUNK = 16, 1024
-# Share of its power below which the part of a vector that is independent of earlier ones is rounding.
-_DEPENDENT = 1e-12
+# Trajectories times tokens that are summed over in one product, so that it fits into the cache of a processor (half or
+# twice as many take the same time).
+_CHUNK = 1024
 # Power of a row above which descent has diverged; the teacher's rows have power one.
 DIVERGED = 1e6
-# Second moments of noise are made exact where there are this many points per dimension; products of fewer points would
-# no longer be close to independent (a convention).
-_PER_DIMENSION = 2
 # Weights settle no earlier than this step; changes over the last quarter of the steps are compared with those before.
 _EARLIEST, _QUARTER = 32, 4
+# Each point is used with both signs of true and own fields.
+_SIGNS = (1.0, -1.0)
 # Keeps quotients of zeros finite.
 _SMALLEST = 1e-300
-
-
-class Trajectories(NamedTuple):
-    """Random numbers of one set of trajectories: of base points, each used with both signs of true and own fields.
-
-    Attributes:
-        true: fields of the teacher, shape (P*, L, base).
-        labels: as the loss takes them, for both signs of the true fields, shape (entries, 2, base).
-        noise: standard normal numbers, one for every direction of the weights, shape (padded, P, L, base).
-        masks: one for samples in a batch, zero for others, shape (a whole number of blocks, 2, base).
-    """
-
-    true: Array
-    labels: Array
-    noise: Array
-    masks: Array
 
 
 class StepSettings(NamedTuple):
@@ -109,18 +92,18 @@ class StepSettings(NamedTuple):
         settled: change of the weights still to come, as a share of their norm, at which they have settled.
     """
 
-    steps: Any
-    alpha: Any
-    rates: Any
-    batches: Any
-    momentum: Any
-    nesterov: Any
-    decay: Any
-    eigenvalues: Any
-    shares: Any
-    same_head: Any
-    same_teacher: Any
-    settled: Any
+    steps: AnyArray | int
+    alpha: AnyArray | float
+    rates: AnyArray
+    batches: AnyArray
+    momentum: AnyArray | float
+    nesterov: AnyArray | float
+    decay: AnyArray | float
+    eigenvalues: AnyArray
+    shares: AnyArray
+    same_head: AnyArray
+    same_teacher: AnyArray
+    settled: AnyArray | float
 
 
 class DescentMoments(NamedTuple):
@@ -134,68 +117,89 @@ class DescentMoments(NamedTuple):
         finite: False after divergence.
     """
 
-    overlap: Array
-    correlation: Array
-    training_loss: Array
-    reached: Array
-    finite: Array
+    overlap: AnyArray
+    correlation: AnyArray
+    training_loss: AnyArray
+    reached: AnyArray
+    finite: AnyArray
 
 
-def padded_steps(steps: int) -> int:
-    """Return the length of histories, a whole number of blocks, so that numbers of steps share an executable."""
-    return -(-(steps + 1) // _BLOCK) * _BLOCK
+class _State(NamedTuple):
+    """Descent before a step. Coordinates of weights are along the teacher, the start, and the noise N of every step.
 
-
-def draw_trajectories(
-    model: Any, student: Student, steps: int, share: float, batches: int, base: int, sets: int, number: int
-) -> Trajectories:
-    """Return the random numbers of set ``number`` of ``sets``, with exact second moments where points suffice.
-
-    Args:
-        model: of the teacher.
-        student: its rows and tokens.
-        steps: number of steps.
-        share: of the samples in a batch.
-        batches: number of batches.
-        base: points, a power of two; trajectories are four times as many.
-        sets: number of sets.
-        number: of this set.
+    Attributes:
+        step: number of the step.
+        finite: False after divergence.
+        settled: whether the weights have settled.
+        weights: of all steps so far, shape (T + 1, classes, P, coordinates).
+        velocity: last change of the weights, shape (classes, P, coordinates).
+        weight_directions: the orthonormal ``q``, shape (T P, classes times coordinates). None for one class of
+            features, whose directions are those of the noise.
+        gradients: the orthonormal ``e``, a history.
+        noise: the normal ``nu``, a history for trajectories of one sign.
+        odd: directions of the odd parts of ``e``, a history for trajectories of one sign.
+        with_noise: inner products of ``e`` and ``nu``, shape (T P, T P).
+        independent: share of each direction of ``N`` that is independent of earlier noise, shape (T P,).
+        loss: on the samples, shape (T,).
     """
-    channel, rng = model.channel, np.random.default_rng([7, number])
-    shape = (channel.rows, channel.columns)
-    size, rows, tokens = int(np.prod(shape)), student.rows, student.tokens
-    normal = _whiten(normal_points(size + channel.sources, base, sets)[number])
-    true, source = normal[:, :size].reshape(-1, *shape), normal[:, size:]
-    both = np.concatenate([true, -true])
-    drawn = channel.label_from(both, np.concatenate([source, -source])) if channel.sources else None
-    if drawn is None:
-        drawn = channel.draw_labels(both, rng)
-    noise = _whiten(rng.standard_normal((base, (steps + 1) * rows * tokens)))
-    # A batch holds the same share of every set, and opposite points are in it at opposite times.
-    ranks = (rng.permuted(np.tile(np.arange(base), (batches, 1)), axis=1) + rng.random((batches, 1))) / base
-    masks = np.zeros((padded_steps(batches - 1), 2, base))
-    masks[:batches] = np.stack([ranks, 1 - ranks], axis=1) < share
-    directions = np.zeros((padded_steps(steps), rows, tokens, base))
-    directions[: steps + 1] = noise.T.reshape(-1, rows, tokens, base)
-    return Trajectories(
-        np.moveaxis(true, 0, -1),
-        np.moveaxis(student.targets(drawn).reshape(2, base, -1), -1, 0),
-        directions,
-        masks,
-    )
+
+    step: jax.Array
+    finite: jax.Array
+    settled: jax.Array
+    weights: jax.Array
+    velocity: jax.Array
+    weight_directions: jax.Array
+    gradients: jax.Array
+    noise: jax.Array
+    odd: jax.Array
+    with_noise: jax.Array
+    independent: jax.Array
+    loss: jax.Array
 
 
-def _whiten(normal: Array) -> Array:
-    """Return points, shape (n, dimensions), whose second moments are those of independent standard normal numbers."""
-    count, dimensions = normal.shape
-    if count < _PER_DIMENSION * dimensions:
-        return normal
-    lower = np.linalg.cholesky(normal.T @ normal / count)
-    return np.asarray(np.linalg.solve(lower, normal.T).T)
+class _Weights(NamedTuple):
+    """Weights of one step.
+
+    Attributes:
+        overlap: ``m``, shape (P, P*).
+        loadings: ``L`` along all directions, shape (P, T P).
+        memory: along the noise of earlier steps, :math:`WN^T/d`, shape (P, T P).
+        directions: of the weights, with those of this step.
+    """
+
+    overlap: jax.Array
+    loadings: jax.Array
+    memory: jax.Array
+    directions: jax.Array
+
+
+class _Gradient(NamedTuple):
+    r"""Gradient of the samples at one step.
+
+    Attributes:
+        loss: mean over samples.
+        drive: :math:`\alpha E[S g Z^{*T}]`, shape (P, P*).
+        along_noise: :math:`\alpha E[S g\nu^T]`, shape (P, T P).
+        earlier: coefficients along earlier directions, shape (P, T P).
+        lower: coefficients along the new directions, shape (P, P).
+        direction: the new directions, shape (chunks, P, n).
+    """
+
+    loss: jax.Array
+    drive: jax.Array
+    along_noise: jax.Array
+    earlier: jax.Array
+    lower: jax.Array
+    direction: jax.Array
 
 
 def descent_moments(
-    overlap: Any, root: Any, settings: StepSettings, data: Trajectories, student: Student, axis: str | None = None
+    overlap: jax.Array,
+    root: jax.Array,
+    settings: StepSettings,
+    data: Trajectories,
+    student: Student,
+    axis: str | None = None,
 ) -> DescentMoments:
     """Return the order parameters of one set of trajectories; JAX can trace it.
 
@@ -207,235 +211,265 @@ def descent_moments(
         student: loss of label and fields.
         axis: name of the axis of devices that share the trajectories; None for one device.
     """
-    rows, teachers = overlap.shape
-    classes, padded, steps = len(settings.eigenvalues), len(settings.rates), settings.steps
-    tokens, base = data.true.shape[1:]
-    points = min(base, 1 << (max(_CHUNK // (4 * tokens), 1).bit_length() - 1))
-    chunks, count = base // points, 4 * points
-    width = padded * rows
-    # Coordinates of weights: along the teacher, along the start, along the noise N of every step.
-    begin, end = teachers + rows, teachers + rows + width
-    flips = jnp.array([1.0, -1.0])
-    shape = (rows, tokens, count)
-    # First axes run over chunks of trajectories.
-    data = jax.tree.map(lambda part: jnp.moveaxis(part.reshape(*part.shape[:-1], chunks, points), -2, 0), data)
-    noise = data.noise.reshape(chunks, padded, rows, -1)
-    loss_and_gradient = jax.vmap(
-        scalarize(lambda y, z: jax.value_and_grad(student.cost, argnums=1)(y, z)), in_axes=-1, out_axes=-1
-    )
-    roots = jnp.sqrt(settings.shares)
-    # The teacher in coordinates, of which inner products are sums over classes and coordinates.
-    unit = (jnp.sqrt(settings.eigenvalues) * roots)[:, None, None] * jnp.eye(teachers)
-    teacher = jnp.zeros((classes, teachers, end)).at[:, :, :teachers].set(unit)
+    equations = _Equations.of(settings, data, student, axis)
+    last = jax.lax.while_loop(equations.runs_on, equations.advance, equations.start(overlap, root))
+    return equations.moments(last)
 
-    def total(part: Any) -> Any:
-        return part if axis is None else jax.lax.psum(part, axis)  # type: ignore[no-untyped-call]
 
-    samples, base_samples = total(chunks * count), total(chunks * points)
-    scale = settings.alpha / samples
+@dataclass(frozen=True)
+class _Equations:
+    """The equations of one step.
 
-    def in_blocks(add: Any, until: Any, start: Any) -> Any:
-        """Return what a function of block number and state makes of a state, over blocks of the steps before one."""
-        return jax.lax.fori_loop(0, (until + _BLOCK - 1) // _BLOCK, add, start)
+    Attributes:
+        settings: of the steps.
+        data: random numbers, whose first axes run over chunks of trajectories.
+        student: loss of label and fields.
+        space: of vectors over trajectories.
+        teacher: in the coordinates of the weights, shape (classes, P*, coordinates). Inner products are sums over
+            classes and coordinates.
+    """
 
-    def block_of(history: Any, chunk: Any, block: Any) -> tuple[Any, Any]:
-        sizes = (1, _BLOCK, *history.shape[2:])
-        part = jax.lax.dynamic_slice(history, (chunk, block * _BLOCK, 0, 0), sizes)
-        return part.reshape(_BLOCK * rows, -1), block * _BLOCK * rows
+    settings: StepSettings
+    data: Trajectories
+    student: Student
+    space: TrajectorySpace
+    teacher: jax.Array
 
-    def past(coefficients: Any, history: Any, chunk: Any, until: Any) -> Any:
-        """Return the sum over earlier steps of coefficients, shape (rows, T P), times a chunk of a history."""
+    @classmethod
+    def of(cls, settings: StepSettings, data: Trajectories, student: Student, axis: str | None) -> _Equations:
+        """Return the equations for random numbers as they are drawn."""
+        (teachers, tokens, base), rows, padded = data.true.shape, student.rows, len(settings.rates)
+        points = min(base, 1 << (max(_CHUNK // (4 * tokens), 1).bit_length() - 1))
+        space = TrajectorySpace(base // points, padded, settings.same_head, axis)
+        chunked = jax.tree.map(
+            lambda part: jnp.moveaxis(part.reshape(*part.shape[:-1], base // points, points), -2, 0), data
+        )
+        unit = _class_roots(settings)[:, None, None] * jnp.eye(teachers)
+        coordinates = teachers + rows + padded * rows
+        teacher = jnp.zeros((len(settings.shares), teachers, coordinates)).at[:, :, :teachers].set(unit)
+        return cls(settings, chunked, student, space, teacher)
 
-        def add(block: Any, now: Any) -> Any:
-            part, place = block_of(history, chunk, block)
-            return now + jax.lax.dynamic_slice_in_dim(coefficients, place, _BLOCK * rows, axis=1) @ part
+    @property
+    def _sizes(self) -> tuple[int, int, int, int]:
+        """Rows of the student and of the teacher, tokens, and base points of a chunk."""
+        _, teachers, tokens, points = self.data.true.shape
+        return self.student.rows, teachers, tokens, points
 
-        return in_blocks(add, until, jnp.zeros((len(coefficients), history.shape[-1])))
+    def start(self, overlap: jax.Array, root: jax.Array) -> _State:
+        """Return the state before the first step."""
+        rows, teachers, tokens, points = self._sizes
+        chunks, padded, width = self.space.chunks, self.space.padded, self.space.padded * rows
+        noise = self.data.noise.reshape(chunks, padded, rows, -1)
+        weights = jnp.einsum("pk,ckq->cpq", overlap, self.teacher)
+        own = _class_roots(self.settings)[:, None, None] * root
+        weights = weights.at[:, :, teachers : teachers + rows].set(own)
+        classes, _, coordinates = weights.shape
+        return _State(
+            step=jnp.array(0),
+            finite=jnp.array(True),
+            settled=jnp.array(False),
+            weights=jnp.zeros((padded + 1, *weights.shape)).at[0].set(weights),
+            velocity=jnp.zeros_like(weights),
+            weight_directions=jnp.zeros((width if classes > 1 else 0, classes * coordinates)),
+            gradients=jnp.zeros((chunks, padded, rows, 4 * tokens * points)),
+            noise=jnp.asarray(noise),
+            odd=jnp.zeros_like(noise),
+            with_noise=jnp.zeros((width, width)),
+            independent=jnp.ones(width),
+            loss=jnp.full(padded, jnp.nan),
+        )
 
-    def products(now: Any, history: Any, chunk: Any, until: Any) -> Any:
-        """Return sums of products of vectors, shape (rows, n), with a chunk of a history, shape (T P, rows)."""
+    def runs_on(self, now: _State) -> jax.Array:
+        """Return whether there is a next step."""
+        return (now.step <= self.settings.steps) & now.finite & ~now.settled
 
-        def add(block: Any, found: Any) -> Any:
-            part, place = block_of(history, chunk, block)
-            return jax.lax.dynamic_update_slice_in_dim(found, part @ now.T, place, axis=0)
-
-        return in_blocks(add, until, jnp.zeros((width, len(now))))
-
-    def odd_part(vectors: Any) -> Any:
-        """Return the mean over images, with the sign of the own fields, of vectors of shape (chunks, P, n)."""
-        images = vectors.reshape(chunks, rows, tokens, 2, 2, points)
-        return jnp.mean(flips[:, None] * images, axis=(3, 4)).reshape(chunks, rows, -1)
-
-    def over_chunks(of_chunk: Any, *arguments: Any) -> tuple[Any, Any]:
-        """Return sums over chunks, and what is kept of every chunk, of a function of chunk number and arguments."""
-
-        def add(sums: Any, chunk: Any) -> tuple[Any, Any]:
-            found, kept = of_chunk(chunk[0], *chunk[1:])
-            return jax.tree.map(jnp.add, sums, found), kept
-
-        numbered = (jnp.arange(chunks), *arguments)
-        shapes = jax.eval_shape(of_chunk, *jax.tree.map(lambda part: part[0], numbered))[0]
-        zeros = jax.tree.map(lambda part: jnp.zeros(part.shape), shapes)
-        return jax.lax.scan(add, zeros, numbered)
-
-    def coefficients(vectors: Any, history: Any, until: Any, weight: Any) -> Any:
-        """Return products of vectors with directions before a step, shape (rows, T P), times a weight."""
-        sums, _ = over_chunks(lambda chunk, now: (products(now, history, chunk, until), None), vectors)
-        earlier = jnp.repeat(jnp.arange(padded) < until, rows)
-        allowed = jnp.tile(settings.same_head, (vectors.shape[1] // rows, padded))
-        return weight * total(jnp.where(earlier, sums.T, 0.0)) * allowed
-
-    def expand(vectors: Any, history: Any, until: Any, weight: Any) -> tuple[Any, Any]:
-        """Return coefficients of vectors along orthonormal directions, shape (rows, T P), and the rest of the vectors.
-
-        The second time removes what rounding leaves of vectors that nearly depend on the directions.
-        """
-
-        def subtract(_: Any, state: Any) -> Any:
-            found, rest = state
-            new = coefficients(rest, history, until, weight)
-            numbered = jnp.arange(chunks), rest
-            rest = jax.lax.map(lambda part: part[1] - past(new, history, part[0], until), numbered)
-            return found + new, rest
-
-        return jax.lax.fori_loop(0, 2, subtract, (jnp.zeros((vectors.shape[1], width)), vectors))
-
-    def orthonormal(rest: Any, size: Any, weight: Any) -> tuple[Any, Any]:
-        """Return coefficients of vectors along their new directions, and these, from vectors of earlier power."""
-
-        def inner(first: Any, second: Any) -> Any:
-            return weight * total(jnp.vdot(first, second))
-
-        lower, new = _orthonormal_rows(jnp.swapaxes(rest, 0, 1), size, settings.same_head, inner)
-        return lower, jnp.swapaxes(new, 0, 1)
-
-    def weight_directions(own: Any, overlap: Any, directions: Any, t: Any) -> tuple[Any, Any]:
-        """Return coefficients of weights along all directions, shape (P, T P), and the directions with new ones."""
-        flat = own.swapaxes(0, 1).reshape(rows, -1)
-        rest = flat - overlap @ teacher.swapaxes(0, 1).reshape(teachers, -1)
-        found = jnp.zeros((rows, width))
-        for _ in range(2):
-            part = rest @ directions.T
-            rest, found = rest - part @ directions, found + part
-        lower, new = _orthonormal_rows(rest, jnp.sum(flat**2, axis=1), np.ones((rows, rows)), jnp.vdot)
-        found = jax.lax.dynamic_update_slice_in_dim(found, lower, t * rows, axis=1)
-        return found, jax.lax.dynamic_update_slice_in_dim(directions, new, t * rows, axis=0)
-
-    def running(carry: Any) -> Any:
-        return (carry["step"] <= steps) & carry["finite"] & ~carry["settled"]
-
-    def advance(carry: Any) -> Any:
-        t, history, noise = carry["step"], carry["gradients"], carry["noise"]
-        own = carry["weights"][t]
-        overlap = jnp.einsum("cpk,ckq->pq", own[:, :, :teachers], teacher[:, :, :teachers])
-        if classes == 1:
-            # New directions of the weights are those of the noise.
-            directions, loadings = carry["directions"], own[0, :, teachers : teachers + width]
-        else:
-            loadings, directions = weight_directions(own, overlap, carry["directions"], t)
-        memory = carry["overlap_of_noise"] * jnp.einsum("c,cpk->pk", roots, own[:, :, begin:])
-        batch = settings.batches[jnp.minimum(t, steps - 1)]
-
-        def gradients(chunk: Any, data: Trajectories) -> Any:
-            """Return averages over a chunk of trajectories, and their gradients, shape (P, n)."""
-            true = flips[:, None, None] * data.true[:, :, None, None, :] * jnp.ones((2, 1))
-            free = past(loadings, noise, chunk, t + 1).reshape(rows, tokens, 1, 1, points)
-            zeta = jnp.einsum("pk,klabi->plabi", overlap, true) + flips[:, None] * free
-            fields = zeta.reshape(shape) + past(memory, history, chunk, t).reshape(shape)
-            labels = jnp.broadcast_to(data.labels[:, :, None, :], (len(data.labels), 2, 2, points))
-            losses, found = loss_and_gradient(labels.reshape(-1, count), fields)
-            inside = jnp.broadcast_to(data.masks[batch][:, None, :], (2, 2, points))
-            images = inside * found.reshape(rows, tokens, 2, 2, points)
-            gradient = images.reshape(rows, -1)
-            return (
-                jnp.sum(losses),
-                jnp.sum(gradient**2, axis=1),
-                gradient @ true.reshape(teachers, -1).T,
-            ), gradient
-
-        (loss, size, drive), gradient = over_chunks(gradients, data)
-        drive = scale * total(drive) * settings.same_teacher
-
-        own_noise = coefficients(odd_part(gradient), noise, t + 1, settings.alpha / base_samples)
-        earlier, rest = expand(gradient, history, t, scale)
-        lower, new = orthonormal(rest, scale * total(size), scale)
-        # Noise of the next direction of the weights is independent of all directions of the gradients: so it is for
-        # the inputs of a run, and sampling errors of one do not become gradients of the other.
-        odd, weight = odd_part(new), 1 / base_samples
-        odd_size = weight * total(jnp.sum(odd**2, axis=(0, 2)))
-        next_step = jnp.minimum(t + 1, padded - 1)
-        _, rest = expand(jnp.concatenate([odd, noise[:, next_step]], axis=1), carry["odd"], t, weight)
-        _, new_odd = orthonormal(rest[:, :rows], jnp.maximum(odd_size, 1 / settings.alpha), weight)
-        part = weight * total(jnp.einsum("cpn,cqn->pq", rest[:, rows:], new_odd)) * settings.same_head
-        new_noise = rest[:, rows:] - jnp.einsum("pq,cqn->cpn", part, new_odd)
-        # Sampling errors of the correlations with all earlier noise have a power, which a run with as many samples
-        # takes from the new direction. Correlations that are exact, as those of linear gradients, have none.
-        pivots = jnp.diagonal(lower)
-        solvable = lower + jnp.diag(jnp.where(pivots > 0, 0.0, 1.0))
-        with_noise = jnp.linalg.solve(solvable, own_noise - earlier @ carry["with_noise"])
-        with_noise = jnp.where(pivots[:, None] > 0, with_noise, 0.0)
-        explained = jnp.sum(with_noise**2, axis=1) / (settings.alpha**2 * tokens)
-        error = settings.alpha**2 * jnp.maximum(odd_size - explained, 0.0) / base_samples
-        left = jnp.sqrt(jnp.maximum(1 - (t + 1) * jnp.sum(settings.same_head, axis=1) * error, 0.0))
-        overlap_of_noise = jax.lax.dynamic_update_slice(carry["overlap_of_noise"], left, (t * rows,))
-        # The gradient in the coordinates of the weights.
-        kappa = overlap_of_noise * jax.lax.dynamic_update_slice_in_dim(earlier, lower, t * rows, axis=1)
-        slope = jnp.einsum("pk,ckq->cpq", drive, teacher)
-        slope = slope.at[:, :, begin:].add(roots[:, None, None] * kappa)
-        if classes == 1:
-            slope = slope.at[:, :, teachers : teachers + width].add(own_noise)
-        else:
-            slope = slope + jnp.swapaxes((own_noise @ directions).reshape(rows, classes, end), 0, 1)
-        change = settings.eigenvalues[:, None, None] * slope + settings.decay * own
-        rate = settings.rates[jnp.minimum(t, steps - 1)]
-        moved = settings.momentum * carry["velocity"] - rate * change
-        ahead = settings.momentum * moved - rate * change
-        weights = carry["weights"].at[t + 1].set(own + jnp.where(settings.nesterov > 0, ahead, moved))
+    def advance(self, now: _State) -> _State:
+        """Return the state after one more step."""
+        t = now.step
+        place = t * self.student.rows
+        seen = self._weights(now)
+        gradient = self._gradient(now, seen)
+        odd, odd_size, noise = self._next_noise(now, gradient.direction)
+        with_noise, independent = self._independent_noise(now, gradient, odd_size)
+        independent = jax.lax.dynamic_update_slice(now.independent, independent, (place,))
+        weights, velocity = self._step(now, gradient, seen.directions, independent)
         power = jnp.sum(weights[t + 1] ** 2, axis=(0, 2))
-        return {
-            "step": t + 1,
-            "finite": jnp.all(jnp.isfinite(power)) & jnp.all(power < DIVERGED),
-            "settled": _have_settled(weights, t + 1, settings.settled),
-            "weights": weights,
-            "velocity": moved,
-            "directions": directions,
-            "gradients": history.at[:, t].set(new),
-            "noise": noise.at[:, next_step].set(new_noise),
-            "odd": carry["odd"].at[:, t].set(new_odd),
-            "with_noise": jax.lax.dynamic_update_slice_in_dim(carry["with_noise"], with_noise, t * rows, axis=0),
-            "overlap_of_noise": overlap_of_noise,
-            "loss": carry["loss"].at[t].set(total(loss) / samples),
-        }
+        return _State(
+            step=t + 1,
+            finite=jnp.all(jnp.isfinite(power)) & jnp.all(power < DIVERGED),
+            settled=_have_settled(weights, t + 1, self.settings.settled),
+            weights=weights,
+            velocity=velocity,
+            weight_directions=seen.directions,
+            gradients=now.gradients.at[:, t].set(gradient.direction),
+            noise=now.noise.at[:, self._after(t)].set(noise),
+            odd=now.odd.at[:, t].set(odd),
+            with_noise=jax.lax.dynamic_update_slice_in_dim(now.with_noise, with_noise, place, axis=0),
+            independent=independent,
+            loss=now.loss.at[t].set(gradient.loss),
+        )
 
-    start = jnp.einsum("pk,ckq->cpq", overlap, teacher)
-    start = start.at[:, :, teachers:begin].set((jnp.sqrt(settings.eigenvalues) * roots)[:, None, None] * root)
-    carry: Any = {
-        "step": 0,
-        "finite": jnp.array(True),
-        "settled": jnp.array(False),
-        "weights": jnp.zeros((padded + 1, *start.shape)).at[0].set(start),
-        "velocity": jnp.zeros_like(start),
-        "directions": jnp.zeros((width if classes > 1 else 0, classes * end)),
-        "gradients": jnp.zeros((chunks, padded, rows, tokens * count)),
-        "noise": noise,
-        "odd": jnp.zeros_like(noise),
-        "with_noise": jnp.zeros((width, width)),
-        "overlap_of_noise": jnp.ones(width),
-        "loss": jnp.full(padded, jnp.nan),
-    }
-    carry = jax.lax.while_loop(running, advance, carry)
-    reached = carry["step"] - 1
-    step = jnp.minimum(jnp.arange(padded), reached)
-    weights = carry["weights"][step]
-    flat = jnp.swapaxes(weights, 1, 2).reshape(padded, rows, -1)
-    overlaps = jnp.einsum("tcpk,ckq->tpq", weights[..., :teachers], teacher[:, :, :teachers])
-    correlations = jnp.einsum("tpk,sqk->tspq", flat, flat)
-    moments = (overlaps, correlations, carry["loss"][step], reached, carry["finite"])
-    return DescentMoments(*moments)  # type: ignore[arg-type]
+    def moments(self, last: _State) -> DescentMoments:
+        """Return the order parameters of all steps."""
+        reached, padded = last.step - 1, self.space.padded
+        step = jnp.minimum(jnp.arange(padded), reached)
+        weights = last.weights[step]
+        flat = jnp.swapaxes(weights, 1, 2).reshape(padded, self.student.rows, -1)
+        return DescentMoments(
+            overlap=jnp.einsum("tcpk,ckq->tpq", *self._along_teacher(weights)),
+            correlation=jnp.einsum("tpk,sqk->tspq", flat, flat),
+            training_loss=last.loss[step],
+            reached=reached,
+            finite=last.finite,
+        )
+
+    def _along_teacher(self, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return the coordinates of weights and of the teacher in which their inner products differ from zero."""
+        teachers = self.teacher.shape[1]
+        return weights[..., :teachers], self.teacher[:, :, :teachers]
+
+    def _after(self, t: jax.Array) -> jax.Array:
+        """Return the number of the step after step ``t``, if histories hold it."""
+        return jnp.minimum(t + 1, self.space.padded - 1)
+
+    def _weights(self, now: _State) -> _Weights:
+        """Return the weights of a step as the fields of samples see them."""
+        (rows, teachers, *_), own = self._sizes, now.weights[now.step]
+        width = self.space.padded * rows
+        overlap = jnp.einsum("cpk,ckq->pq", *self._along_teacher(own))
+        roots = jnp.sqrt(self.settings.shares)
+        memory = now.independent * jnp.einsum("c,cpk->pk", roots, own[:, :, teachers + rows :])
+        if len(own) == 1:
+            # New directions of the weights are those of the noise.
+            return _Weights(overlap, own[0, :, teachers : teachers + width], memory, now.weight_directions)
+        flat = own.swapaxes(0, 1).reshape(rows, -1)
+        rest = flat - overlap @ self.teacher.swapaxes(0, 1).reshape(teachers, -1)
+        loadings = jnp.zeros((rows, width))
+        for _ in range(2):
+            part = rest @ now.weight_directions.T
+            rest, loadings = rest - part @ now.weight_directions, loadings + part
+        lower, new = orthonormal_rows(rest, jnp.sum(flat**2, axis=1), np.ones((rows, rows)), jnp.vdot)
+        loadings = jax.lax.dynamic_update_slice_in_dim(loadings, lower, now.step * rows, axis=1)
+        directions = jax.lax.dynamic_update_slice_in_dim(now.weight_directions, new, now.step * rows, axis=0)
+        return _Weights(overlap, loadings, memory, directions)
+
+    def _gradient(self, now: _State, seen: _Weights) -> _Gradient:
+        """Return the gradient of the samples, in directions of trajectories."""
+        settings, space = self.settings, self.space
+        loss, size, drive, vectors = self._sample_gradients(now, seen)
+        scale = settings.alpha / self._samples(4)
+        odd = self._odd_part(vectors)
+        along_noise = space.project(odd, now.noise, now.step + 1, settings.alpha / self._samples(1))
+        earlier, rest = space.expand(vectors, now.gradients, now.step, scale)
+        lower, new = space.orthonormal(rest, space.total(size) * scale, scale)
+        return _Gradient(
+            loss=space.total(loss) / self._samples(4),
+            drive=space.total(drive) * scale * settings.same_teacher,
+            along_noise=along_noise,
+            earlier=earlier,
+            lower=lower,
+            direction=new,
+        )
+
+    def _sample_gradients(self, now: _State, seen: _Weights) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Return sums over trajectories of loss, power and product with the true fields; gradients of fields."""
+        rows, teachers, tokens, points = self._sizes
+        images, flips = (2, 2, points), jnp.array(_SIGNS)
+        batch = self.settings.batches[jnp.minimum(now.step, self.settings.steps - 1)]
+        loss_and_gradient = jax.vmap(
+            scalarize(lambda y, z: jax.value_and_grad(self.student.cost, argnums=1)(y, z)), in_axes=-1, out_axes=-1
+        )
+
+        def of_chunk(chunk: jax.Array, data: Trajectories) -> tuple[tuple[jax.Array, ...], jax.Array]:
+            true = flips[:, None, None] * data.true[:, :, None, None, :] * jnp.ones((2, 1))
+            free = self.space.combine(seen.loadings, now.noise, chunk, now.step + 1)
+            own = flips[:, None] * free.reshape(rows, tokens, 1, 1, points)
+            zeta = jnp.einsum("pk,klabi->plabi", seen.overlap, true) + own
+            shape = (rows, tokens, 4 * points)
+            earlier = self.space.combine(seen.memory, now.gradients, chunk, now.step)
+            labels = jnp.broadcast_to(data.labels[:, :, None, :], (len(data.labels), *images))
+            fields = zeta.reshape(shape) + earlier.reshape(shape)
+            losses, slopes = loss_and_gradient(labels.reshape(len(labels), -1), fields)
+            inside = jnp.broadcast_to(data.masks[batch][:, None, :], images)
+            gradient = (inside * slopes.reshape(rows, tokens, *images)).reshape(rows, -1)
+            power = jnp.sum(gradient**2, axis=1)
+            return (jnp.sum(losses), power, gradient @ true.reshape(teachers, -1).T), gradient
+
+        (loss, power, drive), gradients = self.space.over_chunks(of_chunk, self.data)
+        return loss, power, drive, gradients
+
+    def _samples(self, images: int) -> int:
+        """Return the number of base points of all devices times a number of images."""
+        return self.space.total(self.space.chunks * images * self._sizes[-1])
+
+    def _odd_part(self, vectors: jax.Array) -> jax.Array:
+        """Return the mean over images, with the sign of the own fields, of vectors of shape (chunks, P, n)."""
+        rows, _, tokens, points = self._sizes
+        images = jnp.array(_SIGNS)[:, None] * vectors.reshape(-1, rows, tokens, 2, 2, points)
+        return jnp.mean(images, axis=(3, 4)).reshape(len(vectors), rows, -1)
+
+    def _next_noise(self, now: _State, direction: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Return new directions of odd parts of gradients, the power of these parts, and the noise of the next step.
+
+        Noise of the next direction of the weights is independent of all directions of the gradients. It is for the
+        inputs of a run, and sampling errors of one do not become gradients of the other.
+        """
+        space, rows = self.space, self.student.rows
+        odd, weight = self._odd_part(direction), 1 / self._samples(1)
+        size = weight * space.total(jnp.sum(odd**2, axis=(0, 2)))
+        both = jnp.concatenate([odd, now.noise[:, self._after(now.step)]], axis=1)
+        _, rest = space.expand(both, now.odd, now.step, weight)
+        odd, noise = rest[:, :rows], rest[:, rows:]
+        _, new = space.orthonormal(odd, jnp.maximum(size, 1 / self.settings.alpha), weight)
+        part = weight * space.total(jnp.einsum("cpn,cqn->pq", noise, new)) * self.settings.same_head
+        return new, size, noise - jnp.einsum("pq,cqn->cpn", part, new)
+
+    def _independent_noise(self, now: _State, gradient: _Gradient, odd_size: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return inner products of new directions with all noise, shape (P, T P), and their own share of ``N``, (P,).
+
+        Sampling errors of the correlations with all earlier noise have a power, which a run with as many samples takes
+        from the new direction. Correlations that are exact, as those of linear gradients, have none.
+        """
+        alpha, tokens = self.settings.alpha, self.data.true.shape[2]
+        pivots = jnp.diagonal(gradient.lower)
+        solvable = gradient.lower + jnp.diag(jnp.where(pivots > 0, 0.0, 1.0))
+        with_noise = jnp.linalg.solve(solvable, gradient.along_noise - gradient.earlier @ now.with_noise)
+        with_noise = jnp.where(pivots[:, None] > 0, with_noise, 0.0)
+        explained = jnp.sum(with_noise**2, axis=1) / (alpha**2 * tokens)
+        error = alpha**2 * jnp.maximum(odd_size - explained, 0.0) / self._samples(1)
+        left = 1 - (now.step + 1) * jnp.sum(self.settings.same_head, axis=1) * error
+        return with_noise, jnp.sqrt(jnp.maximum(left, 0.0))
+
+    def _step(
+        self, now: _State, gradient: _Gradient, directions: jax.Array, independent: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the weights of all steps, with those after this one, and their velocity."""
+        settings, (rows, teachers, *_), t = self.settings, self._sizes, now.step
+        own = now.weights[t]
+        classes, _, coordinates = own.shape
+        # The gradient in the coordinates of the weights.
+        kappa = independent * jax.lax.dynamic_update_slice_in_dim(gradient.earlier, gradient.lower, t * rows, axis=1)
+        slope = jnp.einsum("pk,ckq->cpq", gradient.drive, self.teacher)
+        slope = slope.at[:, :, teachers + rows :].add(jnp.sqrt(settings.shares)[:, None, None] * kappa)
+        if classes == 1:
+            slope = slope.at[:, :, teachers : teachers + kappa.shape[1]].add(gradient.along_noise)
+        else:
+            along = (gradient.along_noise @ directions).reshape(rows, classes, coordinates)
+            slope = slope + jnp.swapaxes(along, 0, 1)
+        change = settings.eigenvalues[:, None, None] * slope + settings.decay * own
+        rate = jnp.asarray(settings.rates)[jnp.minimum(t, settings.steps - 1)]
+        velocity = now.velocity * settings.momentum - rate * change
+        ahead = velocity * settings.momentum - rate * change
+        return now.weights.at[t + 1].set(own + jnp.where(settings.nesterov > 0, ahead, velocity)), velocity
+
+
+def _class_roots(settings: StepSettings) -> AnyArray:
+    """Return the square root of eigenvalue times share of each class of features, shape (classes,)."""
+    return jnp.sqrt(settings.eigenvalues) * jnp.sqrt(settings.shares)
 
 
 def shared_moments(
-    overlap: Any, root: Any, settings: StepSettings, data: Trajectories, student: Student, devices: int
+    overlap: jax.Array, root: jax.Array, settings: StepSettings, data: Trajectories, student: Student, devices: int
 ) -> DescentMoments:
     """Return :func:`descent_moments` with the trajectories shared out over the first devices of JAX."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("devices",))
@@ -451,30 +485,7 @@ def shared_moments(
     return found
 
 
-def _orthonormal_rows(rest: Any, size: Any, allowed: Any, inner: Any) -> tuple[Any, Any]:
-    """Return the triangular matrix and the orthonormal rows whose product are given rows.
-
-    Args:
-        rest: rows, shape (P, ...).
-        size: powers that they had before parts along earlier directions were removed, shape (P,): what is smaller by
-            far is rounding, and its direction is zero.
-        allowed: one for pairs of rows whose inner product counts, shape (P, P).
-        inner: inner product of two rows.
-    """
-    lower, found = jnp.zeros((len(rest), len(rest))), list[Any]()
-    for row, left in enumerate(rest):
-        for other, direction in enumerate(found):
-            part = allowed[row, other] * inner(left, direction)
-            left, lower = left - part * direction, lower.at[row, other].set(part)
-        power = inner(left, left)
-        new = power > _DEPENDENT * size[row]
-        length = jnp.sqrt(jnp.where(new, power, 1.0))
-        lower = lower.at[row, row].set(jnp.where(new, length, 0.0))
-        found.append(jnp.where(new, left / length, 0.0))
-    return lower, jnp.stack(found)
-
-
-def _have_settled(weights: Any, t: Any, share: Any) -> Any:
+def _have_settled(weights: jax.Array, t: jax.Array, share: AnyArray | float) -> jax.Array:
     """Return whether changes still to come, if they decrease as they do now, are below a share of the weights.
 
     So is the last step, as weights that move to and fro agree after an even number of steps.

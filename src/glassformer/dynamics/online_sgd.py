@@ -31,6 +31,7 @@ from scipy.integrate import RK45
 from scipy.linalg import sqrtm
 
 from glassformer.channels.base import Channel
+from glassformer.core.arrays import AnyArray
 from glassformer.core.checks import is_number, is_whole, real_numbers, require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
@@ -267,7 +268,7 @@ def _checked_starts(start: Start, rows: int) -> Array:
 
 
 def _integrate_start(
-    model: Model, rates: Any, start: Array, times: Array, pace: Pace, points: int
+    model: Model, rates: CachedJit, start: Array, times: Array, pace: Pace, points: int
 ) -> tuple[Array, Array, Status]:
     """Return the path from a start of overlap, power and teacher, shape (3, P, P).
 
@@ -331,10 +332,10 @@ class SampledFields(NamedTuple):
     ``true`` are the fields of orthonormal rows of the teacher, and ``own`` are independent fields.
     """
 
-    true: Any
-    own: Any
-    labels: Any
-    means: Any
+    true: AnyArray
+    own: AnyArray
+    labels: AnyArray
+    means: AnyArray
 
     @classmethod
     def of(cls, model: Model, points: int, root: Array) -> SampledFields:
@@ -396,20 +397,23 @@ def symmetry_projectors(invariances: Array, start: Array, teacher: Array) -> Arr
     return projectors / count
 
 
-def time_derivatives(state: Any, settings: Any, data: SampledFields, flips: Any, link: Callable[[Any], Any]) -> Any:
+def time_derivatives(
+    state: jax.Array, settings: jax.Array, data: SampledFields, flips: jax.Array, link: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
     """Return the right-hand sides of all sets, shape (sets, 2, P, P)."""
     eta, batch, decay = settings
 
-    def label_gradient(fields: Any, label: Any) -> Any:
+    def label_gradient(fields: AnyArray, label: AnyArray) -> jax.Array:
         student_label, pull_back = jax.vjp(lambda z: jnp.ravel(link(z)), fields)
-        return pull_back(student_label - label)[0]
+        (gradient,) = pull_back(student_label - label)
+        return gradient
 
-    def mean_product(left: Any, right: Any) -> Any:
+    def mean_product(left: AnyArray, right: AnyArray) -> jax.Array:
         """Return the mean over points of the sum over columns, shape (P, P)."""
         return jnp.einsum("nal,nbl->ab", left, right) / len(left)
 
-    def of_set(own_state: Any, own: SampledFields) -> Any:
-        def of_image(signs: Any) -> Any:
+    def of_set(own_state: jax.Array, own: SampledFields) -> jax.Array:
+        def of_image(signs: jax.Array) -> jax.Array:
             true = signs[:, None] * own.true
             fields = _student_fields(own_state, true, own.own)
             delta = jax.vmap(label_gradient)(fields, own.labels)
@@ -422,7 +426,7 @@ def time_derivatives(state: Any, settings: Any, data: SampledFields, flips: Any,
     return jax.vmap(of_set)(state, data)
 
 
-def label_errors(state: Any, data: SampledFields, channel: Channel) -> Array:
+def label_errors(state: AnyArray, data: SampledFields, channel: Channel) -> Array:
     """Return squared differences of mean labels at the student's and at the true fields, shape (sets,)."""
     fields = np.asarray(jax.vmap(_student_fields)(state, data.true, data.own))
     sets, points = fields.shape[:2]
@@ -435,7 +439,7 @@ def _mean_labels(channel: Channel, fields: Array) -> Array:
     return channel.clean_labels(fields).reshape(len(fields), -1)
 
 
-def _student_fields(state: Any, true: Any, own: Any) -> Any:
+def _student_fields(state: AnyArray, true: AnyArray, own: AnyArray) -> jax.Array:
     """Return fields of the student, shape (points, P, L), with this overlap with the teacher and this power."""
     overlap, power = state
     values, vectors = jnp.linalg.eigh(power - overlap @ overlap.T)
