@@ -20,7 +20,8 @@ from glassformer.core.status import Status
 from glassformer.papers import descent, layer_order, panels, positional, published_attention, universality
 from glassformer.papers.catalogue import FIGURES
 from glassformer.papers.curves import PERFECT, WEAK, ComputedCurve, Curve, CurvesPanel, Overlay, Runs, _difference
-from glassformer.papers.drawing import draw_figure
+from glassformer.papers.drawing import RunSize, draw_figure
+from glassformer.papers.links import first_field, sign
 from glassformer.papers.positional import _nearest
 from glassformer.papers.published import deviations
 from glassformer.papers.recipe import Recipe, compute
@@ -31,7 +32,7 @@ from glassformer.plotting.style import signal_power
 from glassformer.verbs.thresholds import thresholds
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.5)
-SIGNS = SequenceMultiIndex(descent._sign)
+SIGNS = SequenceMultiIndex(sign)
 DESCENT = SGD(0.5, 0.5, loss="logistic").at_accuracy(Accuracy(trajectories=4096))
 
 
@@ -152,7 +153,7 @@ def test_early_stopping_is_compared_with_the_best_decay(monkeypatch):
     value, error = descent._columns("error")
     found = {value: np.array([1.0, 0.4, 0.5]), error: np.array([0.0, 0.01, 0.02])}
     monkeypatch.setattr(descent, "trajectory", lambda model, alpha, learner, steps, throw: found)
-    case = descent._Stopped("square loss: error", SequenceMultiIndex(descent._value, noise=0.5), "square", "error")
+    case = descent._Stopped("square loss: error", SequenceMultiIndex(first_field, noise=0.5), "square", "error")
     part = descent._cost_of_stopping(None, [case], np.array([1.0, 2.0]), 2, SGD)
     (frame,) = part.frames
     assert frame["iteration"].tolist() == [1, 1] and frame["best_step"].tolist() == [0.4, 0.4]
@@ -188,9 +189,8 @@ def test_a_curve_of_two_panels_is_computed_and_written_once():
 def test_descent_is_drawn_with_the_error_of_its_equations_and_runs_at_some_steps():
     case = descent._Case("full batch", 2.0, DESCENT, 4)
     looks = {"training_loss": {"xscale": "log"}, "label_error": {"legend": None}}
-    panel = lambda context: descent._in_time(  # noqa: E731
-        context, SIGNS, [case], looks, (40, 2), "signs", True, lambda: {"label_error": descent._Level(0.2, "minimum")}
-    )
+    level = descent._Level(0.2, "minimum")
+    panel = descent._DescentPanel(SIGNS, [case], looks, RunSize(40, 2), "signs", True, lambda: {"label_error": level})
     content = compute(Recipe([panel], names=["curve"]))
     loss, errors = content.axes
     line, marks, *_ = loss.series
@@ -204,7 +204,9 @@ def test_descent_is_drawn_with_the_error_of_its_equations_and_runs_at_some_steps
 @pytest.mark.slow
 def test_descent_after_several_steps_has_runs_at_some_sample_ratios():
     def after(computed) -> Overlay:
-        return descent._after_steps(computed, lambda alpha: DESCENT, (1, 2, 3, 4), [1.0, 2.0], (40, 2), "label_error")
+        return descent._after_steps(
+            computed, lambda alpha: DESCENT, (1, 2, 3, 4), [1.0, 2.0], RunSize(40, 2), "label_error"
+        )
 
     curves = [Curve("optimum", SIGNS), Curve("minimum", SIGNS, RegularisedRisk("logistic", strength=0.5))]
     content = compute(Recipe([CurvesPanel(curves, np.array([1.0, 2.0]), "signs", "label_error", further=after)]))

@@ -14,7 +14,7 @@ from glassformer.learners.gradient_descent import AveragedGradientDescent, Gradi
 from glassformer.models import AttentionIndexed
 from glassformer.papers import published
 from glassformer.papers.curves import PERFECT, WEAK, ComputedCurve, Curve, CurvesPanel, Overlay, Runs
-from glassformer.papers.drawing import Series
+from glassformer.papers.drawing import RunSize, Series
 from glassformer.papers.panels import steps_panel
 from glassformer.papers.published_attention import compare_errors
 from glassformer.papers.recipe import Recipe
@@ -92,7 +92,8 @@ def _power_law(computed: Sequence[ComputedCurve]) -> Overlay:
     for one in computed:
         alpha, error = one.theory["alpha"][-2:], one.theory["error"][-2:]
         power = np.diff(np.log(error))[0] / np.diff(np.log(alpha))[0]
-        lines.append(f"rho = {one.curve.model.rho:g}: error {error[-1]:.4g} at alpha {alpha[-1]:g}, power {power:.3f}")
+        rho = one.curve.model.parameters["rho"]
+        lines.append(f"rho = {rho:g}: error {error[-1]:.4g} at alpha {alpha[-1]:g}, power {power:.3f}")
     x = np.array([8.0, 100.0])
     top = max(one.theory["error"][-1] * one.theory["alpha"][-1] ** 2 for one in computed)
     return Overlay([Series(x, 2.5 * top / x**2, "k", "--", r"$\alpha^{-2}$", look={"lw": 1})], lines)
@@ -171,7 +172,5 @@ def in_time(quick: bool) -> Recipe:
     """Message passing of hardmax attention step by step, without damping."""
     model = AttentionIndexed(rho=0.3, tokens=2, channel="hardmax")
     title = r"hardmax, $T = 2$, $\rho = 0.3$"
-    d, instances = (60, 2) if quick else (150, 8)
-    return Recipe(
-        [partial(steps_panel, model=model, alpha=[1.0, 2.0], steps=25, d=d, instances=instances, title=title)]
-    )
+    size = RunSize(60, 2) if quick else RunSize(150, 8)
+    return Recipe([partial(steps_panel, model=model, alpha=[1.0, 2.0], steps=25, size=size, title=title)])

@@ -21,7 +21,7 @@ from glassformer.learners.ridge import ridge_error
 from glassformer.models import BilinearSequenceRegression
 from glassformer.papers import published
 from glassformer.papers.curves import PERFECT, ComputedCurve, Curve, CurvesPanel, Overlay, Runs
-from glassformer.papers.drawing import Axis, Series, legend_entry
+from glassformer.papers.drawing import Axis, RunSize, Series, legend_entry
 from glassformer.papers.panels import steps_panel
 from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.plotting.plots import draw_landscape, height_limits
@@ -352,13 +352,13 @@ def _distances_to_limit(computed: Sequence[ComputedCurve]) -> Overlay:
     lines = [f"weak recovery at rho -> 0: alpha_LR = {thresholds(limit.curve.model)['weak_recovery'].alpha:.6g}"]
     for one in computed[:-1]:
         gap = np.abs(one.theory["error"] - limit.theory["error"]).max()
-        lines.append(f"  rho = {one.curve.model.rho:g}: largest distance to the limit {gap:.4f}")
+        lines.append(f"  rho = {one.curve.model.parameters['rho']:g}: largest distance to the limit {gap:.4f}")
     return Overlay(lines=lines)
 
 
 def in_time(quick: bool) -> Recipe:
     """Message passing step by step at three sample ratios of noisy linear labels."""
-    d, instances = (80, 2) if quick else (200, 8)
+    size = RunSize(80, 2) if quick else RunSize(200, 8)
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     title, ratios = f"$y = h$, {_title(beta=1, rho=0.3, noise=0.1)}", [0.3, 0.6, 0.9]
-    return Recipe([partial(steps_panel, model=model, alpha=ratios, steps=20, d=d, instances=instances, title=title)])
+    return Recipe([partial(steps_panel, model=model, alpha=ratios, steps=20, size=size, title=title)])

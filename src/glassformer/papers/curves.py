@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.learners.base import Learner
 from glassformer.numerics.quasi_random import normal_score
-from glassformer.papers.drawing import RUN_MARKS, Axis, Series, legend_entry
+from glassformer.papers.drawing import RUN_MARKS, Axis, Series, legend_entry, runs_entry
 from glassformer.papers.recipe import Context, Part
 from glassformer.plotting.plots import runs_label
 from glassformer.plotting.style import error_label, label_alpha, signal_power
@@ -26,13 +27,18 @@ from glassformer.verbs.thresholds import thresholds
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.typing import ColorType
 
+    from glassformer.models.base import Model
     from glassformer.verbs.instances import Simulation
 
 # Quantity of models of several rows: a line for each row.
 OVERLAP = "row_overlap"
 # Thresholds that panels mark.
 WEAK, PERFECT = "weak_recovery", "perfect_recovery"
+# Colours of the Bayes-optimal error and of learners, and the label of their errors on signs and classes.
+SHADES = ("0.1", "#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8")
+LABEL_ERROR = "test error on noiseless labels"
 # Two sample ratios closer than this are one.
 _SAME = 1e-9
 # Points of a line from which on they are not marked one by one.
@@ -63,7 +69,7 @@ class Runs:
     instances: int
     column: str = "error"
     marker: str = "o"
-    color: Any = None
+    color: ColorType | int | None = None
     storage: str = "float64"
     row: Mapping[str, Any] = field(default_factory=dict)
 
@@ -88,12 +94,12 @@ class Curve:
     """
 
     label: str
-    model: Any
+    model: Model
     learner: Learner | None = None
     runs: Sequence[Runs] = ()
     scale: float = 1.0
     style: str = "-"
-    color: Any = None
+    color: ColorType | int | None = None
     width: float | None = None
     ratios: Array | None = None
     threshold: float | None = None
@@ -147,7 +153,7 @@ class CurvesPanel:
     quantity: str | Mapping[str, str] = "error"
     settings: Mapping[str, Any] = field(default_factory=dict)
     marks: Sequence[str] = ()
-    verticals: Sequence[tuple[float, Any, str | None]] = ()
+    verticals: Sequence[tuple[float, ColorType | int, str | None]] = ()
     colors: int | None = None
     entries: Sequence[Series] = ()
     legend: Mapping[str, Any] = field(default_factory=lambda: {"loc": "upper right"})
@@ -199,7 +205,7 @@ class CurvesPanel:
             )
         return ComputedCurve(curve, theory, simulations)
 
-    def _frames(self, one: ComputedCurve) -> list[Any]:
+    def _frames(self, one: ComputedCurve) -> list[pandas.DataFrame]:
         curve = one.curve
         common = {"panel": self.title, "curve": curve.label, **curve.row}
         found = [] if self.runs_only else [one.theory.to_pandas().assign(**{"source": "theory", **common})]
@@ -208,7 +214,7 @@ class CurvesPanel:
             if self.runs_only:
                 mean, error = measured(runs, table)
                 frame = frame[["alpha", "status"]].assign(error=mean, standard_error=error)
-                frame = frame.assign(algorithm=runs.label, noise=curve.model.noise)
+                frame = frame.assign(algorithm=runs.label, noise=curve.model.parameters["noise"])
             found.append(frame.assign(**{**common, "source": runs.label, **runs.row}))
         return found
 
@@ -236,12 +242,14 @@ class CurvesPanel:
                     drawn = runs.column if column == "error" else column
                     if drawn != OVERLAP and drawn not in table.columns:
                         continue
-                    mark = _mark(curve, runs, table, drawn, row, color)
-                    marks.append(mark)
+                    mean, error = measured(runs, table, drawn, row)
+                    shade = color if runs.color is None else runs.color
+                    place = curve.scale * table["alpha"]
+                    # Marks of perfect recovery lie on the axis, and are drawn over it; bars end at the frame.
+                    look = {**RUN_MARKS, "clip_on": False}
+                    marks.append(Series(place, mean, shade, runs.marker, None, error, look, table.status))
                     entry = runs.label if len(sizes) == 1 else f"{runs.label}, $d = {runs.d}$"
-                    grey = {"ms": 4, "mec": "k", "mew": 0.6}
-                    shade = "0.35" if runs.color is None else runs.color
-                    entries[entry] = Series([], [], shade, runs.marker, entry, look=grey)
+                    entries[entry] = runs_entry(entry, runs.marker, "0.35" if runs.color is None else runs.color)
         series += [*further, *marks, *entries.values(), *self.entries]
         if PERFECT in self.marks:
             series += _recovery_ticks(self.curves)
@@ -262,7 +270,7 @@ class CurvesPanel:
             count = computed[0].theory["row_error"].shape[1]
         return Axis(series, count, settings, verticals, self.legend)
 
-    def _lines(self, one: ComputedCurve, k: int) -> list[tuple[Any, str, str, int | None]]:
+    def _lines(self, one: ComputedCurve, k: int) -> list[tuple[ColorType | int, str, str, int | None]]:
         """Colour, label, column and row of each line of a curve."""
         if not isinstance(self.quantity, str):
             return [(j, label, column, None) for j, (column, label) in enumerate(self.quantity.items())]
@@ -270,6 +278,16 @@ class CurvesPanel:
             return [(j, name, OVERLAP, j) for j, name in enumerate(one.curve.model.row_names)]
         color = k if one.curve.color is None else one.curve.color
         return [(color, one.curve.label, self.quantity, None)]
+
+
+def beside_optimum(
+    model: Model, learners: Mapping[str, Learner], runs: Mapping[str, Sequence[Runs]] = MappingProxyType({})
+) -> list[Curve]:
+    """Return the Bayes-optimal error, thick, and the theory of each learner, with the runs of some of them."""
+    curves = [Curve("Bayes-optimal", model, color=SHADES[0], width=2.2)]
+    for (label, learner), shade in zip(learners.items(), SHADES[1:], strict=False):
+        curves.append(Curve(label, model, learner, runs.get(label, ()), color=shade))
+    return curves
 
 
 def values(table: Table, column: str, row: int | None = None) -> Array:
@@ -284,14 +302,6 @@ def measured(runs: Runs, table: Simulation, column: str = "", row: int | None = 
         return values(table, column, row), table["row_standard_error"][:, row]
     error = table.columns.get(column.replace("error", "standard_error"))
     return table[column], standard_error(table.of_instances(column)) if error is None else error
-
-
-def _mark(curve: Curve, runs: Runs, table: Simulation, column: str, row: int | None, color: Any) -> Series:
-    mean, error = measured(runs, table, column, row)
-    shade = color if runs.color is None else runs.color
-    # Marks of perfect recovery lie on the axis, and are drawn over it; bars end at the frame.
-    look = {**RUN_MARKS, "clip_on": False}
-    return Series(curve.scale * table["alpha"], mean, shade, runs.marker, None, error, look, table.status)
 
 
 def _with_marks(limits: tuple[Any, Any], marks: Sequence[Series]) -> tuple[Any, Any]:
@@ -326,9 +336,9 @@ def _recovery_ticks(curves: Sequence[Curve]) -> list[Series]:
     return [*ticks, legend_entry("perfect recovery", "|", ms=9, mew=2.5)] if ticks else []
 
 
-def _dotted(curves: Sequence[Curve], weak_recovery: bool) -> list[tuple[float, Any, str | None]]:
+def _dotted(curves: Sequence[Curve], weak_recovery: bool) -> list[tuple[float, ColorType | int, str | None]]:
     """Dotted lines at the thresholds of the curves."""
-    found: list[tuple[float, Any, str | None]] = []
+    found: list[tuple[float, ColorType | int, str | None]] = []
     for k, curve in enumerate(curves):
         color = k if curve.color is None else curve.color
         if curve.threshold is not None:
@@ -419,7 +429,7 @@ def theory_accuracy(table: Table) -> str:
     return f"theory, {len(table.status)} points, largest error estimate {worst:.1e}, {status_counts(table.status)}"
 
 
-def status_counts(statuses: Sequence[Any]) -> str:
+def status_counts(statuses: Iterable[object]) -> str:
     """Count statuses.
 
     Example:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 import pandas
 
@@ -17,11 +17,19 @@ from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.models.smi import SequenceMultiIndex
-from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, plain_label
-from glassformer.papers.drawing import RUN_MARKS, Axis, Series, legend_entry
+from glassformer.papers.curves import (
+    LABEL_ERROR,
+    SHADES,
+    ComputedCurve,
+    CurvesPanel,
+    Overlay,
+    beside_optimum,
+    plain_label,
+)
+from glassformer.papers.drawing import RUN_MARKS, Axis, RunSize, Series, runs_entry
+from glassformer.papers.links import attention, first_field, sign
 from glassformer.papers.panels import COSINE
 from glassformer.papers.recipe import Context, Panel, Part, Recipe
-from glassformer.plotting.plots import runs_label
 from glassformer.plotting.style import label_alpha
 from glassformer.verbs.limits import limits
 from glassformer.verbs.trajectory import trajectory
@@ -29,7 +37,9 @@ from glassformer.verbs.trajectory import trajectory
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_BLACK, _GREY = "0.1", "0.55"
+    from glassformer.models.base import Model
+
+_GREY = "0.55"
 _SHADES = ("#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8", "#c28a1f")
 # More steps are darker.
 _TIMES = ("#f2b98a", "#e07b4f", "#b3402a", "#6b1d1d")
@@ -39,20 +49,6 @@ _UNCERTAIN = 0.2
 _EVERY = 4
 # Marks of runs on a line over steps.
 _MARKS = 12
-_LABEL_ERROR = "test error on noiseless labels"
-_DRAWN_RUNS = legend_entry("runs", "o", ms=4, mec="k", mew=0.6)
-
-
-def _sign(z: Any) -> Any:
-    return 2.0 * (z[0, 0] > 0) - 1
-
-
-def _value(z: Any) -> Any:
-    return z[0, 0]
-
-
-def _attention(z: Any) -> Any:
-    return jax.nn.softmax(z.T @ z, axis=-1)
 
 
 def _rate(alpha: float) -> float:
@@ -65,12 +61,11 @@ def _rate(alpha: float) -> float:
 
 def triptych(quick: bool) -> Recipe:
     """What can be learned, what minimises the risk, and what descent reaches: signs, and attention of one layer."""
-    size, trajectories = ((200, 4), 2**14) if quick else ((1000, 6), 2**17)
-    signs = SequenceMultiIndex(_sign)
-    attention = SequenceMultiIndex(_attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=256 if quick else 512))
+    size, trajectories = (RunSize(200, 4), 2**14) if quick else (RunSize(1000, 6), 2**17)
+    signs = SequenceMultiIndex(sign)
+    attending = SequenceMultiIndex(attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=256 if quick else 512))
     logistic = RegularisedRisk("logistic", strength=0.1)
     square = RegularisedRisk(strength=0.05, branch="informed")
-    marks = f"\nmarks: {runs_label(size[1])} at $d = {size[0]}$"
 
     def on_signs(alpha: float) -> SGD:
         return SGD(_rate(alpha), logistic.strength or 0.0, loss="logistic").at_accuracy(
@@ -82,18 +77,14 @@ def triptych(quick: bool) -> Recipe:
             Accuracy(trajectories=2 * trajectories)
         )
 
-    def curves(model: Any, risk: RegularisedRisk) -> list[Curve]:
-        optimum = Curve("Bayes-optimal", model, color=_BLACK, width=2.2)
-        return [optimum, Curve(f"{risk.branch or ''} minimum of the risk".strip(), model, risk, color=_SHADES[0])]
-
     after = partial(_after_steps, size=size, quantity="label_error")
     panels = [
         CurvesPanel(
-            curves(signs, logistic),
+            beside_optimum(signs, {"minimum of the risk": logistic}),
             np.geomspace(0.5, 8, 25),
-            rf"labels $\mathrm{{sign}}(z)$, logistic loss, weight decay {logistic.strength:g}{marks}",
+            rf"labels $\mathrm{{sign}}(z)$, logistic loss, weight decay {logistic.strength:g}" + f"\n{size.marks}",
             "label_error",
-            settings={"ylim": (0, 0.55), "ylabel": _LABEL_ERROR, "xlim": (0, 8.2)},
+            settings={"ylim": (0, 0.55), "ylabel": LABEL_ERROR, "xlim": (0, 8.2)},
             further=partial(
                 after,
                 descent=on_signs,
@@ -103,9 +94,9 @@ def triptych(quick: bool) -> Recipe:
             ),
         ),
         CurvesPanel(
-            curves(attention, square),
+            beside_optimum(attending, {"informed minimum of the risk": square}),
             np.linspace(2, 8, 5 if quick else 21),
-            rf"attention of one layer, two tokens, weight decay {square.strength:g}{marks}",
+            rf"attention of one layer, two tokens, weight decay {square.strength:g}" + f"\n{size.marks}",
             "prediction_error",
             settings={"yscale": "log", "ylim": (5e-3, 2.5), "xlim": (1.8, 8.2), "ylabel": "prediction error"},
             legend={"loc": "upper right", "ncols": 2, "title": "descent begins at cosine 0.3", "fontsize": 9},
@@ -126,16 +117,13 @@ def _after_steps(
     descent: Callable[[float], SGD],
     times: Sequence[int],
     ratios: Array,
-    size: tuple[int, int],
+    size: RunSize,
     quantity: str,
 ) -> Overlay:
     """Errors of descent after several numbers of steps, with runs at every fourth sample ratio."""
     (_, optimum, _), (_, least, _) = computed
-    model, (d, instances) = computed[0].curve.model, size
     tables = [
-        trajectory(
-            model, [alpha], descent(alpha), steps=times[-1], throw=False, **{} if k % _EVERY else _runs(d, instances)
-        )
+        _trajectory(computed[0].curve.model, alpha, descent(alpha), times[-1], None if k % _EVERY else size)
         for k, alpha in enumerate(ratios)
     ]
     alpha, x = (np.array([table["alpha"][0] for table in part]) for part in (tables[::_EVERY], tables))
@@ -159,11 +147,14 @@ def _after_steps(
             lines.append(f"  not drawn, as the equations have errors above {_UNCERTAIN:.0%}: alpha = {where}")
     lines.append(f"minimum of the risk: {least[quantity][-1] / best:.2f} Bayes-optimal errors")
     frames = [table.to_pandas().assign(source="descent") for table in tables]
-    return Overlay([*series, _DRAWN_RUNS], lines, frames)
+    return Overlay([*series, runs_entry()], lines, frames)
 
 
-def _runs(d: int, instances: int) -> dict[str, Any]:
-    return {"d": d, "instances": instances, "seed": 1}
+def _trajectory(model: Model, alpha: float, learner: SGD, steps: int, size: RunSize | None = None) -> Table:
+    """Descent step by step, with runs if they have a size."""
+    if size is None:
+        return trajectory(model, [alpha], learner, steps=steps, throw=False)
+    return trajectory(model, [alpha], learner, steps=steps, d=size.d, instances=size.instances, seed=1, throw=False)
 
 
 def _columns(quantity: str) -> tuple[str, str]:
@@ -196,7 +187,7 @@ class _Case(NamedTuple):
     alpha: float
     learner: SGD
     steps: int
-    color: str = _BLACK
+    color: str = SHADES[0]
     style: str = "-"
     marker: str = "o"
 
@@ -208,90 +199,104 @@ class _Level(NamedTuple):
     label: str
 
 
-def _in_time(
-    _: Context,
-    model: Any,
-    cases: Sequence[_Case],
-    quantities: Mapping[str, Mapping[str, Any]],
-    size: tuple[int, int],
-    title: str,
-    passes: bool = False,
-    levels: Callable[[], Mapping[str, _Level]] = dict,
-    further: Callable[[Sequence[Table], Mapping[str, _Level]], Sequence[str]] = lambda tables, levels: (),
-) -> Part:
+class _Descent(NamedTuple):
+    """A computed case: its trajectory, and the time of every step."""
+
+    case: _Case
+    table: Table
+    time: Array
+
+    def columns(self, quantity: str) -> list[Array]:
+        """Return values and errors of the equations, means and standard errors of runs, shape (steps + 1, rows)."""
+        names = (*_columns(quantity), *_measured(quantity))
+        return [self.table[name].reshape(len(self.time), -1) for name in names]
+
+    def distance(self, quantity: str) -> str:
+        """Describe the largest distance of runs from the equations, beside the errors of both there."""
+        value, error, mean, spread = self.columns(quantity)
+        gap = np.abs(mean - value)
+        step, row = np.unravel_index(int(np.nanargmax(gap)), gap.shape)
+        where = f"step {step}" + (f", row {row + 1}" if value.shape[1] > 1 else "")
+        at = (float(part[step, row]) for part in (gap, spread, error))
+        found = "{:.4f} at {}; error of the runs {:.4f}, of the equations {:.4f}".format(next(at), where, *at)
+        return f"{plain_label(self.case.label)}: {quantity.replace('_', ' ')} {found}"
+
+
+@dataclass(frozen=True)
+class _DescentPanel:
     """Quantities after every step, a plot for each: equations with their errors as bands, means of runs as marks.
 
-    Args:
+    Attributes:
         model: of the data.
         cases: of descent.
         quantities: columns of a trajectory with settings of their plots, with ``legend`` as arguments of its legend.
-        size: token dimension of the runs, and their number in each case.
+        size: of the runs of each case.
         title: above the plots; size and number of runs are added.
         passes: whether time is in passes over the data, of which a step is the share of a batch.
         levels: returns a horizontal line for some of the quantities.
         further: lines of the summary from the tables of the cases and the horizontal lines.
     """
-    lines_across = levels()
-    (d, instances), unit = size, "passes over the data" if passes else "step"
-    tables = [
-        trajectory(model, [case.alpha], case.learner, steps=case.steps, throw=False, **_runs(*size)) for case in cases
-    ]
-    times = [
-        table["iteration"] * ((case.learner.batch or 1.0) if passes else 1.0)
-        for case, table in zip(cases, tables, strict=True)
-    ]
-    axes, lines = [], [f"{plain_label(title)}: largest distance of runs from the equations"]
-    for quantity, given in quantities.items():
-        log = given.get("xscale") == "log"
+
+    model: Model
+    cases: Sequence[_Case]
+    quantities: Mapping[str, Mapping[str, Any]]
+    size: RunSize
+    title: str
+    passes: bool = False
+    levels: Callable[[], Mapping[str, _Level]] = dict
+    further: Callable[[Sequence[Table], Mapping[str, _Level]], Sequence[str]] = lambda tables, levels: ()
+
+    def __call__(self, _: Context) -> Part:
+        """Compute all cases, and draw them."""
+        levels, computed = self.levels(), []
+        for case in self.cases:
+            table = _trajectory(self.model, case.alpha, case.learner, case.steps, self.size)
+            time = table["iteration"] * ((case.learner.batch or 1.0) if self.passes else 1.0)
+            computed.append(_Descent(case, table, time))
+        axes = [self._axis(computed, quantity, levels.get(quantity)) for quantity in self.quantities]
+        frames = [
+            table.to_pandas().assign(curve=case.label, panel=self.title, source="descent", time=time)
+            for case, table, time in computed
+        ]
+        distances = [f"  {one.distance(quantity)}" for quantity in self.quantities for one in computed]
+        head = f"{plain_label(self.title)}: largest distance of runs from the equations"
+        return Part(axes, frames, [head, *distances, *self.further([one.table for one in computed], levels)])
+
+    def _axis(self, computed: Sequence[_Descent], quantity: str, level: _Level | None) -> Axis:
+        """Return the plot of one quantity."""
+        own = dict(self.quantities[quantity])
+        legend, log = own.pop("legend", {}), own.get("xscale") == "log"
         series, bands = [], []
-        for case, table, time in zip(cases, tables, times, strict=True):
-            value, error, mean, spread = (
-                table[name].reshape(case.steps + 1, -1) for name in (*_columns(quantity), *_measured(quantity))
-            )
+        for descent in computed:
+            case, _, time = descent
+            value, error, mean, spread = descent.columns(quantity)
             rows = value.shape[1]
             grid = np.geomspace(1, case.steps, _MARKS) if log else np.linspace(0, case.steps, _MARKS)
-            seen = np.unique(np.rint(grid).astype(int))
+            marked = np.unique(np.rint(grid).astype(int))
             # Logarithmic axes begin after the first step.
             shown = slice(int(log), None)
             for row in range(rows):
-                color = case.color if rows == 1 else _SHADES[row]
-                series.append(
-                    Series(time[shown], value[shown, row], color, case.style, case.label if rows == 1 else None)
-                )
+                color, label = (case.color, case.label) if rows == 1 else (_SHADES[row], None)
+                series.append(Series(time[shown], value[shown, row], color, case.style, label))
                 bands.append((time[shown], value[shown, row], error[shown, row], color))
-                marks = mean[seen, row], spread[seen, row]
-                series.append(Series(time[seen], marks[0], color, case.marker, None, marks[1], RUN_MARKS))
-            lines.append(
-                f"  {plain_label(case.label)}: {quantity.replace('_', ' ')} {_distance(value, error, mean, spread)}"
-            )
+                marks, bars = mean[marked, row], spread[marked, row]
+                series.append(Series(time[marked], marks, color, case.marker, None, bars, RUN_MARKS))
         if rows == 1:
-            series.append(_DRAWN_RUNS)
+            series.append(runs_entry())
         else:
-            series += [Series([], [], _SHADES[row], "-", name) for row, name in enumerate(model.row_names)]
-            series += [legend_entry(case.label, case.style + case.marker, ms=4, mec="k", mew=0.6) for case in cases]
-        ends = [min(time[int(log)] for time in times), max(time[-1] for time in times)]
-        if quantity in lines_across:
-            level = lines_across[quantity]
+            series += [Series([], [], _SHADES[row], "-", name) for row, name in enumerate(self.model.row_names)]
+            series += [runs_entry(case.label, case.style + case.marker) for case in self.cases]
+        if level is not None:
+            ends = [min(one.time[int(log)] for one in computed), max(one.time[-1] for one in computed)]
             series.append(Series(ends, [level.value] * 2, _GREY, "--", level.label, look={"lw": 1}))
-        own = {name: value for name, value in given.items() if name != "legend"}
-        settings = {"xlabel": unit, "title": f"{title}\nmarks: {runs_label(instances)} at $d = {d}$", **own}
-        axes.append(
-            Axis(series, 1, settings, legend=given.get("legend", {}), annotate=partial(_draw_bands, bands=bands))
+        unit, title = "passes over the data" if self.passes else "step", f"{self.title}\n{self.size.marks}"
+        return Axis(
+            series,
+            1,
+            {"xlabel": unit, "title": title, **own},
+            legend=legend,
+            annotate=partial(_draw_bands, bands=bands),
         )
-    frames = [
-        table.to_pandas().assign(curve=case.label, panel=title, source="descent", time=time)
-        for case, table, time in zip(cases, tables, times, strict=True)
-    ]
-    return Part(axes, frames, [*lines, *further(tables, lines_across)])
-
-
-def _distance(value: Array, error: Array, mean: Array, spread: Array) -> str:
-    """Describe the largest distance of runs from the equations, beside the errors of both there."""
-    gap = np.abs(mean - value)
-    step, row = np.unravel_index(int(np.nanargmax(gap)), gap.shape)
-    where = f"step {step}" + (f", row {row + 1}" if value.shape[1] > 1 else "")
-    at = (float(part[step, row]) for part in (gap, spread, error))
-    return "{:.4f} at {}; error of the runs {:.4f}, of the equations {:.4f}".format(next(at), where, *at)
 
 
 def _draw_bands(axes: Axes, bands: Sequence[tuple[Array, Array, Array, str]]) -> None:
@@ -301,7 +306,7 @@ def _draw_bands(axes: Axes, bands: Sequence[tuple[Array, Array, Array, str]]) ->
 
 def layers(quick: bool) -> Recipe:
     """Layers of deep attention found one after another, by full-batch descent at several sample ratios."""
-    size, trajectories, ratios = ((200, 3), 2**13, (4.0, 16.0)) if quick else ((500, 6), 2**16, (4.0, 16.0))
+    size, trajectories = (RunSize(200, 3), 2**13) if quick else (RunSize(500, 6), 2**16)
     panels = []
     for depth, pace, steps in ((2, 0.15, 30 if quick else 60), (3, 0.1, 30 if quick else 60)):
         cases = [
@@ -315,22 +320,22 @@ def layers(quick: bool) -> Recipe:
                 style=style,
                 marker=marker,
             )
-            for alpha, style, marker in zip(ratios, ("--", "-"), ("s", "o"), strict=True)
+            for alpha, style, marker in ((4.0, "--", "s"), (16.0, "-", "o"))
         ]
         model = DeepAttention(depth=depth, tokens=2, skip=0.5).at_accuracy(Accuracy(points=64))
         look = {"cosine": {"ylabel": COSINE, "ylim": (-0.02, 1.03), "legend": {"loc": "lower right", "ncols": 2}}}
         title = f"depth {depth}, $c = 1/2$, momentum 0.8, start at cosine 0.3"
-        panels.append(partial(_in_time, model=model, cases=cases, quantities=look, size=size, title=title))
+        panels.append(_DescentPanel(model, cases, look, size, title))
     return Recipe(panels, names=["panel", "curve"], size=(5.4, 4.4))
 
 
 def early_stopping(quick: bool) -> Recipe:
     """What early stopping costs against weight decay: wrong labels with logistic loss, noise with square loss."""
-    size, trajectories, steps = ((300, 10), 2**15, 60) if quick else ((1000, 10), 2**17, 150)
+    size, trajectories, steps = (RunSize(300, 10), 2**15, 60) if quick else (RunSize(1000, 10), 2**17, 150)
     ratios = np.array([1.0, 2.0, 4.0, 8.0]) if quick else np.geomspace(0.5, 12, 12)
     decays, alpha = (0.0, 0.1, 0.3, 1.0), 3.0
-    labels = SequenceMultiIndex(_sign, noise_law="flip:0.1")
-    numbers = SequenceMultiIndex(_value, noise=0.5)
+    labels = SequenceMultiIndex(sign, noise_law="flip:0.1")
+    numbers = SequenceMultiIndex(first_field, noise=0.5)
     panels: list[Panel] = []
     stopped = []
     test_loss, error = {"ylabel": "loss on new samples"}, {"ylabel": "estimation error", "ylim": (0.15, 0.45)}
@@ -349,13 +354,12 @@ def early_stopping(quick: bool) -> Recipe:
             for decay, color in zip(decays, _SHADES, strict=False)
         ]
         panels.append(
-            partial(
-                _in_time,
-                model=model,
-                cases=cases,
-                quantities={quantity: {"xscale": "log", **look}},
-                size=size,
-                title=rf"{title}, $\alpha = {alpha:g}$",
+            _DescentPanel(
+                model,
+                cases,
+                {quantity: {"xscale": "log", **look}},
+                size,
+                rf"{title}, $\alpha = {alpha:g}$",
                 levels=partial(_least_risk, model, alpha, quantity, loss),
                 further=partial(_best_stop, quantity=quantity, cases=cases),
             )
@@ -374,7 +378,7 @@ class _Stopped(NamedTuple):
     """A model and a loss whose descent is stopped early: entry of the legend, and the quantity that is compared."""
 
     label: str
-    model: Any
+    model: Model
     loss: str
     quantity: str
 
@@ -383,17 +387,14 @@ def _cost_of_stopping(
     _: Context, cases: Sequence[_Stopped], ratios: Array, steps: int, descend: Callable[..., SGD]
 ) -> Part:
     """By how much the best step of descent without decay lies above the minimum of the risk at the best decay."""
-    series, frames, lines = (
-        [],
-        [],
-        ["best step without decay above the minimum at the best decay, over the sample ratio"],
-    )
+    lines = ["best step without decay above the minimum at the best decay, over the sample ratio"]
+    series, frames = [], []
     for case, color in zip(cases, _SHADES, strict=False):
         best = limits(case.model, ratios, RegularisedRisk(case.loss))[case.quantity]
         step, reached, error = [], [], []
         for alpha in ratios:
             rate = _rate(alpha) if case.loss == "logistic" else None
-            table = trajectory(case.model, [alpha], descend(rate, 0.0, loss=case.loss), steps=steps, throw=False)
+            table = _trajectory(case.model, alpha, descend(rate, 0.0, loss=case.loss), steps)
             value, spread = (table[name] for name in _columns(case.quantity))
             step.append(int(np.nanargmin(value)))
             reached.append(value[step[-1]])
@@ -415,7 +416,7 @@ def _cost_of_stopping(
     return Part([Axis(series, 1, settings)], frames, lines)
 
 
-def _least_risk(model: Any, alpha: float, quantity: str, loss: str) -> dict[str, _Level]:
+def _least_risk(model: Model, alpha: float, quantity: str, loss: str) -> dict[str, _Level]:
     """Return the minimum of the risk at the best weight decay.
 
     Of classification that is the decay of the least label error. Its test loss is within 0.1 % of the least one
@@ -440,8 +441,8 @@ def _best_stop(
 
 def equal_work(quick: bool) -> Recipe:
     """Batch size and momentum against the number of passes over the data."""
-    size, trajectories, passes = ((300, 8), 2**15, 10) if quick else ((1000, 8), 2**17, 20)
-    alpha, model = 3.0, SequenceMultiIndex(_sign, noise_law="flip:0.1")
+    size, trajectories, passes = (RunSize(300, 8), 2**15, 10) if quick else (RunSize(1000, 8), 2**17, 20)
+    alpha, model = 3.0, SequenceMultiIndex(sign, noise_law="flip:0.1")
     rate = 0.2
 
     def descent(**named: Any) -> SGD:
@@ -456,18 +457,19 @@ def equal_work(quick: bool) -> Recipe:
     ]
     quantities = {
         "training_loss": {"ylabel": "training loss", "xscale": "log"},
-        "label_error": {"ylabel": _LABEL_ERROR, "xscale": "log"},
+        "label_error": {"ylabel": LABEL_ERROR, "xscale": "log"},
     }
     title = rf"logistic loss, 10 % wrong labels, $\alpha = {alpha:g}$, $\eta = {rate:g}$"
-    panel = partial(_in_time, model=model, cases=cases, quantities=quantities, size=size, title=title, passes=True)
-    return Recipe([panel], names=["panel", "curve"], size=(5.2, 4.4))
+    return Recipe(
+        [_DescentPanel(model, cases, quantities, size, title, passes=True)], names=["panel", "curve"], size=(5.2, 4.4)
+    )
 
 
 def starts(quick: bool) -> Recipe:
     """Attention from several overlaps, beside the minimum of its risk that a random start does not find."""
-    size, trajectories, steps = ((300, 8), 2**15, 40) if quick else ((1000, 8), 2**18, 80)
+    size, trajectories, steps = (RunSize(300, 8), 2**15, 40) if quick else (RunSize(1000, 8), 2**18, 80)
     alpha, decay = 2.0, 0.05
-    model = SequenceMultiIndex(_attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=512))
+    model = SequenceMultiIndex(attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=512))
     cases = [
         _Case(
             f"from cosine {overlap:g}",
@@ -478,22 +480,21 @@ def starts(quick: bool) -> Recipe:
         )
         for overlap, color in zip((0.9, 0.5, 0.3, 0.1), _SHADES, strict=False)
     ]
-    panel = partial(
-        _in_time,
-        model=model,
-        cases=cases,
-        quantities={
+    panel = _DescentPanel(
+        model,
+        cases,
+        {
             "cosine": {"ylabel": COSINE, "ylim": (-0.02, 1.03), "legend": None},
             "training_loss": {"ylabel": "training loss"},
         },
-        size=size,
-        title=rf"attention of one layer, $\alpha = {alpha:g}$, weight decay {decay:g}",
+        size,
+        rf"attention of one layer, $\alpha = {alpha:g}$, weight decay {decay:g}",
         levels=partial(_informed_minimum, model, alpha, decay),
     )
     return Recipe([panel], names=["panel", "curve"], size=(5.2, 4.4))
 
 
-def _informed_minimum(model: Any, alpha: float, decay: float) -> dict[str, _Level]:
+def _informed_minimum(model: Model, alpha: float, decay: float) -> dict[str, _Level]:
     """Return cosine and training loss of the minimum of the risk near the truth."""
     least = limits(model, [alpha], RegularisedRisk(strength=decay, branch="informed"))
     return {

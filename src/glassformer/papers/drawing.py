@@ -13,13 +13,29 @@ import pandas
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
 from glassformer.plotting.curves import mark_unsettled
+from glassformer.plotting.plots import runs_label
 from glassformer.plotting.style import canvas, colors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.typing import ColorType
+    from numpy.typing import ArrayLike
 
 # Marks of runs: dark edges, so that they are seen on the line of their theory.
-RUN_MARKS: Mapping[str, Any] = {"ms": 4, "mec": "k", "mew": 0.6, "lw": 1, "zorder": 4}
+_DARK_EDGES: Mapping[str, Any] = {"ms": 4, "mec": "k", "mew": 0.6}
+RUN_MARKS: Mapping[str, Any] = {**_DARK_EDGES, "lw": 1, "zorder": 4}
+
+
+class RunSize(NamedTuple):
+    """Token dimension of runs, and their number at every sample ratio."""
+
+    d: int
+    instances: int
+
+    @property
+    def marks(self) -> str:
+        """What marks stand for, as the last line of a title."""
+        return f"marks: {runs_label(self.instances)} at $d = {self.d}$"
 
 
 class Series(NamedTuple):
@@ -28,7 +44,7 @@ class Series(NamedTuple):
     Attributes:
         x: horizontal positions, shape (points,).
         y: values, shape (points,), or (points, lines) for several lines that look alike.
-        color: a colour of Matplotlib, or the number of one of the panel's colours.
+        color: a colour of Matplotlib, or the number of one of the panel's colours; None for the next one of the axes.
         style: line or marker in the notation of Matplotlib, for instance ``"--"`` or ``"o"``.
         label: entry of the legend; None for none.
         error: standard errors of ``y``; None draws no error bars.
@@ -36,12 +52,12 @@ class Series(NamedTuple):
         status: how each point ended; those that did not converge are marked. None for no marks.
     """
 
-    x: Any
-    y: Any
-    color: Any = 0
+    x: ArrayLike
+    y: ArrayLike
+    color: ColorType | int | None = 0
     style: str = "-"
     label: str | None = None
-    error: Any = None
+    error: ArrayLike | None = None
     look: Mapping[str, Any] = {}
     status: Sequence[Status] | None = None
 
@@ -62,7 +78,7 @@ class Axis:
     series: Sequence[Series]
     colors: int
     settings: Mapping[str, Any]
-    verticals: Sequence[tuple[float, Any, str | None]] = ()
+    verticals: Sequence[tuple[float, ColorType | int, str | None]] = ()
     legend: Mapping[str, Any] | None = field(default_factory=lambda: {"loc": "upper right"})
     annotate: Callable[[Axes], None] | None = None
 
@@ -108,8 +124,8 @@ def draw_figure(path: Path, content: FigureContent) -> None:
                     _, caps, stems = axes.errorbar(one.x, one.y, bars, color=color, **look)
                     for bar in (*caps, *stems):
                         bar.set_clip_on(True)
-            for place, color, label in axis.verticals:
-                axes.axvline(place, color=_color(palette, color), lw=1, ls=":", label=label)
+            for place, shade, label in axis.verticals:
+                axes.axvline(place, color=_color(palette, shade), lw=1, ls=":", label=label)
             runs = [one for one in axis.series if one.status is not None]
             if runs:
                 x, y = (np.concatenate([getattr(one, name) for one in runs]) for name in ("x", "y"))
@@ -123,13 +139,18 @@ def draw_figure(path: Path, content: FigureContent) -> None:
             drawn[0].figure.suptitle(content.caption, fontsize=9, color="0.35")
 
 
-def _color(palette: Sequence[Any], color: Any) -> Any:
+def _color(palette: Sequence[ColorType], color: ColorType | int | None) -> ColorType | None:
     return palette[color] if isinstance(color, int) else color
 
 
-def legend_entry(label: str, style: str, **look: Any) -> Series:
+def legend_entry(label: str, style: str, **look: str | float) -> Series:
     """An entry of the legend in grey, for lines or marks of several colours."""
     return Series([], [], "0.35", style, label, look=look)
+
+
+def runs_entry(label: str = "runs", marker: str = "o", color: ColorType | int = "0.35") -> Series:
+    """An entry of the legend for marks of runs, in grey where they have several colours."""
+    return Series([], [], color, marker, label, look=_DARK_EDGES)
 
 
 def joined(frames: Sequence[pandas.DataFrame], columns: Sequence[str] | None = None) -> pandas.DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from glassformer.learners.row_fit import RowFit
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.models.smi import SequenceMultiIndex
 from glassformer.papers.curves import status_counts
-from glassformer.papers.drawing import RUN_MARKS, Axis, Series
+from glassformer.papers.drawing import RUN_MARKS, Axis, RunSize, Series
 from glassformer.papers.published import deviations, load_each
 from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.plotting.style import label_alpha
@@ -39,6 +39,9 @@ from glassformer.verbs.thresholds import thresholds
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from glassformer.core.arrays import AnyArray
+    from glassformer.models.base import Model
+
 # The paper has tokens of variance 1/4 and encodings of +-1, strength 0.01, and a mixture of 0.3. Here tokens have
 # variance one: its overlap theta, mean m and free energy Phi are those below.
 _MIXTURE, _STRENGTH, _ENCODING = 0.3, 0.04, 2.0
@@ -46,20 +49,14 @@ _RISK_SETTINGS: dict[str, Any] = {"strength": _STRENGTH, "positions": [_ENCODING
 _FIXED_ATTENTION = np.array([[0.6, 0.4], [0.4, 0.6]])
 _PUBLISHED = ("q", "m", "V", "theta", "mse", "alpha", "lambda", "Phi")
 _THETA, _MEAN, _PHI = 1 / 4, 1 / 2, -1 / 4
-# Each branch by the way it is followed: name, start of the runs, the order parameter that is not near zero, its symbol,
-# colour and marks.
-_BRANCHES = {
-    "down": ("semantic", "informed", "theta", r"\theta", "#2b5c8a", "o"),
-    "up": ("positional", None, "m", "m", "#b3402a", "s"),
-}
 _DOTS = {**RUN_MARKS, "ms": 3}
 
 
-def _attention(z: Any) -> Any:
+def _attention(z: AnyArray) -> jax.Array:
     return jax.nn.softmax(0.25 * z.T @ z, axis=-1)
 
 
-def _mixed(z: Any, mixture: float = _MIXTURE) -> Any:
+def _mixed(z: AnyArray, mixture: float = _MIXTURE) -> jax.Array:
     return (1 - mixture) * _attention(z) + mixture * jnp.array(_FIXED_ATTENTION)
 
 
@@ -69,14 +66,95 @@ def _mixed(z: Any, mixture: float = _MIXTURE) -> Any:
 def positional_semantic(quick: bool) -> Recipe:
     """Attention of one row and two tokens with positional encodings: the two minima of its risk."""
     points, ratios = (1024, np.linspace(0.9, 2.0, 7)) if quick else (2048, np.linspace(0.8, 2.0, 25))
-    d, instances = (400, 3) if quick else (1000, 6)
+    size = RunSize(400, 3) if quick else RunSize(1000, 6)
     model = SequenceMultiIndex(_mixed, tokens=2).at_accuracy(Accuracy(points=points))
     marks = (1.0, 1.2, 1.6, 2.0) if quick else (1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
-    panel = partial(_two_minima, model=model, ratios=ratios, marks=marks, d=d, instances=instances)
-    return Recipe([panel], names=["source"], size=(5.6, 4.4))
+    return Recipe(
+        [partial(_two_minima, model=model, ratios=ratios, marks=marks, size=size)], names=["source"], size=(5.6, 4.4)
+    )
 
 
-def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[float], d: int, instances: int) -> Part:
+class _Branch(NamedTuple):
+    """One of two minima of the risk, by the way it is followed over the sample ratio.
+
+    Attributes:
+        way: up or down.
+        name: in legends and summary.
+        start: of the runs.
+        own: the order parameter that is not near zero.
+        symbol: of this order parameter.
+        color: of lines and marks.
+        marker: of the runs.
+    """
+
+    way: str
+    name: str
+    start: str | None
+    own: str
+    symbol: str
+    color: str
+    marker: str
+
+    @property
+    def reached(self) -> str:
+        """How runs reach the minimum."""
+        return f"runs from the {self.start} start" if self.start else "lowest risk of 4 starts"
+
+    def columns(self, theory: Table) -> pandas.DataFrame:
+        """Return order parameters and free energy per sample in the units of the paper."""
+        theta, mean = theory[f"overlap_{self.way}"][:, 0, 0] * _THETA, theory[f"means_{self.way}"][:, 0, 0] * _MEAN
+        alpha, energy = theory["alpha"], theory[f"free_energy_{self.way}"] / theory["alpha"]
+        return pandas.DataFrame({"alpha": alpha, "theta": np.abs(theta), "m": np.abs(mean), "energy": energy})
+
+    def series(self, theory: pandas.DataFrame, runs: pandas.DataFrame) -> tuple[list[Series], list[Series]]:
+        """Return lines and marks of the order parameters, and of the free energy."""
+        plots = []
+        for quantity, sign in ((self.own, rf", ${self.symbol}$"), ("energy", "")):
+            line = Series(theory["alpha"], theory[quantity], self.color, "-", f"{self.name} minimum{sign}")
+            marks = Series(runs["alpha"], runs[quantity], self.color, self.marker, self.reached + sign, look=_DOTS)
+            plots.append([line, marks])
+        if self.start is None:
+            label = rf"{self.reached}, $\theta$"
+            plots[0].append(Series(runs["alpha"], runs["theta"], _SEMANTIC.color, self.marker, label, look=_DOTS))
+        return plots[0], plots[1]
+
+    def compared(self, theory: pandas.DataFrame, runs: pandas.DataFrame) -> list[str]:
+        """Compare runs with theory at every sample ratio."""
+        starts = "" if self.start else " (3 random ones, and a positional one)"
+        means = f"means (the {self.name} minimum in theory) of theta, m, free energy per sample"
+        lines = [f"{self.reached}{starts}: alpha, {means}"]
+        for alpha, at in runs.groupby("alpha"):
+            cells = [
+                f"{at[column].mean():.4f} ({np.interp(alpha, theory['alpha'], theory[column]):.4f})"
+                for column in ("theta", "m", "energy")
+            ]
+            lines.append(f"  {alpha:.2f}  {'  '.join(cells)}")
+        return lines
+
+    def published(
+        self, rows: Sequence[pandas.DataFrame], theory: pandas.DataFrame
+    ) -> tuple[list[Series], list[Series], list[str]]:
+        """Return published values of the order parameter and of the free energy, and their deviations in words."""
+        nearest, plots, lines = _nearest(rows, theory), [], []
+        if nearest is None:
+            return [], [], []
+        alpha = theory["alpha"].to_numpy()
+        near = nearest[(nearest["alpha"] >= alpha[0]) & (nearest["alpha"] <= alpha[-1])]
+        for quantity in (self.own, "energy"):
+            entry = "published theory" if self is _POSITIONAL else None
+            look = {"ms": 4, "zorder": 5}
+            plots.append([Series(near["alpha"], near[quantity], "k", "x", entry, look=look)])
+            exact = np.interp(near["alpha"], alpha, theory[quantity])
+            title = f"published {self.name} minimum, {quantity}"
+            lines.append(deviations(title, near["alpha"], exact, near[quantity]))
+        return plots[0], plots[1], lines
+
+
+_SEMANTIC = _Branch("down", "semantic", "informed", "theta", r"\theta", "#2b5c8a", "o")
+_POSITIONAL = _Branch("up", "positional", None, "m", "m", "#b3402a", "s")
+
+
+def _two_minima(context: Context, model: Model, ratios: Array, marks: Sequence[float], size: RunSize) -> Part:
     """Order parameters and free energies of both branches, runs, published points."""
     risk = RegularisedRisk(student=_attention, **_RISK_SETTINGS)
     theory = hysteresis(model, ratios, risk, throw=False)
@@ -85,58 +163,27 @@ def _two_minima(context: Context, model: Any, ratios: Array, marks: Sequence[flo
     lines = [f"theory: {status_counts(theory.status)}", *theory.notes]
     frames = [theory.to_pandas().assign(source="theory")]
     published = load_each(context.reference, _PUBLISHED)
-    for way, (name, start, own, symbol, color, marker) in _BRANCHES.items():
-        theta, mean = theory[f"overlap_{way}"][:, 0, 0] * _THETA, theory[f"means_{way}"][:, 0, 0] * _MEAN
-        energy = theory[f"free_energy_{way}"] / ratios
-        ours = pandas.DataFrame({"alpha": ratios, "theta": np.abs(theta), "m": np.abs(mean), "energy": energy})
-        runs = _runs_from(model, replace(risk, branch=start), marks, d, instances)
-        reached = f"runs from the {start} start" if start else "lowest risk of 4 starts"
-        frames.append(runs.assign(source=reached))
-        for quantity, sign, series in ((own, rf", ${symbol}$", left), ("energy", "", right)):
-            series.append(Series(ratios, ours[quantity], color, "-", f"{name} minimum{sign}"))
-            series.append(Series(runs["alpha"], runs[quantity], color, marker, reached + sign, look=_DOTS))
-        if start is None:
-            shade = _BRANCHES["down"][4]
-            left.append(Series(runs["alpha"], runs["theta"], shade, marker, rf"{reached}, $\theta$", look=_DOTS))
-        starts = "" if start else " (3 random ones, and a positional one)"
-        lines.append(
-            f"{reached}{starts}: alpha, means (the {name} minimum in theory) of theta, m, free energy per sample"
-        )
-        for alpha, at in runs.groupby("alpha"):
-            cells = [
-                f"{at[column].mean():.4f} ({np.interp(alpha, ratios, ours[column]):.4f})"
-                for column in ("theta", "m", "energy")
-            ]
-            lines.append(f"  {alpha:.2f}  {'  '.join(cells)}")
-        nearest = _nearest(published, ours)
-        if nearest is not None:
-            near = nearest[(nearest["alpha"] >= ratios[0]) & (nearest["alpha"] <= ratios[-1])]
-            for quantity, series in ((own, left), ("energy", right)):
-                entry = "published theory" if way == "up" else None
-                series.append(Series(near["alpha"], near[quantity], "k", "x", entry, look={"ms": 4, "zorder": 5}))
-                exact = np.interp(near["alpha"], ratios, ours[quantity])
-                lines.append(deviations(f"published {name} minimum, {quantity}", near["alpha"], exact, near[quantity]))
+    for branch in (_SEMANTIC, _POSITIONAL):
+        ours = branch.columns(theory)
+        runs = _runs_from(model, replace(risk, branch=branch.start), marks, size)
+        frames.append(runs.assign(source=branch.reached))
+        own, energies = branch.series(ours, runs)
+        theirs, other_energies, differences = branch.published(published, ours)
+        left += [*own, *theirs]
+        right += [*energies, *other_energies]
+        lines += [*branch.compared(ours, runs), *differences]
     lines.append(_teachers(runs))
-    title = f"marks: single runs, the same {instances} teachers ($d = {d}$) at every ratio"
+    title = f"marks: single runs, the same {size.instances} teachers ($d = {size.d}$) at every ratio"
     usual = {"xlabel": label_alpha(model.parameters["alpha"]), "xlim": (ratios[0] - 0.05, ratios[-1] + 0.05)}
+    parameters = {
+        "ylabel": r"overlap $\theta = M/4$, mean field $m$",
+        "ylim": (-0.01, 0.46),
+        "title": f"order parameters of attention, two tokens\n{title}",
+    }
+    energy = {"ylabel": r"free energy per sample, $f/\alpha$", "title": f"minima of the risk\n{title}"}
     axes = [
-        Axis(
-            left,
-            2,
-            {
-                **usual,
-                "ylabel": r"overlap $\theta = M/4$, mean field $m$",
-                "ylim": (-0.01, 0.46),
-                "title": f"order parameters of attention, two tokens\n{title}",
-            },
-            legend={"fontsize": 8},
-        ),
-        Axis(
-            right,
-            2,
-            {**usual, "ylabel": r"free energy per sample, $f/\alpha$", "title": f"minima of the risk\n{title}"},
-            legend={"fontsize": 8, "loc": "lower left"},
-        ),
+        Axis(left, 2, {**usual, **parameters}, legend={"fontsize": 8}),
+        Axis(right, 2, {**usual, **energy}, legend={"fontsize": 8, "loc": "lower left"}),
     ]
     return Part(axes, frames, lines)
 
@@ -150,22 +197,22 @@ def _teachers(runs: pandas.DataFrame) -> str:
     )
 
 
-def _runs_from(model: Any, risk: RegularisedRisk, ratios: Sequence[float], d: int, instances: int) -> pandas.DataFrame:
+def _runs_from(model: Model, risk: RegularisedRisk, ratios: Sequence[float], size: RunSize) -> pandas.DataFrame:
     """Minima on data, one row for each run, in the units of the paper."""
     rows = []
     for alpha in ratios:
-        for seed in range(instances):
-            teacher, found = experiment_of(model, [alpha], d, 1, seed, risk).learned()
+        for seed in range(size.instances):
+            teacher, found = experiment_of(model, [alpha], size.d, 1, seed, risk).learned()
             assert isinstance(found, RowFit)
             assert found.free_energy is not None
-            overlap = abs(float(np.sum(found.estimates[0] * teacher))) / d
+            overlap = abs(float(np.sum(found.estimates[0] * teacher))) / size.d
             rows.append(
                 {
                     "alpha": alpha,
                     "theta": overlap * _THETA,
                     "m": abs(float(found.means[0, 0])) * _MEAN,
                     "energy": found.free_energy / alpha,
-                    "power": float(np.sum(teacher**2)) / d,
+                    "power": float(np.sum(teacher**2)) / size.d,
                     "status": str(found.status),
                 }
             )
@@ -190,7 +237,7 @@ def _nearest(published: Sequence[pandas.DataFrame], ours: pandas.DataFrame) -> p
 # --- which minimum is lower, over sample ratio and mixture: rows-6 ----------------------------------------------------
 
 # Mean field above which a minimum is positional: about a half there, and a sampling error at a semantic minimum.
-_POSITIONAL = 0.1
+_MEAN_FIELD = 0.1
 _WORDS = (
     "The teacher mixes attention by content with a fixed attention matrix of share omega; the student has positional "
     "encodings and its risk has a positional and a semantic minimum, where they exist. Labels have no noise: whatever "
@@ -263,7 +310,7 @@ def _diagram(_: Context, mixtures: Array, ratios: Array, points: int) -> Part:
 def _region(table: Table) -> Array:
     """Number of the region of each sample ratio; -1 where a minimum did not settle."""
     settled = np.array([status is Status.CONVERGED for status in table.status])
-    positional = np.abs(table["means_up"][:, 0, 0]) > _POSITIONAL
+    positional = np.abs(table["means_up"][:, 0, 0]) > _MEAN_FIELD
     lower = np.where(table["free_energy_up"] < table["free_energy_down"], 1, 2)
     found = np.where(table["two_branches"] > 0, lower, np.where(positional, 0, 3))
     return np.where(settled, found, -1)
@@ -307,8 +354,8 @@ def _cut(
     shown = np.append(ratios, alpha[-1]), np.append(error, error[-1])
     series = [
         Series(*shown, "0.1", "-", "Bayes-optimal", look={"lw": 2.2}),
-        Series(alpha, positional, _BRANCHES["up"][4], "-", "positional minimum"),
-        Series(alpha, semantic, _BRANCHES["down"][4], "-", "semantic minimum"),
+        Series(alpha, positional, _POSITIONAL.color, "-", "positional minimum"),
+        Series(alpha, semantic, _SEMANTIC.color, "-", "semantic minimum"),
         Series(alpha, lower, "0.5", "o", "minimum of lower risk", look={"ms": 4}),
     ]
     settings = {

@@ -134,21 +134,23 @@ def compare_optimum(folder: Path, computed: Sequence[ComputedCurve]) -> Overlay:
     rows = load(folder, CURVES)
     if rows is None:
         return Overlay()
-    model = computed[0].curve.model
-    rows = rows[np.isclose(rows["beta"], model.beta) & np.isclose(rows["delta"], model.noise)].sort_values("alpha")
+    fixed = computed[0].curve.model.parameters
+    own = np.isclose(rows["beta"], fixed["beta"]) & np.isclose(rows["delta"], fixed["noise"])
+    rows = rows[own].sort_values("alpha")
     series, lines = [], ["published data (largest difference below perfect recovery, and where):"]
     for one in computed:
-        own, model = rows[np.isclose(rows["rho"], one.curve.model.rho)], one.curve.model
+        model, rho = one.curve.model, one.curve.model.parameters["rho"]
+        own = rows[np.isclose(rows["rho"], rho)]
         series.append(Series(own[::8]["alpha"], own[::8]["mmse"], "k", ".", look={"ms": 2.2, "zorder": 3}))
-        if model.noise == 0:
+        if fixed["noise"] == 0:
             # At the threshold itself an iteration that stops early leaves an error of 1e-4, which is no disagreement.
             own = own[own["alpha"] < model.prior.mmse_dimension - 1e-9]
         if own.empty:
-            lines.append(f"  rho = {model.rho:g}: none")
+            lines.append(f"  rho = {rho:g}: none")
             continue
         gap = np.abs(limits(model, own["alpha"].to_numpy(), throw=False)["error"] - own["mmse"].to_numpy())
         at = float(own["alpha"].iloc[int(np.argmax(gap))])
-        lines.append(f"  rho = {model.rho:g}: {gap.max():.1e} at alpha = {at:g} ({len(own)} points)")
+        lines.append(f"  rho = {rho:g}: {gap.max():.1e} at alpha = {at:g} ({len(own)} points)")
     return Overlay([*series, legend_entry("published data", ".", ms=3)], lines)
 
 
@@ -156,7 +158,7 @@ def compare_nuclear_norm(folder: Path, computed: Sequence[ComputedCurve]) -> Ove
     """Errors of the minimum nuclear norm at one width, and its thresholds; curves with a learner are its theory."""
     series, lines = [], []
     theories = [one for one in computed if one.curve.learner is not None]
-    widths = [one.curve.model.rho for one in theories]
+    widths = [one.curve.model.parameters["rho"] for one in theories]
     rows = load(folder, INTERPOLATIONS, exact=True)
     if rows is not None:
         curve = theories[widths.index(_INTERPOLATED)].curve

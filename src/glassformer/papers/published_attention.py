@@ -83,7 +83,8 @@ def compare_errors(
     """Errors of these algorithms, drawn where a curve has their width and tokens, and compared with the optimum."""
     first, curves = computed[0].curve.model, {}
     for k, one in enumerate(computed):
-        curves[one.curve.model.rho, one.curve.model.tokens] = k, one.curve
+        parameters = one.curve.model.parameters
+        curves[parameters["rho"], parameters["tokens"]] = k, one.curve
     tokens = {count for _, count in curves}
     series: list[Series] = []
     entries, lines = {}, []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,16 @@ from glassformer.core.estimate import Array
 from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models import AttentionIndexed, BilinearSequenceRegression
-from glassformer.papers.curves import ComputedCurve, Curve, CurvesPanel, Overlay, Runs
+from glassformer.papers.curves import (
+    LABEL_ERROR,
+    SHADES,
+    ComputedCurve,
+    Curve,
+    CurvesPanel,
+    Overlay,
+    Runs,
+    beside_optimum,
+)
 from glassformer.papers.drawing import Axis, Series
 from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.random_matrices.given import power_law
@@ -29,22 +38,21 @@ if TYPE_CHECKING:
 # Exponent of the eigenvalues k^-gamma. Where labels are noisier than the error, as many of them are learned as are
 # above the noise, and errors fall as n^(1/(2 gamma) - 1), until all are learned.
 _EXPONENT = 1.25
-_SHADES = ("0.1", "#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8")
 # Curves that rise again fill the plot: its legend is below.
 _BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2, "fontsize": 8.5}
 _Learners = Sequence[tuple[str, RegularisedRisk, bool]]
 
 
 def _curves(
-    model: Any, learners: _Learners, ratios: Sequence[float], size: tuple[int, int], column: str = "relative_error"
+    model: Model, learners: _Learners, ratios: Sequence[float], size: tuple[int, int], column: str = "relative_error"
 ) -> list[Curve]:
     """The optimum, thick, and the theory of each learner, with runs beside those that are marked so."""
-    curves = [Curve("Bayes-optimal", model, color=_SHADES[0], width=2.2)]
-    for (label, learner, run), shade in zip(learners, _SHADES[1:], strict=False):
-        row = {"curve": f"{label}, runs at d = {size[0]}"}
-        runs = [Runs("runs", learner, ratios, *size, column, row=row)] if run else []
-        curves.append(Curve(label, model, learner, runs, color=shade))
-    return curves
+    runs = {
+        label: [Runs("runs", learner, ratios, *size, column, row={"curve": f"{label}, runs at d = {size[0]}"})]
+        for label, learner, run in learners
+        if run
+    }
+    return beside_optimum(model, {label: learner for label, learner, _ in learners}, runs)
 
 
 def bilinear(quick: bool) -> Recipe:
@@ -102,13 +110,12 @@ def signs(quick: bool) -> Recipe:
     learners = [
         (f"{loss}, best strength", RegularisedRisk(loss).at_accuracy(Accuracy(tolerance=1e-4)), True) for loss in losses
     ]
-    label = "test error on noiseless labels"
     panel = CurvesPanel(
         _curves(model, learners, (1.0, 2.0, 3.0), (20, 2) if quick else (40, 6), "label_error"),
         np.linspace(0.1, 4.0, 24 if quick else 96),
         r"labels $\mathrm{sign}(h)$, $\beta = 1$, $\rho = 0.3$, nuclear norm",
         quantity="label_error",
-        settings={"xlim": (0, 4), "ylim": (0, 0.5), "ylabel": label},
+        settings={"xlim": (0, 4), "ylim": (0, 0.5), "ylabel": LABEL_ERROR},
     )
     return Recipe([panel], names=["curve"])
 
@@ -171,7 +178,7 @@ def _spectrum(_: Context, model: Model, learner: RegularisedRisk, alpha: float, 
     zeros = f"share of zeros {1 - len(positive) / len(values):.3f}, theory {1 - row['rank']:.3f}"
     settings = {"xlabel": label, "ylabel": "density of values that are not zero"}
     settings["title"] = rf"best strength at $\alpha = {alpha:g}$:" + f"\n{zeros}"
-    curve = Series(x, mass * law.density(x + row["threshold"]), _SHADES[1], "-", "theory")
+    curve = Series(x, mass * law.density(x + row["threshold"]), SHADES[1], "-", "theory")
     line = f"spectrum at alpha = {alpha:g}, one run at d = {d}: {zeros}"
     return Part([Axis([curve], 1, settings, annotate=bars)], [], [line])
 

@@ -18,8 +18,8 @@ from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.papers import published
 from glassformer.papers.curves import OVERLAP, Curve, CurvesPanel, Runs, status_counts
-from glassformer.papers.drawing import Axis, Series, first_passage, joined, legend_entry
-from glassformer.papers.panels import phase_panel, rows_in_time
+from glassformer.papers.drawing import Axis, RunSize, Series, first_passage, joined, legend_entry
+from glassformer.papers.panels import RowsPanel, phase_panel
 from glassformer.papers.recipe import Context, Panel, Part, Recipe
 from glassformer.verbs.instances import Simulation
 
@@ -80,8 +80,7 @@ def two_layers(quick: bool) -> Recipe:
             values=(0.25, 0.5, 1.0, 2.0, 4.0) if quick else np.linspace(0, 4, 17),
             curves=transitions,
             row={"kind": "phase"},
-            xlabel="skip strength $c$",
-            title="thresholds, depth 2, $L = 2$",
+            settings={"xlabel": "skip strength $c$", "title": "thresholds, depth 2, $L = 2$"},
         ),
     ]
     return Recipe(panels, size=(5.2, 4.2))
@@ -119,14 +118,12 @@ def message_passing_in_time(quick: bool) -> Recipe:
     The start is random, of the size that its overlap 1/d with the truth has in a posterior mean: state evolution
     begins at the same overlap.
     """
-    d, instances, steps = (200, 2, 40) if quick else (1000, 8, 60)
-    panel = partial(
-        rows_in_time,
-        model=_two_layers(256),
+    size, steps = (RunSize(200, 2), 40) if quick else (RunSize(1000, 8), 60)
+    panel = RowsPanel(
+        _two_layers(256),
         alpha=1.2,
-        learner=MessagePassing(random_start=d**-0.5),
-        d=d,
-        instances=instances,
+        learner=MessagePassing(random_start=size.d**-0.5),
+        size=size,
         unit="step of message passing",
         title=_TWO_LAYERS,
         steps=steps,
@@ -137,14 +134,12 @@ def message_passing_in_time(quick: bool) -> Recipe:
 
 def sgd_in_time(quick: bool) -> Recipe:
     """The same during stochastic gradient descent, pass after pass over the data."""
-    d, instances, passes, every = (100, 2, 15, 3) if quick else (500, 4, 150, 15)
-    panel = partial(
-        rows_in_time,
-        model=_two_layers(64),
+    size, passes, every = (RunSize(100, 2), 15, 3) if quick else (RunSize(500, 4), 150, 15)
+    panel = RowsPanel(
+        _two_layers(64),
         alpha=15.0,
-        learner=replace(SGD.published(d), passes=passes, record_every=every),
-        d=d,
-        instances=instances,
+        learner=replace(SGD.published(size.d), passes=passes, record_every=every),
+        size=size,
         unit="passes over the data",
         title=_TWO_LAYERS,
         time="passes",

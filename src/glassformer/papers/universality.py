@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 import pandas
 from scipy.sparse import csr_array
@@ -25,6 +24,7 @@ from glassformer.models.smi import SequenceMultiIndex
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.papers.curves import plain_label
 from glassformer.papers.drawing import RUN_MARKS, Axis, Series
+from glassformer.papers.links import attention
 from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.papers.text.questions import PADDING, QuestionData, read_questions
 from glassformer.verbs.instances import standard_error
@@ -33,6 +33,8 @@ from glassformer.verbs.simulate import experiment_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from glassformer.models.base import Model
 
 # Student's law with three degrees of freedom has a variance and no fourth moment.
 _DEGREES = 3
@@ -56,15 +58,11 @@ _DESCRIBED = 40
 _Draw = Callable[[np.random.Generator, tuple[int, int, int]], Array]
 
 
-def _attention(z: Any) -> Any:
-    return jax.nn.softmax(z.T @ z, axis=-1)
-
-
 class _Family(NamedTuple):
     """A model, sample ratios, the dimension of the runs, and a minimiser beside message passing, with its name."""
 
     title: str
-    model: Any
+    model: Model
     ratios: tuple[float, ...]
     d: int
     name: str
@@ -95,7 +93,7 @@ def three_families(quick: bool, data: Path | None = None, checkpoints: Path | No
         ),
         _Family(
             "attention of one direction, $L = 2$",
-            SequenceMultiIndex(_attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=256)),
+            SequenceMultiIndex(attention, tokens=2, noise=0.05).at_accuracy(Accuracy(points=256)),
             (2.0, 5.0),
             150 * scale,
             "square loss and decay",
