@@ -9,6 +9,8 @@ from queue import Queue
 
 import pytest
 
+from glassformer.explorer.phase import Phase
+
 
 class Thread:
     """The thread of a page: does what it is told when the test looks, but for what waits for a while."""
@@ -31,7 +33,7 @@ class Thread:
 
     def settled(self, page):
         """Whether a page has a whole answer and computes nothing."""
-        waits = not page.work._waiting.done() or not self._calls.empty() or page._awaited
+        waits = not page.work._waiting.done() or not self._calls.empty() or page._phase is not Phase.IDLE
         return not waits and page.answer is not None and not page.answer.preview
 
     def rest(self, seconds=1.0):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -26,6 +25,7 @@ from glassformer.explorer.limits_view import (
     refusals,
 )
 from glassformer.explorer.own_link import LINK, LinkSource
+from glassformer.explorer.phase import Event, Phase
 from glassformer.explorer.picture import Answer, Picture, Plot, legend_html
 from glassformer.explorer.question import Question, beginning
 from glassformer.explorer.session import Form, in_order
@@ -83,13 +83,7 @@ class Page:
         self.error: Exception | None = None
         self.picture: Picture | None = None
         self.answer: Answer | None = None
-        self._locating, self._outdated, self._awaited, self._patient_until, self._progress = (
-            False,
-            False,
-            False,
-            0.0,
-            "",
-        )
+        self._locating, self._phase, self._progress = False, Phase.IDLE, ""
         self._make_parts()
         self._show_empty("Computing…")
         self._arrange()
@@ -145,7 +139,8 @@ class Page:
         settings, also_blamed = (settings, False) if blamed else blame(settings, self.error)
         self.parameters.show(parameters)
         self.settings.show(settings)
-        self.status.object = "" if blamed or also_blamed or self.error is None else _alert(self.error)
+        alert = f'<p class="refused" role="alert">{html.escape(str(self.error))}</p>'
+        self.status.object = "" if blamed or also_blamed or self.error is None else alert
 
     def _link_fields(self) -> list[Field]:
         known = {name: f"{name}: {MODELS[name].title}" for name in own_link.families()}
@@ -237,11 +232,11 @@ class Page:
         answer_of = best_error if waits else view.compute
         # A page without a picture gets one at once where the first point takes seconds to compile.
         blank = self.picture is None and answer_of in (best_error, learner_errors) and question.model.channel.sampled
-        # Most answers come before: a page that says so at once would be laid out twice for each.
-        self._progress, self._outdated = "computing", True
-        if not self._awaited:
-            self._awaited, self._patient_until = True, time.monotonic() + _PATIENCE
+        self._progress = "computing"
+        if self._phase is Phase.IDLE:
+            # Most answers come before: a page that says so at once would be laid out twice for each.
             self.later(self._wait, _PATIENCE)
+        self._phase = self._phase.after(Event.ASK)
         if pressed:
             self._wait()
 
@@ -285,23 +280,22 @@ class Page:
 
     def _wait(self) -> None:
         """Say that it computes, and fade the last answer if no part of the next is there, after a moment."""
-        if self._awaited:
-            self._patient_until = 0.0
-            self._report(self._progress)
-            if self._outdated and self.picture is not None:
-                self.place.css_classes = ["plot", "stale"]
+        self._phase = self._phase.after(Event.MOMENT)
+        self._report(self._progress)
+        if self._phase is Phase.LATE and self.picture is not None:
+            self.place.css_classes = ["plot", "stale"]
 
     def _report(self, text: str) -> None:
         self._progress = text
-        if time.monotonic() > self._patient_until:
+        if self._phase.busy:
             text = html.escape(f"{text[:1].upper()}{text[1:]}…")
             self.progress.object, self.busy.visible = f'<p class="progress" role="status">{text}</p>', True
 
     def _over(self) -> None:
-        self.busy.visible = self._awaited = False
+        self._phase, self.busy.visible = self._phase.after(Event.END), False
 
     def _show(self, answer: Answer) -> None:
-        self._outdated, self.answer, picture = False, answer, answer.picture
+        self._phase, self.answer, picture = self._phase.after(Event.PART), answer, answer.picture
         if self.picture is not None and any(one.kind == "preview" for one in picture.series if answer.preview):
             earlier = [one for one in self.picture.faded().series if one.kind != "preview"]
             picture = replace(picture, series=(*earlier, *picture.series))
@@ -371,7 +365,7 @@ class Page:
         self.work.end()
 
 
-def _among(allowed: Any, *texts: str | None) -> str:
+def _among(allowed: Collection[str], *texts: str | None) -> str:
     return next((text for text in texts if text is not None and text in allowed), next(iter(allowed)))
 
 
@@ -383,10 +377,6 @@ def _button(name: str, pressed: Callable[[], None], kind: str = "default") -> An
     button = pn.widgets.Button(name=name, button_type=kind, margin=0)
     button.on_click(lambda _: in_order(pressed)())
     return button
-
-
-def _alert(error: Exception) -> str:
-    return f'<p class="refused" role="alert">{html.escape(str(error))}</p>'
 
 
 def end() -> None:
