@@ -188,7 +188,7 @@ def test_a_sweep_shows_means_with_standard_errors_and_theory_not_a_series_per_se
     np.testing.assert_allclose(heights, [2 * 0.1 / np.sqrt(3), 0.0], atol=1e-12)
     (theory,) = (one for one in axes.lines if np.array_equal(one.get_ydata(), [0.61, 0.29]))
     assert theory.get_linestyle() == ":"  # two points are no curve
-    assert sorted(labels(axes)) == ["mean of 3 runs, $d = 20$", "oscillating", "theory"]
+    assert sorted(labels(axes)) == ["mean of 3 runs, $d = 20$, standard errors", "oscillating", "theory"]
     # Quantities without a theory have none in the picture.
     axes = Figure().subplots()
     sweep.plot(found.assign(cosine=found["error"]), Picture(None, axes=axes), "cosine")

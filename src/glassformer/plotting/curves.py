@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
 from glassformer.plotting.legend import entry_once
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import ErrorbarContainer
+    from matplotlib.lines import Line2D
 
 # A step is a jump if it is this share of the axis and this many times steeper than the curve on either side of it
 # (chosen by trial).
@@ -49,8 +54,8 @@ class Branch:
 
 
 def draw_curve(
-    axes: Any, alpha: Array, value: Array, error: Array | None = None, branch: Branch | None = None, **look: Any
-) -> Any:
+    axes: Axes, alpha: Array, value: Array, error: Array | None = None, branch: Branch | None = None, **look: Any
+) -> Line2D:
     """Draw a line through the points, dotted where the curve jumps, with error bars where errors are known."""
     order = np.argsort(alpha, kind="stable")
     # Errors without bound have no place in the plot.
@@ -68,7 +73,7 @@ def draw_curve(
     return line
 
 
-def draw_runs(axes: Any, x: Array, mean: Array, standard_error: Array, **look: Any) -> Any:
+def draw_runs(axes: Axes, x: Array, mean: Array, standard_error: Array, **look: Any) -> ErrorbarContainer:
     """Draw means of runs as separate marks, with their standard errors if they are known."""
     return axes.errorbar(
         x, mean, None if np.all(np.isnan(standard_error)) else standard_error, fmt="o", capsize=2, **look
@@ -98,14 +103,14 @@ def jumps(alpha: Array, value: Array, branch: Branch | None = None) -> NDArray[n
     return np.flatnonzero(large & change)
 
 
-def mark_unsettled(axes: Any, alpha: Array, value: Array, status: Sequence[Status | str]) -> None:
+def mark_unsettled(axes: Axes, alpha: Array, value: Array, status: Sequence[Status | str]) -> None:
     """Mark every point that did not converge, with one entry of the legend for each status."""
     names = np.array([str(one) for one in status])
     alpha, value, names = (part[np.isfinite(value)] for part in (alpha, value, names))
     failed = sorted({*names} - {str(Status.CONVERGED)})
     for name, marker in zip(failed, "xP1*2v" * len(names), strict=False):
         at = names == name
-        look = {"ms": 7, "mfc": "none", "ls": "none", "zorder": 5, "clip_on": False}
+        look: dict[str, Any] = {"ms": 7, "mfc": "none", "ls": "none", "zorder": 5, "clip_on": False}
         label = entry_once(axes, name.replace("_", " "))
         axes.plot(alpha[at], value[at], marker, color="0.5", label=label, **look)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from glassformer.learners.labels import learner_label
 from glassformer.learners.risk_path import RiskPath
 from glassformer.learners.validation import CrossValidation
 from glassformer.plotting.curves import Branch, draw_curve, draw_runs, mark_unsettled, rows_of
-from glassformer.plotting.legend import entry_once, label_axes, name_curves
+from glassformer.plotting.legend import Drawn, entry_once, label_axes, name_curves
 from glassformer.plotting.style import (
     Picture,
     canvas,
@@ -38,6 +38,13 @@ from glassformer.verbs.compare import Comparison
 from glassformer.verbs.instances import Simulation
 from glassformer.verbs.phase_diagram import PhaseDiagram
 from glassformer.verbs.plan import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+    from matplotlib.typing import ColorType
+
+    from glassformer.sklearn.forecasts import Forecast
 
 # Free entropies may diverge at the largest overlap: overlaps up to this share of it set the height of the picture, and
 # the picture is at most this many times as high as the differences between maxima and minima (both chosen by trial).
@@ -72,8 +79,10 @@ def plot_limits(table: Table, path: Path | Picture, runs: Simulation | None = No
     with canvas(path) as (axes,):
         shades, color = colors(len(rows), axes) if len(rows) > 1 else [], next_color(axes)
         marker = "o" if runs is None and _few(path, alpha) else None
-        look = {"color": color, "marker": marker, "ms": 3, "label": learner}
-        curves = [(draw_curve(axes, alpha, error, table["error_estimate"], best, **look), learner)]
+        look: dict[str, Any] = {"color": color, "marker": marker, "ms": 3, "label": learner}
+        curves: list[tuple[Drawn, str]] = [
+            (draw_curve(axes, alpha, error, table["error_estimate"], best, **look), learner)
+        ]
         for k, ((label, values), shade) in enumerate(zip(rows, shades, strict=False)):
             line = draw_curve(axes, alpha, values, branch=best, lw=1, ls="-.", color=shade, label=label)
             curves.append((line, label))
@@ -113,7 +122,7 @@ def plot_simulation(result: Simulation, path: Path | Picture) -> None:
         _finish(axes, result, curves, result.parameters["learner"])
 
 
-def _draw_means(axes: Any, runs: Simulation, color: Any, **look: Any) -> tuple[Any, str]:
+def _draw_means(axes: Axes, runs: Simulation, color: ColorType | None, **look: Any) -> tuple[Drawn, str]:
     """Draw mean errors of runs; the legend has the algorithm, the number of runs and their size."""
     count = len(runs.instances[0])
     label = f"{runs.parameters['learner']}, {runs_label(count)}, $d = {runs.parameters['d']}$"
@@ -139,9 +148,15 @@ def plot_comparison(found: Comparison, path: Path | Picture) -> None:
                 label = None if one.label in drawn else one.label
                 draw_runs(axes, one.alpha, one.value, one.bar, color=color, ms=5, label=label, zorder=4)
             else:
-                look = {"color": color, "label": one.label, "ls": "--" if one.label == "message passing" else "-"}
+                look: dict[str, Any] = {
+                    "color": color,
+                    "label": one.label,
+                    "ls": "--" if one.label == "message passing" else "-",
+                }
                 draw_curve(axes, one.alpha, one.value, one.bar, marker="." if len(one.alpha) < _CURVE else None, **look)
-            mark_unsettled(axes, one.alpha, one.value, [_drawn(status) for status in one.status])
+            # Two branches are drawn as two curves.
+            status = [Status.CONVERGED if each is Status.BISTABLE else each for each in one.status]
+            mark_unsettled(axes, one.alpha, one.value, status)
         unit = found.parameters["alpha"]
         y = (
             error_label(unit)
@@ -152,14 +167,14 @@ def plot_comparison(found: Comparison, path: Path | Picture) -> None:
         axes.set_title(title_of(found.model, found.parameters))
         axes.set_ylim(bottom=0)
         if found.parameters["d"] is not None:
-            name_runs(axes, found.parameters)
+            name_runs(axes, int(found.parameters["instances"]), found.parameters["d"])
         axes.legend()
 
 
-def name_runs(axes: Any, parameters: Mapping[str, Any]) -> None:
+def name_runs(axes: Axes, count: int, d: int | None) -> None:
     """Add an entry to the legend that says what marks are: means of runs at a size, with standard errors."""
-    count, d = int(parameters["instances"]), parameters["d"]
-    label = entry_once(axes, f"{runs_label(count)}, $d = {d}${', standard errors' if count > 1 else ''}")
+    size, bars = "" if d is None else f", $d = {d}$", ", standard errors" if count > 1 else ""
+    label = entry_once(axes, f"{runs_label(count)}{size}{bars}")
     nowhere, bar = np.full(1, np.nan), np.full(1, 1.0 if count > 1 else np.nan)
     draw_runs(axes, nowhere, nowhere, bar, color="0.5", ms=4, label=label)
 
@@ -167,11 +182,6 @@ def name_runs(axes: Any, parameters: Mapping[str, Any]) -> None:
 def _colored(label: str) -> str:
     """Return the name of a color: runs of message passing have that of the Bayes-optimal curve, which they reach."""
     return "Bayes-optimal" if label == "message passing" else label
-
-
-def _drawn(status: Status) -> Status:
-    """Return the status that is marked: two branches are drawn as two curves."""
-    return Status.CONVERGED if status is Status.BISTABLE else status
 
 
 def runs_label(count: int) -> str:
@@ -209,7 +219,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
         curves = draw_trajectory(axes, table)
         if "d" in table.parameters:
             axes.plot([], [], color="0.5", label=entry_once(axes, "theory"))
-            name_runs(axes, table.parameters)
+            name_runs(axes, int(table.parameters["instances"]), table.parameters["d"])
         quantity = _quantity_in_steps(table)
         lines = list(rows_of(table[quantity]))
         steps, status = np.tile(table["iteration"], len(lines)), [*table.status] * len(lines)
@@ -226,12 +236,12 @@ def _quantity_in_steps(table: Table) -> str:
     return next(name for name in ("label_error", "row_error", "error") if name in table.columns)
 
 
-def draw_trajectory(axes: Any, table: Table) -> list[tuple[Any, str]]:
+def draw_trajectory(axes: Axes, table: Table) -> list[tuple[Drawn, str]]:
     """Draw the errors of each row after every step, and return the lines with their labels.
 
     Runs are marks with their standard errors.
     """
-    name, curves = _quantity_in_steps(table), []
+    name, curves = _quantity_in_steps(table), list[tuple[Drawn, str]]()
     ratios = np.unique(table["alpha"])
     shades = iter(colors(len(ratios) * int(np.prod(table[name].shape[1:])), axes))
     for alpha in ratios:
@@ -256,7 +266,7 @@ def plot_online(found: OnlinePath, path: Path | Picture) -> None:
         axes.legend()
 
 
-def whole_numbers(axes: Any) -> None:
+def whole_numbers(axes: Axes) -> None:
     """Put ticks of the horizontal axis at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
@@ -264,9 +274,9 @@ def whole_numbers(axes: Any) -> None:
 
 
 def _finish(
-    axes: Any,
+    axes: Axes,
     table: Table,
-    curves: Sequence[tuple[Any, str]],
+    curves: Sequence[tuple[Drawn, str]],
     learner: str,
     x: str | None = None,
     y: str | None = None,
@@ -290,7 +300,7 @@ def plot_thresholds(found: Thresholds, path: Path | Picture) -> None:
     with canvas(path, size=(6.2, 2.6)) as (axes,):
         for row, (entry, color) in enumerate(zip(entries, colors(len(entries)), strict=True)):
             if np.isfinite(entry.alpha):
-                look = {"fmt": "o", "capsize": 3, "color": color, "clip_on": False}
+                look: dict[str, Any] = {"fmt": "o", "capsize": 3, "color": color, "clip_on": False}
                 axes.errorbar([entry.alpha], [row], xerr=[entry.error_estimate], **look)
                 axes.annotate(f"{entry.alpha:.4g}", (entry.alpha, row), (6, -4), textcoords="offset points")
             else:
@@ -312,7 +322,13 @@ def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
     with canvas(path) as (axes,):
         curves = []
         for name, color, marker, line in zip(names, colors(len(names), axes), cycle(_MARKERS), cycle(_LINES)):
-            look = {"color": color, "marker": marker, "mfc": "none", "ms": 6, "label": readable_name(name)}
+            look: dict[str, Any] = {
+                "color": color,
+                "marker": marker,
+                "mfc": "none",
+                "ms": 6,
+                "label": readable_name(name),
+            }
             # There are no values between two whole numbers: the line only guides the eye.
             look |= {"ls": ":", "lw": 0.8} if whole else {"ls": line, "lw": 1.2}
             values = np.asarray(found.values, dtype=float)
@@ -333,7 +349,7 @@ def plot_plan(found: Plan, path: Path | Picture) -> None:
     with canvas(path) as (axes,):
         lines = []
         for (name, values), color, line in zip(curves.items(), colors(len(curves), axes), cycle(_LINES), strict=False):
-            look = {"color": color, "ls": line, "marker": ".", "ms": 4, "label": readable_name(name)}
+            look: dict[str, Any] = {"color": color, "ls": line, "marker": ".", "ms": 4, "label": readable_name(name)}
             lines.append((draw_curve(axes, found.curves["alpha"], values, **look), readable_name(name)))
         axes.axhline(found.target, color="0.5", ls="--", lw=1, label=entry_once(axes, f"target {found.target:g}"))
         reached = [entry.alpha for entry in found.entries if np.isfinite(entry.alpha) and entry.alpha > 0]
@@ -370,7 +386,7 @@ def plot_landscape(curve: Landscape, path: Path | Picture) -> None:
     plot_landscapes([curve], path)
 
 
-def draw_landscape(axes: Any, curve: Landscape, color: Any) -> Any:
+def draw_landscape(axes: Axes, curve: Landscape, color: ColorType) -> Line2D:
     """Draw one landscape and its maxima, and return its line."""
     height = height_of(curve)
     (line,) = axes.plot(curve.overlap, height, color=color, label=f"{curve.alpha:g}")
@@ -454,7 +470,7 @@ def plot_diagnosis(found: Diagnosis, path: Path | Picture) -> None:
         axes.invert_yaxis()
 
 
-def plot_forecast(found: Any, path: Path | Picture) -> None:
+def plot_forecast(found: Forecast, path: Path | Picture) -> None:
     """Draw the learning curve, its 95 % band, and errors on held-out samples with two standard errors."""
     source, held_out = {"theory": "theory", "measured": "power law"}[found.by], "held-out samples, 2 standard errors"
     with canvas(path) as (axes,):

@@ -6,13 +6,17 @@ import base64
 import io
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.core.display import DisplayMixin, register_renderer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.files import user_path
 from glassformer.plotting import plots
 from glassformer.plotting.style import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Dots per inch of a picture in a notebook.
 _RESOLUTION = 100
@@ -31,7 +35,7 @@ class Drawing:
         'bsr: alpha = n/(dL), beta = 1, channel = gaussian, noise = 0, rho = 0.5'
     """
 
-    def __init__(self, figure: Any, text: str) -> None:
+    def __init__(self, figure: Figure, text: str) -> None:
         self.figure, self.text = figure, text
         file = io.BytesIO()
         # Saved now, since the fonts are those of the settings of Matplotlib at this time.
@@ -51,9 +55,9 @@ def render(
     path: str | Path | None,
     size: tuple[float, float] | None,
     theme: str,
-    ax: Any,
+    ax: Axes | None,
     **more: Any,
-) -> Any:
+) -> Drawing | Axes | None:
     """Draw a result with the function in its ``drawing``, and return the :class:`Drawing`, or ``ax`` if that is given.
 
     Raises:
@@ -61,7 +65,7 @@ def render(
     """
     if ax is not None and (path is not None or size is not None or theme != "light"):
         raise IncompatibleError("ax is part of a figure of your own: leave out path, size and theme")
-    figures: list[Any] = []
+    figures: list[Figure] = []
     picture = Picture(None if path is None else user_path(path), size, theme, figures.append, ax)
     getattr(plots, result.drawing)(result, picture, **more)
     return Drawing(figures[0], result.title) if figures else ax

@@ -17,6 +17,9 @@ from glassformer.core.files import replace_file, require_writable_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.typing import ColorType
+    from numpy.typing import ArrayLike
 
 _SETTINGS: Any = {
     "font.family": "STIXGeneral",
@@ -80,8 +83,8 @@ class Picture:
     path: Path | None
     size: tuple[float, float] | None = None
     theme: str = "light"
-    keep: Callable[[Any], None] | None = None
-    axes: Any = None
+    keep: Callable[[Figure], None] | None = None
+    axes: Axes | None = None
 
     def __post_init__(self) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -121,14 +124,14 @@ def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] 
             target.keep(figure)
 
 
-def next_color(axes: Any) -> Any:
+def next_color(axes: Axes) -> ColorType:
     """Return the next colour in the cycle of the axes, so that curves of several results have colours of their own."""
     (line,) = axes.plot([], [])
     line.remove()
     return line.get_color()
 
 
-def colors(count: int, axes: Any = None) -> list[Any]:
+def colors(count: int, axes: Axes | None = None) -> list[ColorType]:
     """Return distinguishable colours in order, readable in print and for colour-blind readers.
 
     A single curve, and curves on axes that have some already, take the next colours in the cycle of the axes.
@@ -210,7 +213,7 @@ def title_of(model: str, parameters: Mapping[str, Any]) -> str:
 def title_parts(model: str, parameters: Mapping[str, Any]) -> list[str]:
     """Return the parts of a title: the model, its link and each of its parameters by symbol."""
 
-    def text(value: Any) -> str:
+    def text(value: ArrayLike) -> str:
         values = np.atleast_1d(value)
         if values.dtype.kind not in "fiu":
             return str(value)

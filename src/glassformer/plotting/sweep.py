@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray
+from numpy.typing import NDArray
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.results import error_column
 from glassformer.core.status import Status
 from glassformer.plotting.curves import Branch, draw_curve, draw_runs, mark_unsettled
-from glassformer.plotting.plots import runs_label
+from glassformer.plotting.plots import name_runs
 from glassformer.plotting.style import Picture, canvas, colors, error_label, label_alpha, title_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.typing import ColorType
 
 # Most curves that have an entry in the legend each (a convention); of more, evenly chosen ones have an entry.
 _ENTRIES = 12
@@ -69,10 +75,9 @@ def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = Non
             axes.set_ylim(bottom=0)
         axes.set_title(title_of(found.attrs["model"], found.attrs))
         if runs:
-            none, size = np.zeros(0), f", $d = {found.attrs['d']}$" if "d" in found.attrs else ""
-            draw_runs(axes, none, none, none, color="0.5", ms=4, label=runs_label(found.sizes.get("seed", 1)) + size)
+            name_runs(axes, found.sizes.get("seed", 1), found.attrs.get("d"))
             if "theory" in curves and axis == "alpha" and np.isfinite(curves["theory"]).any():
-                axes.plot(none, none, color="0.5", label="theory", **_theory_look(curves.sizes["alpha"]))
+                axes.plot([], [], color="0.5", label="theory", **_theory_look(curves.sizes["alpha"]))
         if axes.get_legend_handles_labels()[0]:
             axes.legend()
 
@@ -107,7 +112,7 @@ def _mean_over_seeds(points: xarray.Dataset) -> xarray.Dataset:
     if points.sizes["seed"] > 1:
         error = points["value"].std("seed", ddof=1) / np.sqrt(points["value"].notnull().sum("seed"))
 
-    def worst(statuses: Any) -> Any:
+    def worst(statuses: NDArray[np.object_]) -> NDArray[np.object_]:
         return np.array(next((one for one in statuses if one != str(Status.CONVERGED)), str(Status.CONVERGED)), object)
 
     status = points["status"].reduce(lambda values, axis: np.apply_along_axis(worst, axis, values), "seed")
@@ -115,7 +120,13 @@ def _mean_over_seeds(points: xarray.Dataset) -> xarray.Dataset:
 
 
 def _draw(
-    axes: Any, curve: xarray.Dataset, axis: Any, runs: bool, color: Any, label: str | None, separate: bool
+    axes: Axes,
+    curve: xarray.Dataset,
+    axis: Hashable,
+    runs: bool,
+    color: ColorType,
+    label: str | None,
+    separate: bool,
 ) -> None:
     """Draw one curve. Means of runs and separate points are not joined, which would suggest values between them."""
     x, value, error = (curve[name].to_numpy().astype(float) for name in (axis, "value", "error"))
