@@ -74,7 +74,7 @@ def test_help_shows_the_options_that_are_accepted(command, capsys):
         code, out, _ = said(f"{line} --help", capsys)
         shown = set(FLAGS.findall(out)) - {"--learner NAME"}
         parser = last_parser(parser_for(line.split()), line.split())
-        accepted = {word for word in parser._option_string_actions if word.startswith("--")}
+        accepted = {word for word in parser.options if word.startswith("--")}
         own = models_words(model) | (learners_words(learner, COMMANDS[command].settings) if learner else set())
         accuracy = COMMANDS[command].accuracy
         own |= {one.word for one in accuracy_options(model, accuracy, learner or "")} if accuracy else set()
@@ -84,7 +84,7 @@ def test_help_shows_the_options_that_are_accepted(command, capsys):
         common.add(frozenset(shown - own - {"--steps", "--start"}))
         # All of them at once.
         given = [
-            word if parser._option_string_actions[word].nargs == 0 else f"{word}={_value(parser, word)}"
+            word if parser.options[word].nargs == 0 else f"{word}={_value(parser, word)}"
             for word in sorted(accepted - {"--help", "--learner"})
         ]
         assert parse(parser_for(line.split()), [*line.split(), *given]).model == model, line
@@ -93,7 +93,7 @@ def test_help_shows_the_options_that_are_accepted(command, capsys):
 
 
 def _value(parser, word):
-    action = parser._option_string_actions[word]
+    action = parser.options[word]
     return action.choices[0] if action.choices else "1"
 
 
@@ -199,7 +199,7 @@ def test_options_of_other_learners_are_refused_by_name(command):
         line = [command, "bsr", "--learner", learner]
         parser = last_parser(parser_for(line), line)
         for word in sorted(set().union(*(learners_words(name, "runs") for name in names()))):
-            if word in parser._option_string_actions:
+            if word in parser.options:
                 continue
             owners = [name for name in names() if word in learners_words(name, settings)]
             runs = [name for name in names() if word in learners_words(name, "runs")]
@@ -226,7 +226,7 @@ def test_options_of_other_learners_are_refused_by_name(command):
 def test_options_of_other_models_are_refused_by_name(command):
     for model in MODELS:
         parser = last_parser(parser_for([command, model]), [command, model])
-        for word in set().union(*map(models_words, MODELS)) - set(parser._option_string_actions):
+        for word in set().union(*map(models_words, MODELS)) - set(parser.options):
             owners = [name for name in MODELS if word in models_words(name)]
             sentence = (
                 f"model {model} has no option {word}: {', '.join(owners)} {'have' if len(owners) > 1 else 'has'} it"

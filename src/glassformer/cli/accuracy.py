@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
 
+from glassformer.cli.argument_parser import Parser
 from glassformer.core.options import Option, options_in
+from glassformer.models.registry import model_types
+
+if TYPE_CHECKING:
+    from glassformer.core.accuracy import Accuracy
 
 
 def accuracy_options(model: str, use: str, learner: str) -> list[Option]:
@@ -26,7 +31,6 @@ def accuracy_options(model: str, use: str, learner: str) -> list[Option]:
     from glassformer.core.accuracy import Accuracy
     from glassformer.learners.base import accuracy_used
     from glassformer.learners.registry import is_listed, learner_type
-    from glassformer.models.registry import model_types
 
     if use == "all":
         return options_in(Accuracy)
@@ -36,17 +40,17 @@ def accuracy_options(model: str, use: str, learner: str) -> list[Option]:
     return [one for one in options_in(Accuracy) if one.field in names]
 
 
-def add_accuracy(parser: Any, options: list[Option]) -> None:
+def add_accuracy(parser: Parser, options: list[Option]) -> None:
     """Add values of an accuracy, in a group of their own."""
     if options:
-        group = parser.add_argument_group("accuracy")
+        group = parser.titled("accuracy")
         for one in options:
             group.add_argument(
                 one.word, dest=f"accuracy_{one.field}", type=one.kind, metavar=one.metavar, help=one.text
             )
 
 
-def accuracy_of(options: argparse.Namespace) -> Any:
+def accuracy_of(options: argparse.Namespace) -> Accuracy:
     """Return the accuracy of a command line."""
     from glassformer.core.accuracy import Accuracy
 

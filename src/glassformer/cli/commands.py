@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from glassformer.models.base import Model
+
+ModelOf: TypeAlias = "Callable[..., Model]"
+"""Returns the model of a command line, with other values of the parameters that are given by name."""
 
 
 class Command(NamedTuple):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
 
 from glassformer.cli.accuracy import accuracy_of
+from glassformer.cli.commands import ModelOf
 from glassformer.cli.output import add_columns, report, write
 from glassformer.core.parsing import parse_grid
 
@@ -27,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
 
 
-def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print the errors of all learners."""
     from glassformer.learners.registry import learner_from_text
     from glassformer.verbs.compare import compare

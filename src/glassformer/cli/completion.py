@@ -7,7 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from glassformer.cli.argument_parser import Parser
+from glassformer.cli.commands import COMMANDS
+from glassformer.cli.learners import add_settings, listed_learners, use_of
+from glassformer.cli.output import KINDS
+from glassformer.cli.parser import last_parser, parser_for
 from glassformer.core.files import user_path
+from glassformer.models.registry import MODELS, model_type
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -21,14 +27,10 @@ def run(options: argparse.Namespace) -> int:
     """Print the script."""
     import shtab
 
-    from glassformer.cli.commands import COMMANDS
-    from glassformer.cli.parser import parser_for
-    from glassformer.models.registry import MODELS
-
     parser = parser_for([*COMMANDS, *MODELS])
     owners = _add_settings(parser)
     names = _names()
-    for words, action in _actions(parser):
+    for words, action in _arguments(parser):
         complete: Any = action
         if action.type is user_path:
             complete.complete = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
@@ -41,10 +43,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _names() -> dict[tuple[str, ...], tuple[str, ...]]:
     """Names that can follow an option, by its destination, and the last words of its command if it depends on them."""
-    from glassformer.cli.commands import COMMANDS
-    from glassformer.cli.learners import listed_learners
-    from glassformer.cli.output import KINDS
-    from glassformer.models.registry import MODELS, model_type
     from glassformer.papers.catalogue import FIGURES
     from glassformer.papers.citations import used
 
@@ -63,14 +61,12 @@ def _names() -> dict[tuple[str, ...], tuple[str, ...]]:
     }
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[tuple[list[str], argparse.Action]]:
+def _arguments(parser: Parser) -> Iterator[tuple[list[str], argparse.Action]]:
     """All options and arguments, those of subcommands included, with the words of the command that they belong to."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for own in action.choices.values():
-                yield from _actions(own)
-        else:
-            yield parser.prog.split(), action
+    for action in parser.arguments:
+        yield parser.prog.split(), action
+    for own in parser.subcommands.values():
+        yield from _arguments(own)
 
 
 # --- settings of the learner that was typed ---------------------------------------------------------------------------
@@ -79,13 +75,9 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[tuple[list[str], argpa
 _Owners = dict[tuple[str, str], dict[str, list[str]]]
 
 
-def _add_settings(parser: Any) -> _Owners:
+def _add_settings(parser: Parser) -> _Owners:
     """Add the settings of all learners to the parser, and return the learners that have them."""
-    from glassformer.cli.commands import COMMANDS
-    from glassformer.cli.learners import add_settings, use_of
-    from glassformer.cli.parser import last_parser
     from glassformer.learners.registry import names, settings_of
-    from glassformer.models.registry import MODELS
 
     found: _Owners = {}
     for command, model in ((name, model) for name, one in COMMANDS.items() for model in MODELS if one.settings):
@@ -95,24 +87,21 @@ def _add_settings(parser: Any) -> _Owners:
             settings = settings_of(name, use_of(COMMANDS[command].settings, ["--d"]))
             add_settings(own, name, settings)
             for option in settings:
-                if own._option_string_actions[option.word].dest.startswith("learner_"):
+                if own.options[option.word].dest.startswith("learner_"):
                     owners.setdefault(option.word, []).append(name)
     return found
 
 
-def _hidden(owners: dict[str, list[str]]) -> dict[str, str]:
-    """Return the options that each learner does not have, in one text."""
-    from glassformer.learners.registry import names
-
-    return {name: " ".join(word for word, own in owners.items() if name not in own) for name in names()}
-
-
 def _cases(owners: _Owners, pattern: str) -> str:
     """Return branches of a shell's ``case`` that set ``hidden`` for a command, a model and a learner."""
+    from glassformer.learners.registry import names
+
     lines = []
     for (command, model), own in owners.items():
         place = pattern.format(command=command, model=model)
-        lines += [f'    "{place} {name}") hidden="{hidden}" ;;' for name, hidden in _hidden(own).items()]
+        for name in names():
+            hidden = " ".join(word for word, learners in own.items() if name not in learners)
+            lines.append(f'    "{place} {name}") hidden="{hidden}" ;;')
     return "\n".join(lines)
 
 

@@ -7,13 +7,22 @@ import contextlib
 import os
 import platform
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+import glassformer
 from glassformer.cli.output import FAILED, print_json
 from glassformer.core.accuracy import Accuracy
+from glassformer.core.cache import VARIABLE, cache_folder
+from glassformer.core.errors import BackendError, DataError
+from glassformer.core.files import make_folder, require_writable_file
+from glassformer.core.resources import available_memory
 
 # Extras that only developers install.
 _DEVELOPERS = ("test", "docs", "bench", "release")
@@ -77,9 +86,6 @@ def machine() -> dict[str, Any]:
     import jax
     import threadpoolctl
 
-    from glassformer.core.cache import cache_folder
-    from glassformer.core.errors import BackendError
-    from glassformer.core.resources import available_memory
     from glassformer.numerics.jax_settings import require_backend
 
     try:
@@ -120,40 +126,28 @@ def check_all() -> Iterator[CheckResult]:
 
 def _closed_form() -> tuple[bool, str]:
     """Linear labels of full width, without noise: the error is the share of the unknowns without an equation."""
-    from glassformer import BilinearSequenceRegression, limits
-
-    error = limits(BilinearSequenceRegression(rho=float("inf")), 0.3)["error"][0]
+    error = glassformer.limits(glassformer.BilinearSequenceRegression(rho=float("inf")), 0.3)["error"][0]
     return bool(abs(error - 0.7) < 1e-9), f"error {error:.9g} at alpha = 0.3, expected 0.7"
 
 
 def _thresholds() -> tuple[bool, str]:
-    from glassformer import BilinearSequenceRegression, thresholds
-
-    alpha = thresholds(BilinearSequenceRegression(rho=0.5))["perfect_recovery"].alpha
+    alpha = glassformer.thresholds(glassformer.BilinearSequenceRegression(rho=0.5))["perfect_recovery"].alpha
     return bool(abs(alpha - 0.75) < 1e-12), f"perfect recovery at {alpha:.12g}, expected 3/4"
 
 
 def _compiled() -> tuple[bool, str]:
     """A compiled link in double precision: noisy linear labels of one direction solve a quadratic equation."""
-    import numpy as np
-
-    from glassformer import SequenceMultiIndex, limits
-
-    error = limits(SequenceMultiIndex(lambda z: z[0, 0], noise=0.5), 1.0)["error"][0]
+    error = glassformer.limits(glassformer.SequenceMultiIndex(lambda z: z[0, 0], noise=0.5), 1.0)["error"][0]
     exact = (np.sqrt(0.25 + 2) - 0.5) / 2  # V = 1/(1 + alpha/(Delta + V))
     return bool(abs(error - exact) < 1e-6), f"error {error:.9g}, expected {exact:.9g} (closed form)"
 
 
 def _several_indices() -> tuple[bool, str]:
     """Labels that depend on one of two directions: its error is the one above, that of the other stays 1."""
-    import numpy as np
-
-    from glassformer import SequenceMultiIndex, limits
-
-    link = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0]) / np.sqrt(2), indices=2, noise=0.5).at_accuracy(
+    link = glassformer.SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0]) / np.sqrt(2), indices=2, noise=0.5).at_accuracy(
         Accuracy(points=512)
     )
-    found = limits(link, 1.0)
+    found = glassformer.limits(link, 1.0)
     error, estimate = (found[name][0] for name in ("error", "error_estimate"))
     exact = (1 + (np.sqrt(0.25 + 2) - 0.5) / 2) / 2
     return bool(abs(error - exact) < 4 * estimate < 0.02), (
@@ -163,9 +157,7 @@ def _several_indices() -> tuple[bool, str]:
 
 def _message_passing() -> tuple[bool, str]:
     """Runs on data agree with theory at the same ratios, within four standard errors and a term of order 1/d."""
-    from glassformer import BilinearSequenceRegression, simulate
-
-    runs = simulate(BilinearSequenceRegression(rho=0.5, noise=0.1), 0.6, d=60, instances=4)
+    runs = glassformer.simulate(glassformer.BilinearSequenceRegression(rho=0.5, noise=0.1), 0.6, d=60, instances=4)
     error, bar, theory = (runs[name][0] for name in ("relative_error", "relative_standard_error", "theory"))
     close = abs(error - theory) < 4 * bar + 1 / 60
     text = f"error {error:.4g} +- {bar:.1g} on data of d = 60, theory {theory:.4g}"
@@ -173,32 +165,21 @@ def _message_passing() -> tuple[bool, str]:
 
 
 def _repeatable() -> tuple[bool, str]:
-    from glassformer import BilinearSequenceRegression, simulate
-
-    model = BilinearSequenceRegression(rho=0.5)
-    first, second = (simulate(model, 0.6, d=20, instances=1, seed=7)["error"][0] for _ in range(2))
+    model = glassformer.BilinearSequenceRegression(rho=0.5)
+    first, second = (glassformer.simulate(model, 0.6, d=20, instances=1, seed=7)["error"][0] for _ in range(2))
     return bool(first == second), "the same seed gives the same bits"
 
 
 def _picture() -> tuple[bool, str]:
-    import tempfile
-    from pathlib import Path
-
-    from glassformer import BilinearSequenceRegression, limits
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "curve.png"
-        limits(BilinearSequenceRegression(rho=0.5), [0.2, 0.4]).plot(path)
+        glassformer.limits(glassformer.BilinearSequenceRegression(rho=0.5), [0.2, 0.4]).plot(path)
         size = path.stat().st_size
     return size > 1000, f"a picture of {size} bytes"
 
 
 def _cache() -> tuple[bool, str]:
     """Tables and compiled programs are stored between processes, unless the cache is off."""
-    from glassformer.core.cache import VARIABLE, cache_folder
-    from glassformer.core.errors import DataError
-    from glassformer.core.files import make_folder, require_writable_file
-
     folder = cache_folder()
     if folder is None:
         return True, "off: nothing is stored between processes"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glassformer.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from glassformer.models.base import Model
 
 # Longest time, in seconds, of a command that starts without being asked to (a convention).
 _LONGEST = 600.0
@@ -14,7 +17,7 @@ _SIZES = ("depth", "heads", "tokens", "layers", "indices")
 
 
 def require_short_time(
-    options: argparse.Namespace, model: Any, seconds: float, varied: str = "alpha", values: int = 1
+    options: argparse.Namespace, model: Model, seconds: float, varied: str = "alpha", values: int = 1
 ) -> None:
     """Raise if a command is expected to take more than ten minutes, unless the number of data points is given.
 
@@ -41,5 +44,5 @@ def require_short_time(
     expected = f"at most {_LONGEST / 60:.0f} minutes of computing (about {needed} needed, on all cores)"
     smaller = "a smaller d, fewer instances, " if hasattr(options, "instances") else ""
     smaller += "fewer values, " if values > 1 else ""
-    remedy = f"use {smaller}fewer layers, heads, tokens or --points; to wait, give --points {model.points}"
+    remedy = f"use {smaller}fewer layers, heads, tokens or --points; to wait, give --points {model.accurate('points')}"
     raise ParameterError(name, sizes[name], expected, remedy)

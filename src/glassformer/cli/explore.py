@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.user_functions import function_from
+from glassformer.models.registry import MODELS
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The first model, a link function, and the address of the page."""
-    from glassformer.models.registry import MODELS
-
     parser.add_argument("model", nargs="?", metavar="MODEL", help=f"{', '.join(MODELS)} (default bsr)")
     text = "function of one sample that gives the labels of bsr, aim or smi; its file is run"
     parser.add_argument("--link", metavar="FILE.py:FUNCTION", help=text)
@@ -21,10 +23,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until interrupted."""
-    from glassformer.core.errors import IncompatibleError, ParameterError
-    from glassformer.core.user_functions import function_from
-    from glassformer.models.registry import MODELS
-
     if options.model is not None and options.model not in MODELS:
         raise ParameterError("model", options.model, f"one of {', '.join(MODELS)}")
     if not 0 <= options.port < 2**16:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from glassformer.cli.argument_parser import Parser
 from glassformer.cli.output import NOT_CONVERGED, add_progress
 from glassformer.core.files import user_path
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(parser: Parser) -> None:
     """The figures, their size, and the folders of results and data."""
-    which = parser.add_mutually_exclusive_group(required=True)
+    which = parser.exclusive()
     which.add_argument("name", nargs="?", help="name of a figure, see --list")
     which.add_argument("--list", action="store_true", help="list the figures, with their numbers in the papers")
     which.add_argument("--all", action="store_true", help="draw every figure")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
 
+from glassformer.cli.commands import ModelOf
 from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.output import exit_code, picture, print_json, write_csv
 from glassformer.core.display import heading
@@ -23,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--row", type=int, help="row whose overlap varies, counted from 1 (default: the last)")
 
 
-def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print the maxima of the free entropy."""
     import pandas
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from glassformer.cli.accuracy import accuracy_of
+from glassformer.cli.argument_parser import Group, Parser
 from glassformer.core.options import Option
+
+if TYPE_CHECKING:
+    from glassformer.learners.base import Learner
 
 # Learners that cannot run on data of a model with its default channel. To ask the learners takes seconds, because JAX
 # is imported; the tests compare this table with their answers. A learner that is not in the table is listed.
@@ -65,7 +70,7 @@ def listed_learners(model: str, settings: str) -> list[str]:
     return [name for name in known if name not in _CANNOT_RUN.get(model, ())]
 
 
-def add_option(parser: Any, option: Option, destination: str, text: str = "") -> None:
+def add_option(parser: Parser | Group, option: Option, destination: str, text: str = "") -> None:
     """Add a parameter of a model, or a setting of a learner."""
     value: dict[str, Any] = (
         {"action": "store_true"} if option.flag else {"type": option.kind, "metavar": option.metavar}
@@ -73,7 +78,7 @@ def add_option(parser: Any, option: Option, destination: str, text: str = "") ->
     parser.add_argument(option.word, dest=destination, required=option.required, help=text or option.text, **value)
 
 
-def add_learner(parser: argparse.ArgumentParser, model: str, settings: str, words: Sequence[str]) -> None:
+def add_learner(parser: Parser, model: str, settings: str, words: Sequence[str]) -> None:
     """Add the option ``--learner``, with a list of learners if none is given, and the settings of the learner.
 
     Raises:
@@ -89,7 +94,7 @@ def add_learner(parser: argparse.ArgumentParser, model: str, settings: str, word
         description = "\n".join([*lines, "--learner NAME --help shows the settings of a learner."])
     else:
         text = "; --help without it lists all"
-    group = parser.add_argument_group("learners", description)
+    group = parser.titled("learners", description)
     group.add_argument("--learner", default=default, metavar="NAME", help=f"learner (default {default}{text})")
     name = learner_name(words)
     if ".py:" in name:
@@ -99,15 +104,15 @@ def add_learner(parser: argparse.ArgumentParser, model: str, settings: str, word
         add_settings(parser, f"{name}: {learner_type(name).info.title}", settings_of(name, use_of(settings, words)))
 
 
-def add_settings(parser: argparse.ArgumentParser, title: str, settings: Iterable[Option]) -> None:
+def add_settings(parser: Parser, title: str, settings: Iterable[Option]) -> None:
     """Add settings of a learner in a group of their own.
 
     A word of the command means the same without a learner, and is no setting. The value of a word of the model is also
     that of the setting.
     """
-    group, destinations = parser.add_argument_group(title), {}
+    group, known, destinations = parser.titled(title), parser.options, {}
     for option in settings:
-        taken = parser._option_string_actions.get(option.word)
+        taken = known.get(option.word)
         if taken is None:
             destinations[option.field] = f"learner_{option.field}"
             add_option(group, option, destinations[option.field])
@@ -116,9 +121,8 @@ def add_settings(parser: argparse.ArgumentParser, title: str, settings: Iterable
     parser.set_defaults(settings=destinations)
 
 
-def learner_of(name: str, options: argparse.Namespace) -> Any:
+def learner_of(name: str, options: argparse.Namespace) -> Learner:
     """Return the learner of this name with the given settings, at the given accuracy."""
-    from glassformer.cli.accuracy import accuracy_of
     from glassformer.learners.registry import learner, settings_of
 
     given = {}

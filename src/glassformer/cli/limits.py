@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
 
+from glassformer.cli.commands import ModelOf
 from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import learner_of
 from glassformer.cli.output import add_columns, report, write
@@ -16,7 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
 
 
-def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print the limits."""
     from glassformer.bayes_optimal.expected_time import expected_seconds
     from glassformer.verbs.limits import limits

@@ -8,13 +8,23 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.core.display import first_columns, heading
+from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.files import replace_file, require_writable_file, user_path
+
+if TYPE_CHECKING:
+    import pandas
+
+    from glassformer.bayes_optimal.threshold_results import Threshold
+    from glassformer.core.display import DisplayMixin
+    from glassformer.core.results import Table
+    from glassformer.core.status import Status
+    from glassformer.verbs.plan import PlanEntry
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
 # Digits of numbers in a table, and the largest number of digits, for rows that would look equal with fewer.
@@ -75,8 +85,6 @@ def require_writable(options: argparse.Namespace) -> None:
         ParameterError: a plot of an unknown format, size or theme.
         IncompatibleError: the look of a plot that is not requested.
     """
-    from glassformer.core.errors import DataError
-
     taken: dict[str, str] = {}
     for name in ("csv", "plot", "netcdf"):
         path = getattr(options, name, None)
@@ -92,8 +100,6 @@ def require_writable(options: argparse.Namespace) -> None:
 
 def picture(options: argparse.Namespace) -> Any:
     """The file and the look of the plot; None where no plot is requested."""
-    from glassformer.core.errors import IncompatibleError, ParameterError
-
     if options.plot is None:
         for name in ("plot_size", "plot_theme"):
             if getattr(options, name) is not None:
@@ -112,27 +118,17 @@ def picture(options: argparse.Namespace) -> Any:
     return Picture(options.plot, size, options.plot_theme or "light")
 
 
-def write(options: argparse.Namespace, result: Any, plot: Callable[[Any], None] | None = None, **more: Any) -> None:
-    """Write a result to the requested files.
-
-    Args:
-        options: of the command.
-        result: has ``to_pandas``.
-        plot: draws it to a picture; by default the function that the result names (``drawing``).
-        more: further arguments of that function.
-    """
+def write(options: argparse.Namespace, result: DisplayMixin) -> None:
+    """Write a result to the requested files, drawn by the function that it names (``drawing``)."""
     if options.csv:
         write_csv(options.csv, result.to_pandas())
     if options.plot:
-        if plot is None:
-            from glassformer.plotting import plots
+        from glassformer.plotting import plots
 
-            getattr(plots, result.drawing)(result, picture(options), **more)
-        else:
-            plot(picture(options))
+        getattr(plots, result.drawing)(result, picture(options))
 
 
-def write_csv(path: Path, frame: Any) -> None:
+def write_csv(path: Path, frame: pandas.DataFrame) -> None:
     """Write a data frame as CSV."""
     with replace_file(path, "csv") as part:
         frame.to_csv(part, index=False)
@@ -163,7 +159,7 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all-columns", action="store_true", help="print all columns of the table instead of five")
 
 
-def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
+def report(options: argparse.Namespace, table: Table, columns: list[str]) -> int:
     """Print a table and return the exit code of its statuses.
 
     The first five of the columns are printed, or all columns of the table with ``--all-columns``. Infinite numbers,
@@ -182,7 +178,7 @@ def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
     return exit_code(table.status, table.parameters)
 
 
-def exit_code(statuses: Sequence[Any], parameters: Mapping[str, Any]) -> int:
+def exit_code(statuses: Sequence[Status], parameters: Mapping[str, Any]) -> int:
     """Return the exit code of statuses of results with these parameters; print remedies of those that are not good."""
     failed = {str(status): status.remedy_for(parameters) for status in statuses if not status.ok}
     for name, remedy in failed.items():
@@ -190,7 +186,7 @@ def exit_code(statuses: Sequence[Any], parameters: Mapping[str, Any]) -> int:
     return NOT_CONVERGED if failed else 0
 
 
-def threshold_row(entry: Any) -> dict[str, str]:
+def threshold_row(entry: Threshold | PlanEntry) -> dict[str, str]:
     """A threshold in a table: ``inf`` where it is never reached, ``-`` where it does not apply.
 
     Example:
@@ -206,7 +202,7 @@ def threshold_row(entry: Any) -> dict[str, str]:
 def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
     """Print a plain table: numbers to the right, words to the left."""
 
-    def text(value: Any, digits: int) -> str:
+    def text(value: object, digits: int) -> str:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
         if isinstance(value, list):

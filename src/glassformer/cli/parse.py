@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from glassformer.cli.parser import Parser, subparsers
+from glassformer.cli.argument_parser import Parser
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.renamed import renamed
 
@@ -31,7 +31,7 @@ def _require_known(parser: Parser, words: Sequence[str]) -> None:
     """
     place = parser
     for word in words:
-        choices, option = subparsers(place), word.partition("=")[0]
+        choices, option = place.subcommands, word.partition("=")[0]
         if word == "--":
             return
         if word in choices:
@@ -42,7 +42,7 @@ def _require_known(parser: Parser, words: Sequence[str]) -> None:
                 raise IncompatibleError(old)
             # The parser says which words there are.
             return
-        elif word.startswith("--") and " " not in word and option not in place._option_string_actions:
+        elif word.startswith("--") and " " not in word and option not in place.options:
             # Imported here because most command lines need no explanation.
             from glassformer.cli.unknown_option import explain
 

@@ -6,17 +6,22 @@ import argparse
 import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from glassformer import __version__
 from glassformer.cli.accuracy import accuracy_of, accuracy_options, add_accuracy
+from glassformer.cli.argument_parser import Parser
 from glassformer.cli.commands import COMMANDS, Command
 from glassformer.cli.learners import add_learner, add_option, learner_name
-from glassformer.cli.output import BAD_USAGE, add_files, add_progress
+from glassformer.cli.output import add_files, add_progress
 from glassformer.core.errors import ParameterError
 from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import progress
 from glassformer.models.registry import MODELS, build, options_of
+
+if TYPE_CHECKING:
+    from glassformer.models.base import Model
 
 _EPILOG = """\
 SPEC is a number (0.3), a comma list (0.1,0.2,0.5) or start:stop:count with both ends included (0:1:101).
@@ -24,16 +29,6 @@ Limits are allowed as values: --rho 0, --rho inf, --beta inf.
 Exit codes: 0 all converged, 1 a check of doctor failed, 2 bad usage, 3 not all converged (statuses are printed).
 """
 _SHARED: dict[str, Any] = {"epilog": _EPILOG, "formatter_class": argparse.RawDescriptionHelpFormatter}
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that prints errors in one line, and takes whole words alone."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(**{"allow_abbrev": False, **more})
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(BAD_USAGE, f"{self.prog}: error: {message}\n")
 
 
 def parser_for(words: Sequence[str]) -> Parser:
@@ -45,9 +40,9 @@ def parser_for(words: Sequence[str]) -> Parser:
     text = "Exact limits of learning from sequences of tokens, and the algorithms that reach them."
     parser = Parser(prog="glassformer", description=text, **_SHARED)
     parser.add_argument("--version", action="version", version=f"glassformer {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
+    parser.add_choice("COMMAND", "command", required=False)
     for name, command in COMMANDS.items():
-        own = commands.add_parser(name, help=command.text, description=command.text, **_SHARED)
+        own = parser.add_subcommand(name, help=command.text, description=command.text, **_SHARED)
         if name in words:
             module = importlib.import_module(f"glassformer.cli.{command.module}")
             if command.takes_model:
@@ -58,10 +53,10 @@ def parser_for(words: Sequence[str]) -> Parser:
     return parser
 
 
-def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, words: Sequence[str]) -> None:
-    models = parser.add_subparsers(title="models", metavar="MODEL", dest="model", required=True, parser_class=Parser)
+def _add_models(parser: Parser, command: Command, module: ModuleType, words: Sequence[str]) -> None:
+    parser.add_choice("MODEL", "model")
     for name, entry in MODELS.items():
-        own = models.add_parser(name, help=entry.title, description=f"{entry.title}: {command.text}", **_SHARED)
+        own = parser.add_subcommand(name, help=entry.title, description=f"{entry.title}: {command.text}", **_SHARED)
         if name not in words:
             continue
         if command.takes_alpha:
@@ -79,21 +74,16 @@ def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, 
         own.set_defaults(run=partial(_run, module.run))
 
 
-def subparsers(parser: Parser) -> dict[str, Parser]:
-    """Return the parsers that may follow a parser, by their words."""
-    return next((one.choices for one in parser._actions if isinstance(one, argparse._SubParsersAction)), {})
-
-
 def last_parser(parser: Parser, words: Sequence[str]) -> Parser:
     """Return the parser to which the options of a command line belong."""
     for word in words:
-        parser = subparsers(parser).get(word, parser)
+        parser = parser.subcommands.get(word, parser)
     return parser
 
 
 def on_command_line(error: ParameterError, parser: Parser) -> ParameterError:
     """Return the error with the option in place of the name of a parameter, if the parser has an option for it."""
-    options = {one.dest: one.option_strings[-1] for one in parser._actions if one.option_strings}
+    options = {one.dest: one.option_strings[-1] for one in parser.arguments if one.option_strings}
     keys = (error.name, f"learner_{error.name}", f"model_{error.name}", f"accuracy_{error.name}")
     return next((error.named(options[key]) for key in keys if key in options), error)
 
@@ -105,7 +95,7 @@ def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namesp
         return run(options, partial(model_of, options))
 
 
-def model_of(options: argparse.Namespace, **other: Any) -> Any:
+def model_of(options: argparse.Namespace, **other: Any) -> Model:
     """Return the model with the parameters of the options and ``other``; further ones have the model's defaults."""
     given = {o.field: o.value(getattr(options, f"model_{o.field}")) for o in options_of(options.model)}
     model = build(options.model, {**{name: value for name, value in given.items() if value is not None}, **other})

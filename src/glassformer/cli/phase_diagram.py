@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
+from glassformer.cli.commands import ModelOf
 from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import learner_of
 from glassformer.cli.output import print_json, print_rows, threshold_row, write
@@ -13,6 +13,7 @@ from glassformer.core.display import heading
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import values_of
 from glassformer.core.parsing import parse_grid
+from glassformer.models.registry import options_of
 
 _ALLOWED = "NAME=SPEC with a parameter of the model that is a number, for example noise=0:1:5 or depth=1,2,3"
 
@@ -24,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print the thresholds at each value."""
     from glassformer.bayes_optimal.expected_time import expected_seconds
     from glassformer.verbs.phase_diagram import phase_diagram
@@ -51,8 +52,6 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
 
 def _varied(options: argparse.Namespace) -> tuple[str, list[Any]]:
     """The parameter that varies, by its field, and its values."""
-    from glassformer.models.registry import options_of
-
     parameters = {option.field: option for option in options_of(options.model)}
     if options.along is None and "skip" in parameters:
         return "skip", parse_grid("skip", options.model_skip or "1")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
-from typing import Any
 
+from glassformer.cli.commands import ModelOf
 from glassformer.cli.learners import learner_of
 from glassformer.cli.output import exit_code, print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
@@ -21,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--d", type=int, help="token dimension, to print numbers of samples")
 
 
-def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print the sample ratios, the numbers of samples, and the thresholds of the model."""
     from glassformer.verbs.plan import plan
 

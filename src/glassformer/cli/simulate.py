@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
+from glassformer.cli.commands import ModelOf
 from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import learner_of
 from glassformer.cli.output import add_columns, report, write
 from glassformer.core.files import user_path
+
+if TYPE_CHECKING:
+    from glassformer.learners.base import Learner
+    from glassformer.models.base import Model
 
 # Steps of message passing that a run usually takes (measured for attention networks).
 _USUAL_STEPS = 40
@@ -26,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
 
 
-def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print errors and theory."""
     import numpy as np
 
@@ -55,7 +59,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     return report(options, result, ["alpha", "error", "standard_error", *known, *others, "status"])
 
 
-def _require_short_time(options: argparse.Namespace, learner: Any, model: Any) -> None:
+def _require_short_time(options: argparse.Namespace, learner: Learner, model: Model) -> None:
     """Raise if the limits of the model, and the posteriors of message passing, take long."""
     from glassformer.bayes_optimal.expected_time import expected_seconds
 

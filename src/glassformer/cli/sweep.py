@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from glassformer import __version__
+from glassformer.cli.argument_parser import Parser
 from glassformer.cli.output import NOT_CONVERGED, add_look, add_progress, picture, print_json, write_csv
-from glassformer.core.files import user_path
+from glassformer.core.files import replace_file, user_path
+
+if TYPE_CHECKING:
+    from glassformer.sweeps.run import Progress
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(parser: Parser) -> None:
     """The action and its options."""
-    actions = parser.add_subparsers(
-        title="actions", metavar="ACTION", dest="action", required=True, parser_class=type(parser)
-    )
-    run = actions.add_parser("run", help="compute the points that have no record in the store")
+    parser.add_choice("ACTION", "action")
+    run = parser.add_subcommand("run", help="compute the points that have no record in the store")
     run.add_argument("file", type=user_path, metavar="FILE", help="the sweep, in TOML: a verb on a grid of parameters")
     run.add_argument("--store", type=user_path, required=True, metavar="DIR", help="folder of the records")
     run.add_argument("--workers", type=int, default=1, help="number of local processes (default 1)")
@@ -26,13 +28,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--retry", action="store_true", help="also compute points again that failed or did not converge")
     add_progress(run)
     run.set_defaults(act=_run)
-    status = actions.add_parser("status", help="print the number of points with each status")
+    status = parser.add_subcommand("status", help="print the number of points with each status")
     status.set_defaults(act=_status)
-    collect = actions.add_parser("collect", help="print all records as one labelled data set")
+    collect = parser.add_subcommand("collect", help="print all records as one labelled data set")
     collect.add_argument("--netcdf", type=user_path, metavar="FILE", help="write it as netCDF (version 3)")
     collect.add_argument("--csv", type=user_path, metavar="FILE", help="write it as a table, one line per point")
     collect.set_defaults(act=_collect)
-    plot = actions.add_parser("plot", help="plot one quantity")
+    plot = parser.add_subcommand("plot", help="plot one quantity")
     text = "file of the plot; its ending gives the format (default DIR/sweep.png)"
     plot.add_argument("--plot", "--out", type=user_path, metavar="FILE", help=text)
     add_look(plot)
@@ -70,7 +72,7 @@ def _status(options: argparse.Namespace) -> int:
     return _print_progress(options, found)
 
 
-def _print_progress(options: argparse.Namespace, found: Any) -> int:
+def _print_progress(options: argparse.Namespace, found: Progress) -> int:
     if options.json:
         print_json("sweep", {name: getattr(found, name) for name in ("total", "computed", "counts", "complete")})
     else:
@@ -83,7 +85,6 @@ def _note(text: str) -> None:
 
 
 def _collect(options: argparse.Namespace) -> int:
-    from glassformer.core.files import replace_file
     from glassformer.sweeps.collect import collect, to_frame
     from glassformer.sweeps.run import progress
     from glassformer.sweeps.store import Store

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from glassformer.cli.commands import ModelOf
 from glassformer.cli.expected_time import require_short_time
 from glassformer.cli.learners import learner_of
 from glassformer.cli.output import print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
+from glassformer.core.errors import IncompatibleError, ParameterError
+
+if TYPE_CHECKING:
+    from glassformer.bayes_optimal.threshold_results import Thresholds
+    from glassformer.models.base import Model
 
 # Largest degree of the polynomials of a row that are tried, and number of samples for the test of each.
 _LARGEST, _SAMPLES = 4, 2**18
@@ -22,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--known", metavar="ROWS", help=f"with --subspace: known {rows} (default: none)")
 
 
-def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print the thresholds."""
     from glassformer.bayes_optimal.expected_time import expected_seconds
     from glassformer.verbs.thresholds import thresholds
@@ -52,13 +57,12 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     return 0
 
 
-def _of_subspace(options: argparse.Namespace, model: Any, learner: str) -> Any:
+def _of_subspace(options: argparse.Namespace, model: Model, learner: str) -> Thresholds:
     """Return the threshold of the given rows if only the known ones are found, as the only threshold."""
     import numpy as np
 
     from glassformer.bayes_optimal.staircase import subspace_threshold
     from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
-    from glassformer.core.errors import IncompatibleError, ParameterError
 
     if options.subspace is None:
         raise IncompatibleError(f"--known {options.known} needs the rows whose threshold is computed: add --subspace")
@@ -75,10 +79,8 @@ def _of_subspace(options: argparse.Namespace, model: Any, learner: str) -> Any:
     return Thresholds(model.name, model.parameters, (entry,), None, "not determined with --subspace")
 
 
-def _rows(model: Any, name: str, given: str | None) -> list[int]:
+def _rows(model: Model, name: str, given: str | None) -> list[int]:
     """Return rows of the command line, which are counted from 1, as indices; none without any."""
-    from glassformer.core.errors import ParameterError
-
     count = model.prior.rows
     rows = [int(part) if part.strip().isdecimal() else 0 for part in given.split(",")] if given is not None else []
     if not all(1 <= row <= count for row in rows):
@@ -86,7 +88,7 @@ def _rows(model: Any, name: str, given: str | None) -> list[int]:
     return [row - 1 for row in rows]
 
 
-def _row_exponents(model: Any) -> dict[str, Any]:
+def _row_exponents(model: Model) -> dict[str, Any]:
     """Exponents of every row of a link of several rows, null where none is found; nothing for other models."""
     if not model.has_user_link or len(model.row_names) < 2:
         return {}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
 
+from glassformer.cli.commands import ModelOf
 from glassformer.cli.learners import learner_of
 from glassformer.cli.output import add_columns, report, write
 from glassformer.core.files import user_path
@@ -29,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
 
 
-def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print errors step by step."""
     from glassformer.verbs.trajectory import trajectory
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from glassformer.cli.argument_parser import Parser
 from glassformer.cli.commands import COMMANDS
 from glassformer.cli.learners import learner_name, use_of
+from glassformer.cli.parser import last_parser, parser_for
+from glassformer.core.options import options_in
 from glassformer.core.renamed import RENAMED, new_word, renamed
+from glassformer.models.registry import MODELS, model_types, options_of
 
 # Smallest similarity of a word that is proposed (a convention; 1 for equal words).
 _SIMILAR = 0.7
 
 
-def explain(word: str, parser: Any, words: Sequence[str]) -> str:
+def explain(word: str, parser: Parser, words: Sequence[str]) -> str:
     """Return the sentence on an option that a parser does not have.
 
     Args:
@@ -27,16 +30,17 @@ def explain(word: str, parser: Any, words: Sequence[str]) -> str:
     old = _old_word(word, place, learner)
     if old is not None:
         return old
-    following = next((action.metavar for action in parser._actions if action.nargs == "A..."), None)
-    if following is not None:
-        return f"{parser.prog} has no option {word}: give the options of {following} after it"
+    if parser.following:
+        return f"{parser.prog} has no option {word}: give the options of {parser.following} after it"
     others = _of_parts(place, learner, words)
     if word not in others:
         others = {**_of_commands(place), **others}
     if word in others:
         return others[word]
-    own = _own_options(parser)
-    close = _closest(word, own, others, _fields(place, learner))
+    own = [option for option in parser.options if option.startswith("--")]
+    # Parameters and settings that have another name in Python, by that name as an option.
+    fields = {_as_option(one.field): one.word for one in options_in(*_classes(place, learner)) if one.field != one.name}
+    close = _closest(word, own, others, fields)
     subject = f"{' '.join(place)} has no option {word}"
     if close is None:
         return f"{subject}: --help lists all options"
@@ -67,22 +71,9 @@ def _as_option(name: str) -> str:
 def _classes(place: Sequence[str], learner: str) -> list[type]:
     """Return the classes of the learner and the model of a command line."""
     from glassformer.learners.registry import learner_type
-    from glassformer.models.registry import MODELS, model_types
 
     models = [kind for name in place[1:] if name in MODELS for kind in model_types(name)]
     return [*([learner_type(learner)] if learner else []), *models]
-
-
-def _fields(place: Sequence[str], learner: str) -> dict[str, str]:
-    """Return the options of parameters and settings that have another name in Python, by that name as an option."""
-    from glassformer.core.options import options_in
-
-    every = options_in(*_classes(place, learner))
-    return {_as_option(one.field): one.word for one in every if one.field != one.name}
-
-
-def _own_options(parser: Any) -> list[str]:
-    return [word for word in parser._option_string_actions if word.startswith("--")]
 
 
 def _of_parts(place: Sequence[str], learner: str, words: Sequence[str]) -> dict[str, str]:
@@ -122,8 +113,6 @@ def _of_learners(command: str, learner: str, words: Sequence[str]) -> Iterable[t
 
 def _of_models(command: str, model: str) -> Iterable[tuple[str, str]]:
     """Return the sentences on parameters of other models; of all for a command without a model."""
-    from glassformer.models.registry import MODELS, options_of
-
     owners = dict[str, list[str]]()
     for name in MODELS:
         for option in options_of(name):
@@ -137,20 +126,17 @@ def _of_models(command: str, model: str) -> Iterable[tuple[str, str]]:
 
 def _of_commands(place: Sequence[str]) -> dict[str, str]:
     """Return the sentence on every option of other commands, and of other actions of a command."""
-    from glassformer.cli.parser import last_parser, parser_for, subparsers
-    from glassformer.models.registry import MODELS
-
     owners, takes_model = dict[str, list[str]](), COMMANDS[place[0]].takes_model
     for name, one in COMMANDS.items():
         line = [name, *([place[1] if takes_model else next(iter(MODELS))] if one.takes_model else [])]
         parser = last_parser(parser_for(line), line)
-        for action, own in {"": parser, **subparsers(parser)}.items():
-            for word in _own_options(own):
-                if not own._option_string_actions[word].dest.startswith(("model_", "learner_")):
+        for action, own in {"": parser, **parser.subcommands}.items():
+            for word, option in own.options.items():
+                if word.startswith("--") and not option.dest.startswith(("model_", "learner_")):
                     owners.setdefault(word, []).append(f"{name} {action}".strip())
     subject = place[0] if takes_model else " ".join(place)
     here = last_parser(parser_for(place), place)
-    unnamed = {_as_option(one.dest): one.metavar for one in here._actions if not one.option_strings}
+    unnamed = {_as_option(one.dest): one.metavar for one in here.arguments if not one.option_strings}
     return {
         word: f"{subject} has no option {word}: "
         + (f"use {subject} {unnamed[word]}" if word in unnamed else f"{_have(others)} it")
