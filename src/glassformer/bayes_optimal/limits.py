@@ -91,15 +91,8 @@ def bayes_optimal_limits(
         throw: raise an error if a row did not converge; bistable rows count as converged.
 
     Returns:
-        :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error`` (:math:`V = 1 - q`,
-        Bayes-optimal; for several rows the mean over the rows), ``overlap`` (:math:`q`), ``q_hat``,
-        ``algorithmic_error`` (from the uninformed start: the error of message passing), ``informed_error``, errors on
-        labels by name, ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``. For models of
-        several rows ``overlap`` and ``q_hat`` are matrices, and there are ``row_error`` (of each row),
-        ``q_hat_off_diagonal`` (the largest relative entry off the diagonal), ``prediction_error`` and
-        ``plugin_error`` on new numerical labels, and ``label_error`` on discrete labels (the share of wrong ones), with
-        standard errors that include those of the fixed points. Labels returned by ``argmax`` or ``argmin`` are classes
-        and have no squared errors.
+        :class:`~glassformer.core.results.Table` with the columns that :func:`~glassformer.limits` has for message
+        passing.
 
     Raises:
         ParameterError: ``alpha`` is out of range.

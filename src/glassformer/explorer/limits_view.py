@@ -13,6 +13,7 @@ import pandas
 
 from glassformer.bayes_optimal.limits import mean_error
 from glassformer.bayes_optimal.solve import first_look
+from glassformer.bayes_optimal.threshold_results import Thresholds
 from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import readable_name
 from glassformer.core.errors import GlassformerError, IncompatibleError
@@ -24,6 +25,7 @@ from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series
 from glassformer.explorer.question import Question, alpha_code, learner_code
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import compatible_learner, learners_with_limits, names, require_compatible
+from glassformer.models.base import Model
 from glassformer.verbs.limits import limits
 from glassformer.verbs.thresholds import thresholds
 
@@ -65,7 +67,7 @@ def learners_with_theory() -> list[str]:
     return [name for name in learners_with_limits() if name != names()[0]]
 
 
-def refusals(model: Any) -> dict[str, str]:
+def refusals(model: Model) -> dict[str, str]:
     """Return why learners cannot learn from a model, by their names."""
 
     def compute() -> dict[str, str]:
@@ -158,7 +160,7 @@ def _answer(
     series: list[Series],
     curves: list[tuple[Learner, Table]],
     missing: dict[str, str],
-    found: Any,
+    found: Thresholds | None,
 ) -> Answer:
     grid, above = question.settings.alpha, question.positive_alpha
     commands = [question.command("limits", alpha=grid), question.command("thresholds")]

@@ -12,6 +12,8 @@ from bokeh.events import Tap
 from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem, Range1d, SaveTool, Span
 from bokeh.plotting import figure
 
+from glassformer.core.estimate import Array
+
 # Colours that colour-blind people distinguish (Okabe and Ito), without the yellow, which is too pale on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 # Dashes, as Bokeh calls them, and in SVG.
@@ -222,7 +224,7 @@ def legend_html(picture: Picture) -> str:
     return f'<div class="curves">{"".join(items)}</div>'
 
 
-def hints(status: Sequence[Any], estimate: Any) -> list[str]:
+def hints(status: Sequence[object], estimate: Array) -> list[str]:
     """Return what the pointer shows of rows of a result: status and error estimate."""
     return [f"{one}, error estimate {error:.1g}" for one, error in zip(status, estimate, strict=True)]
 

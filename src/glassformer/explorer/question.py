@@ -17,6 +17,7 @@ from glassformer.core.options import Option, options_in, parameter
 from glassformer.core.parsing import parse_grid, parse_text
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import compatible_learner, learner_type, names, parse_settings
+from glassformer.models.base import Model
 from glassformer.models.registry import MODELS, build, model_types, options_of
 
 # Most sample ratios of one curve.
@@ -122,7 +123,7 @@ class Question:
         return {k: v for k, (one, v) in values.items() if v is not None and (one.required or v != one.default)}
 
     @cached_property
-    def model(self) -> Any:
+    def model(self) -> Model:
         """The model, one object for all questions about it: what it knows of its labels takes a while."""
         parameters = {**self.parameters, **({"link": self.function} if self.function else {})}
         accuracy = Accuracy(points=parameters.pop("points", None))
@@ -294,5 +295,5 @@ def alpha_code(text: str) -> str:
     return str([float(part) for part in text.split(",")])
 
 
-def _literal(value: Any) -> str:
+def _literal(value: object) -> str:
     return 'float("inf")' if value == float("inf") else repr(value)

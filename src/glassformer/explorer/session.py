@@ -91,7 +91,7 @@ class Form(JSComponent):
         super().__init__(sizing_mode="stretch_width", margin=0, **given)
         self._changed, self._heard = changed, 0
 
-    def _handle_msg(self, data: Any) -> None:
+    def _handle_msg(self, data: dict[str, str | int]) -> None:
         for field in self.fields:
             # The browser has this text already: it is not sent back.
             field["heard"] = int(data["count"])

@@ -62,10 +62,18 @@ class Work:
         self.drop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _run(self, dropped: Event, compute: Any, show: Any, fail: Any, report: Any, over: Any) -> None:
+    def _run(
+        self,
+        dropped: Event,
+        compute: Callable[[Callable[[Any], None]], Any],
+        show: Callable[[Any], None],
+        fail: Callable[[Exception], None],
+        report: Callable[[str], None],
+        over: Callable[[], None],
+    ) -> None:
         last_report = -_INTERVAL
 
-        def later(function: Callable[..., None], *values: Any) -> None:
+        def later(function: Callable[..., None], *values: object) -> None:
             self._later(lambda: None if dropped.is_set() else function(*values))
 
         def watch(text: str, done: int, total: int | None) -> None:
@@ -77,7 +85,7 @@ class Work:
                 last_report = time.monotonic()
                 later(report, text if total is None else f"{text}: {done} of {total}")
 
-        def partial_result(result: Any) -> None:
+        def partial_result(result: object) -> None:
             if dropped.is_set():
                 raise DroppedError
             later(show, result)

@@ -20,7 +20,7 @@ from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.ridge import ridge_error
 from glassformer.models import BilinearSequenceRegression
 from glassformer.papers import published
-from glassformer.papers.curves import PERFECT, ComputedCurve, Curve, CurvesPanel, Overlay, Runs
+from glassformer.papers.curves import PERFECT, Comparison, ComputedCurve, Curve, CurvesPanel, Overlay, Runs
 from glassformer.papers.drawing import Axis, RunSize, Series, legend_entry
 from glassformer.papers.panels import steps_panel
 from glassformer.papers.recipe import Context, Part, Recipe
@@ -246,7 +246,7 @@ def nuclear_norm_noisy(quick: bool) -> Recipe:
     return nuclear_norm(quick, noise=0.1)
 
 
-def _algorithms(noise: float, runs: Sequence[Runs], title: str, compare: Any = None) -> CurvesPanel:
+def _algorithms(noise: float, runs: Sequence[Runs], title: str, compare: Comparison | None = None) -> CurvesPanel:
     """The Bayes-optimal error in grey, and runs of algorithms in colours."""
     model = BilinearSequenceRegression(beta=1, rho=0.2, noise=noise)
     return CurvesPanel(

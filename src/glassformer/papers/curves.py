@@ -124,6 +124,10 @@ class Overlay:
     frames: Sequence[pandas.DataFrame] = ()
 
 
+Comparison = Callable[[Path, Sequence[ComputedCurve]], Overlay]
+"""Compares curves with published data in a folder."""
+
+
 @dataclass(frozen=True)
 class CurvesPanel:
     """Curves over the sample ratio.
@@ -160,7 +164,7 @@ class CurvesPanel:
     runs_only: bool = False
     indented: bool = False
     further: Callable[[Sequence[ComputedCurve]], Overlay] | None = None
-    published: Callable[[Path, Sequence[ComputedCurve]], Overlay] | None = None
+    published: Comparison | None = None
 
     def __call__(self, context: Context) -> Part:
         """Compute curves and runs, and draw them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pandas
 from glassformer.bayes_optimal.bounds import growth_bound
 from glassformer.bayes_optimal.staircase import subspace_threshold
 from glassformer.core.accuracy import Accuracy
+from glassformer.core.estimate import Array
 from glassformer.core.status import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
 from glassformer.learners.base import StepContext
@@ -158,7 +160,7 @@ def _order(data: pandas.DataFrame) -> list[str]:
     ]
 
 
-def _first(bounds: Any, errors: Any) -> str:
+def _first(bounds: Sequence[float] | Array, errors: Sequence[float] | Array) -> str:
     """Return which of two layers is found first by the bounds of both, or a question mark if they decide nothing."""
     one, two = bounds
     needed = _DIFFERENT / 2 * np.hypot(*errors) + _LOSS_OF_BOUND * max(one, two)
@@ -170,7 +172,13 @@ def _model(skip: _Skip, output: str, points: int) -> DeepAttention:
 
 
 def _row(
-    kind: str, output: str, skip: _Skip, layer: int, value: float, error: float = np.nan, status: Any = Status.CONVERGED
+    kind: str,
+    output: str,
+    skip: _Skip,
+    layer: int,
+    value: float,
+    error: float = np.nan,
+    status: Status = Status.CONVERGED,
 ) -> dict[str, Any]:
     """A row of the data: a threshold or a time of one layer."""
     first, last = np.broadcast_to(skip, 2).tolist()
@@ -254,7 +262,7 @@ def _map(size: _Size) -> tuple[Axis, list[dict[str, Any]]]:
     return Axis([], 1, settings, annotate=partial(_draw_map, ratios=ratios, texts=texts, size=size)), rows
 
 
-def _draw_map(axes: Axes, ratios: Any, texts: dict[tuple[int, int], str], size: _Size) -> None:
+def _draw_map(axes: Axes, ratios: Array, texts: dict[tuple[int, int], str], size: _Size) -> None:
     image = axes.imshow(ratios, origin="lower", aspect="auto", cmap="PuOr", vmin=-3, vmax=3)
     axes.grid(visible=False)
     for (i, j), text in texts.items():

@@ -100,55 +100,6 @@ class _Branch(NamedTuple):
         """How runs reach the minimum."""
         return f"runs from the {self.start} start" if self.start else "lowest risk of 4 starts"
 
-    def columns(self, theory: Table) -> pandas.DataFrame:
-        """Return order parameters and free energy per sample in the units of the paper."""
-        theta, mean = theory[f"overlap_{self.way}"][:, 0, 0] * _THETA, theory[f"means_{self.way}"][:, 0, 0] * _MEAN
-        alpha, energy = theory["alpha"], theory[f"free_energy_{self.way}"] / theory["alpha"]
-        return pandas.DataFrame({"alpha": alpha, "theta": np.abs(theta), "m": np.abs(mean), "energy": energy})
-
-    def series(self, theory: pandas.DataFrame, runs: pandas.DataFrame) -> tuple[list[Series], list[Series]]:
-        """Return lines and marks of the order parameters, and of the free energy."""
-        plots = []
-        for quantity, sign in ((self.own, rf", ${self.symbol}$"), ("energy", "")):
-            line = Series(theory["alpha"], theory[quantity], self.color, "-", f"{self.name} minimum{sign}")
-            marks = Series(runs["alpha"], runs[quantity], self.color, self.marker, self.reached + sign, look=_DOTS)
-            plots.append([line, marks])
-        if self.start is None:
-            label = rf"{self.reached}, $\theta$"
-            plots[0].append(Series(runs["alpha"], runs["theta"], _SEMANTIC.color, self.marker, label, look=_DOTS))
-        return plots[0], plots[1]
-
-    def compared(self, theory: pandas.DataFrame, runs: pandas.DataFrame) -> list[str]:
-        """Compare runs with theory at every sample ratio."""
-        starts = "" if self.start else " (3 random ones, and a positional one)"
-        means = f"means (the {self.name} minimum in theory) of theta, m, free energy per sample"
-        lines = [f"{self.reached}{starts}: alpha, {means}"]
-        for alpha, at in runs.groupby("alpha"):
-            cells = [
-                f"{at[column].mean():.4f} ({np.interp(alpha, theory['alpha'], theory[column]):.4f})"
-                for column in ("theta", "m", "energy")
-            ]
-            lines.append(f"  {alpha:.2f}  {'  '.join(cells)}")
-        return lines
-
-    def published(
-        self, rows: Sequence[pandas.DataFrame], theory: pandas.DataFrame
-    ) -> tuple[list[Series], list[Series], list[str]]:
-        """Return published values of the order parameter and of the free energy, and their deviations in words."""
-        nearest, plots, lines = _nearest(rows, theory), [], []
-        if nearest is None:
-            return [], [], []
-        alpha = theory["alpha"].to_numpy()
-        near = nearest[(nearest["alpha"] >= alpha[0]) & (nearest["alpha"] <= alpha[-1])]
-        for quantity in (self.own, "energy"):
-            entry = "published theory" if self is _POSITIONAL else None
-            look = {"ms": 4, "zorder": 5}
-            plots.append([Series(near["alpha"], near[quantity], "k", "x", entry, look=look)])
-            exact = np.interp(near["alpha"], alpha, theory[quantity])
-            title = f"published {self.name} minimum, {quantity}"
-            lines.append(deviations(title, near["alpha"], exact, near[quantity]))
-        return plots[0], plots[1], lines
-
 
 _SEMANTIC = _Branch("down", "semantic", "informed", "theta", r"\theta", "#2b5c8a", "o")
 _POSITIONAL = _Branch("up", "positional", None, "m", "m", "#b3402a", "s")
@@ -164,28 +115,62 @@ def _two_minima(context: Context, model: Model, ratios: Array, marks: Sequence[f
     frames = [theory.to_pandas().assign(source="theory")]
     published = load_each(context.reference, _PUBLISHED)
     for branch in (_SEMANTIC, _POSITIONAL):
-        ours = branch.columns(theory)
+        theta, mean = (theory[f"{name}_{branch.way}"][:, 0, 0] for name in ("overlap", "means"))
+        columns = {"alpha": ratios, "theta": np.abs(theta) * _THETA, "m": np.abs(mean) * _MEAN}
+        ours = pandas.DataFrame({**columns, "energy": theory[f"free_energy_{branch.way}"] / ratios})
         runs = _runs_from(model, replace(risk, branch=branch.start), marks, size)
         frames.append(runs.assign(source=branch.reached))
-        own, energies = branch.series(ours, runs)
-        theirs, other_energies, differences = branch.published(published, ours)
-        left += [*own, *theirs]
-        right += [*energies, *other_energies]
-        lines += [*branch.compared(ours, runs), *differences]
+        parameters, energies, text = _compared(branch, ours, runs, published)
+        left, right, lines = [*left, *parameters], [*right, *energies], [*lines, *text]
     lines.append(_teachers(runs))
     title = f"marks: single runs, the same {size.instances} teachers ($d = {size.d}$) at every ratio"
     usual = {"xlabel": label_alpha(model.parameters["alpha"]), "xlim": (ratios[0] - 0.05, ratios[-1] + 0.05)}
-    parameters = {
+    order = {
         "ylabel": r"overlap $\theta = M/4$, mean field $m$",
         "ylim": (-0.01, 0.46),
         "title": f"order parameters of attention, two tokens\n{title}",
     }
     energy = {"ylabel": r"free energy per sample, $f/\alpha$", "title": f"minima of the risk\n{title}"}
     axes = [
-        Axis(left, 2, {**usual, **parameters}, legend={"fontsize": 8}),
+        Axis(left, 2, {**usual, **order}, legend={"fontsize": 8}),
         Axis(right, 2, {**usual, **energy}, legend={"fontsize": 8, "loc": "lower left"}),
     ]
     return Part(axes, frames, lines)
+
+
+def _compared(
+    branch: _Branch, theory: pandas.DataFrame, runs: pandas.DataFrame, published: Sequence[pandas.DataFrame]
+) -> tuple[list[Series], list[Series], list[str]]:
+    """Return order parameters and free energies of a branch, as lines and marks, and theory beside runs in words."""
+    left: list[Series] = []
+    right: list[Series] = []
+    alpha = theory["alpha"].to_numpy()
+    for quantity, sign, series in ((branch.own, rf", ${branch.symbol}$", left), ("energy", "", right)):
+        series.append(Series(alpha, theory[quantity], branch.color, "-", f"{branch.name} minimum{sign}"))
+        marks = Series(runs["alpha"], runs[quantity], branch.color, branch.marker, branch.reached + sign, look=_DOTS)
+        series.append(marks)
+    if branch.start is None:
+        label = rf"{branch.reached}, $\theta$"
+        left.append(Series(runs["alpha"], runs["theta"], _SEMANTIC.color, branch.marker, label, look=_DOTS))
+    starts = "" if branch.start else " (3 random ones, and a positional one)"
+    means = f"means (the {branch.name} minimum in theory) of theta, m, free energy per sample"
+    lines = [f"{branch.reached}{starts}: alpha, {means}"]
+    for ratio, at in runs.groupby("alpha"):
+        cells = [
+            f"{at[column].mean():.4f} ({np.interp(ratio, alpha, theory[column]):.4f})"
+            for column in ("theta", "m", "energy")
+        ]
+        lines.append(f"  {ratio:.2f}  {'  '.join(cells)}")
+    nearest = _nearest(published, theory)
+    if nearest is None:
+        return left, right, lines
+    near = nearest[(nearest["alpha"] >= alpha[0]) & (nearest["alpha"] <= alpha[-1])]
+    entry = "published theory" if branch is _POSITIONAL else None
+    for quantity, series in ((branch.own, left), ("energy", right)):
+        series.append(Series(near["alpha"], near[quantity], "k", "x", entry, look={"ms": 4, "zorder": 5}))
+        exact, title = np.interp(near["alpha"], alpha, theory[quantity]), f"published {branch.name} minimum, {quantity}"
+        lines.append(deviations(title, near["alpha"], exact, near[quantity]))
+    return left, right, lines
 
 
 def _teachers(runs: pandas.DataFrame) -> str:

@@ -107,19 +107,15 @@ def three_families(quick: bool, data: Path | None = None, checkpoints: Path | No
             rng.standard_t(_DEGREES, shape) / np.sqrt(_DEGREES / (_DEGREES - 2))
         ),
     }
-    if data is not None:
-        words = _Words(read_questions(data))
+    words = None if data is None else _Words(read_questions(data))
+    if words is not None:
         laws["questions"] = words
     panels = [partial(_panel, family=family, laws=laws, instances=instances) for family in families]
     return Recipe(
-        [partial(_explanation, words=None if data is None else words), *panels],
+        [lambda _: Part([], [], [_WORDS] if words is None else [_WORDS, words.described(_DESCRIBED)]), *panels],
         names=["panel", "source", "curve"],
         size=(4.8, 4.4),
     )
-
-
-def _explanation(_: Context, words: _Words | None) -> Part:
-    return Part([], [], [_WORDS] if words is None else [_WORDS, words.described(_DESCRIBED)])
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------

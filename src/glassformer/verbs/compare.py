@@ -121,7 +121,8 @@ def compare(
     require_quantity(quantity)
     ratios, own = validated_alpha(alpha), model.at_accuracy(accuracy)
     chosen = [resolve_learner(one, d).at_accuracy(accuracy) for one in learners]
-    _refuse_unused(accuracy, model, chosen)
+    used = {*model.accuracy_defaults, *(name for one in chosen for name in accuracy_used(one, "compare"))}
+    refuse_unused(accuracy, used, f"{', '.join(one.name for one in chosen)} on {model.name}")
     _require_claims(quantity, model, chosen)
     if d is None and run_alpha is not None:
         raise IncompatibleError("run_alpha is for runs: give their token dimension d")
@@ -131,7 +132,8 @@ def compare(
         label = _NAMES["message_passing"] if learner.name == "gamp" else settings_label(learner)
         try:
             theory = learner.theory(own)
-            table = theory.limits(_positive(learner, ratios))
+            # Message passing begins without data, others need some.
+            table = theory.limits(ratios if learner.info.family == "Bayes-optimal" else ratios[ratios > 0])
             label = learner_label(table.parameters) if "penalty" in table.parameters else label
             curves += _of_theory(theory, table, column_of(quantity, theory, table), label)
             tables.append(table)
@@ -143,18 +145,11 @@ def compare(
             runs = simulate(own, places, learner, d=d, instances=instances, seed=seed)
             curves.append(_of_runs(learner, runs, quantity, label))
             tables.append(runs)
-    found = _table(
-        own, quantity, tuple(_named(curves)), [*notes, *_notes(tables)], {"d": d, "instances": instances, "seed": seed}
-    )
+    notes += dict.fromkeys(note for table in tables for note in table.notes)
+    found = _table(own, quantity, tuple(_named(curves)), notes, {"d": d, "instances": instances, "seed": seed})
     if throw:
         found.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
     return found
-
-
-def _refuse_unused(accuracy: Accuracy | None, model: Model, learners: Sequence[Learner]) -> None:
-    """Raise for a value of the accuracy that neither the model nor any learner has."""
-    used = {*model.accuracy_defaults, *(name for one in learners for name in accuracy_used(one, "compare"))}
-    refuse_unused(accuracy, used, f"{', '.join(one.name for one in learners)} on {model.name}")
 
 
 def _require_claims(quantity: str, model: Model, learners: Sequence[Learner]) -> None:
@@ -172,11 +167,6 @@ def _places(ratios: Array) -> Array:
     if len(positive) <= _RUNS:
         return positive
     return np.asarray(positive[np.unique(np.linspace(0, len(positive) - 1, _RUNS).round().astype(int))])
-
-
-def _positive(learner: Learner, ratios: Array) -> Array:
-    """Return the ratios at which a learner has a theory: message passing begins without data, others need some."""
-    return ratios if learner.info.family == "Bayes-optimal" else ratios[ratios > 0]
 
 
 def _of_theory(theory: Theory, table: Table, quantity: str, label: str) -> list[ComparedCurve]:
@@ -216,10 +206,6 @@ def _named(curves: Sequence[ComparedCurve]) -> list[ComparedCurve]:
         seen[key] += 1
         named.append(one._replace(label=f"{one.label} ({seen[key]})") if count[key] > 1 else one)
     return named
-
-
-def _notes(tables: Sequence[Table]) -> list[str]:
-    return list(dict.fromkeys(note for table in tables for note in table.notes))
 
 
 def _table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from glassformer.core.accuracy import Accuracy, refuse_unused
 from glassformer.learners.base import Learner, Theory, accuracy_used
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
         return self.learner.theory(self.model)
 
 
-def asked(model: Model, learner: Any, accuracy: Accuracy | None, verb: str) -> Asked:
+def asked(model: Model, learner: Learner | str, accuracy: Accuracy | None, verb: str) -> Asked:
     """Return model and learner at an accuracy.
 
     Args:

@@ -29,6 +29,9 @@ from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.papers.text.questions import PADDING, QuestionData
 
+Weights = dict[str, jax.Array]
+"""Weights of the network by name: ``embedding``, ``attention``, ``readout`` and ``bias``."""
+
 
 @dataclass(frozen=True)
 class ClassifierTraining:
@@ -184,7 +187,7 @@ def similarity(weights: Sequence[Array] | Array, final: Sequence[Array] | Array)
     return product(now, last) / np.sqrt(product(now, now) * product(last, last))
 
 
-def class_scores(parameters: Any, tokens: Any, skip: Any, masked: bool) -> Any:
+def class_scores(parameters: Weights, tokens: jax.Array, skip: float | jax.Array, masked: bool) -> jax.Array:
     """Return scores of the classes, shape (questions, classes), of tokens, shape (questions, length)."""
     present = (tokens != PADDING) if masked else jnp.ones(tokens.shape, bool)
     x = parameters["embedding"][tokens]
@@ -196,7 +199,7 @@ def class_scores(parameters: Any, tokens: Any, skip: Any, masked: bool) -> Any:
     return pooled @ parameters["readout"] + parameters["bias"]
 
 
-def _initial(data: QuestionData, settings: ClassifierTraining, rng: np.random.Generator) -> dict[str, Any]:
+def _initial(data: QuestionData, settings: ClassifierTraining, rng: np.random.Generator) -> Weights:
     shapes = {
         "embedding": (data.vocabulary, settings.embedding),
         "attention": (settings.layers, settings.embedding, settings.width),
@@ -207,13 +210,25 @@ def _initial(data: QuestionData, settings: ClassifierTraining, rng: np.random.Ge
     return {name: jnp.asarray(part, dtype=jnp.float32) for name, part in weights.items()}
 
 
-def _loss(parameters: Any, tokens: Any, labels: Any, skip: Any, masked: bool) -> Any:
+def _loss(
+    parameters: Weights, tokens: jax.Array, labels: jax.Array, skip: float | jax.Array, masked: bool
+) -> jax.Array:
     scores = class_scores(parameters, tokens, skip, masked)
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(scores, labels))
 
 
-def _steps(skip: Any, carried: Any, tokens: Any, labels: Any, order: Any, optimizer: Any, masked: bool) -> Any:
-    def one(carried: Any, chosen: Any) -> Any:
+def _steps(
+    skip: jax.Array,
+    carried: tuple[Weights, Any],
+    tokens: jax.Array,
+    labels: jax.Array,
+    order: jax.Array,
+    optimizer: Any,
+    masked: bool,
+) -> tuple[tuple[Weights, Any], jax.Array]:
+    """Return weights and state of the optimizer after one step for each batch of the order, and the mean loss."""
+
+    def one(carried: tuple[Weights, Any], chosen: jax.Array) -> tuple[tuple[Weights, Any], jax.Array]:
         parameters, state = carried
         loss, slope = jax.value_and_grad(_loss)(parameters, tokens[chosen], labels[chosen], skip, masked)
         change, state = optimizer.update(slope, state, parameters)
@@ -223,6 +238,6 @@ def _steps(skip: Any, carried: Any, tokens: Any, labels: Any, order: Any, optimi
     return carried, jnp.mean(losses)
 
 
-def _accuracy(parameters: Any, data: QuestionData, settings: ClassifierTraining) -> float:
+def _accuracy(parameters: Weights, data: QuestionData, settings: ClassifierTraining) -> float:
     scores = CachedJit(class_scores, masked=settings.masked)(parameters, jnp.asarray(data.test.tokens), settings.skip)
     return float(np.mean(np.argmax(scores, axis=1) == data.test.labels))

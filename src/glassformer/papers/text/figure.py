@@ -58,7 +58,10 @@ def _variant(
     constant = float(np.max(np.bincount(data.test.labels)) / len(data.test.labels))
     learned = [run for run in runs if run.test_accuracy[-1] > constant]
     failed = len(runs) - len(learned)
-    lines = [] if name != next(iter(_VARIANTS)) else [_counts(data)]
+    counts = f"{len(data.training.labels)} training and {len(data.test.labels)} test questions"
+    lines = (
+        [f"{counts}, {data.vocabulary} tokens, {len(data.classes)} classes"] if name == next(iter(_VARIANTS)) else []
+    )
     lines.append(_summary(name, runs, learned))
     title = f"{name}\n{training.epochs} epochs, {len(runs)} runs"
     if failed:
@@ -69,11 +72,6 @@ def _variant(
         )
         title += f": {failed} collapsed"
     return Part([_axis(title, runs, learned)], frames, lines)
-
-
-def _counts(data: QuestionData) -> str:
-    counts = f"{len(data.training.labels)} training and {len(data.test.labels)} test questions"
-    return f"{counts}, {data.vocabulary} tokens, {len(data.classes)} classes"
 
 
 def _axis(title: str, runs: list[ClassifierRun], learned: list[ClassifierRun]) -> Axis:
