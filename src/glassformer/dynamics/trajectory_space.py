@@ -23,6 +23,8 @@ _BLOCK = 16
 _DEPENDENT = 1e-12
 
 _Part = TypeVar("_Part", jax.Array, int)
+_Add = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+_Inner = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 def padded_steps(steps: int) -> int:
@@ -97,12 +99,7 @@ class TrajectorySpace:
         return self.total(jnp.where(earlier, sums.T, 0.0)) * weight * allowed
 
     def _over_blocks(
-        self,
-        add: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
-        start: jax.Array,
-        history: jax.Array,
-        chunk: jax.Array,
-        until: jax.Array,
+        self, add: _Add, start: jax.Array, history: jax.Array, chunk: jax.Array, until: jax.Array
     ) -> jax.Array:
         """Return a sum over blocks of the steps before one, each of shape (block times P, n), with its first place."""
         rows = len(self.same_head)
@@ -142,12 +139,7 @@ class TrajectorySpace:
         return lower, jnp.swapaxes(new, 0, 1)
 
 
-def orthonormal_rows(
-    rest: jax.Array,
-    size: jax.Array,
-    allowed: AnyArray,
-    inner: Callable[[jax.Array, jax.Array], jax.Array],
-) -> tuple[jax.Array, jax.Array]:
+def orthonormal_rows(rest: jax.Array, size: jax.Array, allowed: AnyArray, inner: _Inner) -> tuple[jax.Array, jax.Array]:
     """Return the triangular matrix and the orthonormal rows whose product are given rows.
 
     Args:
