@@ -153,13 +153,12 @@ def runs_entry(label: str = "runs", marker: str = "o", color: ColorType | int = 
     return Series([], [], color, marker, label, look=_DARK_EDGES)
 
 
-def joined(frames: Sequence[pandas.DataFrame], columns: Sequence[str] | None = None) -> pandas.DataFrame:
-    """Data frames below each other; with ``columns``, those that occur of them, in this order."""
+def joined(frames: Sequence[pandas.DataFrame]) -> pandas.DataFrame:
+    """Return data frames below each other."""
     for frame in frames:
         # Attributes of tables differ, and pandas compares them.
         frame.attrs = {}
-    data = pandas.concat(frames, ignore_index=True)
-    return data if columns is None else data[[name for name in columns if name in data]]
+    return pandas.concat(frames, ignore_index=True)
 
 
 def first_passage(cosine: Array, times: Array) -> float:

@@ -10,7 +10,6 @@ import pandas
 
 from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
-from glassformer.core.status import Status
 from glassformer.dynamics.online_sgd import Start, online_sgd
 from glassformer.learners.base import StepContext
 from glassformer.learners.online_sgd import OnlineSGD
@@ -18,6 +17,7 @@ from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.papers.drawing import Axis, Series, first_passage, joined
 from glassformer.papers.recipe import Context, Part, Recipe
+from glassformer.verbs.instances import first_failure
 from glassformer.verbs.simulate import experiment_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _cosines(case: _Case, d: int, instances: int, intervals: int, points: int) -
         _cosine(path.replicas[:, :, 0, 0], path.replicas[:, :, 0, 1], path.teacher[0]).mean(axis=1) for path in paths
     ]
     status = {
-        kind: next((str(one) for one in ended if not one.ok), str(Status.CONVERGED))
+        kind: str(first_failure(ended))
         for kind, ended in (("runs", [run.status for run in runs]), ("equations", [path.status for path in paths]))
     }
     return _Cosines(time, np.array(measured), np.array(equations), paths, status)

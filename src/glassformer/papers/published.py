@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from glassformer.core.errors import ParameterError
@@ -21,9 +21,6 @@ from glassformer.papers.curves import OVERLAP, ComputedCurve, Overlay, measured,
 from glassformer.papers.drawing import Series, legend_entry
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold
 from glassformer.verbs.limits import limits
-
-if TYPE_CHECKING:
-    import pandas
 
 # Columns of the published files, by what they hold.
 CURVES = ("rho", "delta", "beta", "alpha", "mmse")
@@ -46,8 +43,6 @@ def load(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> 
 
     Arguments and errors as those of :func:`load_each`.
     """
-    import pandas
-
     found = load_each(folder, columns, exact)
     return pandas.concat(found, ignore_index=True) if found else None
 
@@ -60,8 +55,6 @@ def load_each(folder: Path | None, columns: tuple[str, ...], exact: bool = False
     """
     if folder is None:
         return []
-    import pandas
-
     found = []
     for path in csv_files(folder):
         header = pandas.read_csv(path, nrows=0)

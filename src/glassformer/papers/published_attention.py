@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas
 
 from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
@@ -22,9 +23,6 @@ from glassformer.papers.drawing import Series, legend_entry
 from glassformer.papers.published import csv_files
 from glassformer.verbs.limits import limits
 from glassformer.verbs.simulate import simulate
-
-if TYPE_CHECKING:
-    import pandas
 
 _NAME = re.compile(r"(?:(\w+)_)?(softmax|hardmax)_T(\d+)_rho(\d+(?:\.\d+)?)(?:_d(\d+))?")
 # What an algorithm is called, and its marks.
@@ -63,8 +61,6 @@ def load_errors(folder: Path) -> list[PublishedErrors]:
     Raises:
         ParameterError: ``folder`` is not a folder.
     """
-    import pandas
-
     found = []
     for path in csv_files(folder):
         match = _NAME.fullmatch(path.stem)

@@ -27,6 +27,7 @@ from glassformer.papers.curves import (
 from glassformer.papers.drawing import RUN_MARKS, RunSize, Series, runs_entry
 from glassformer.papers.links import first_field, sign
 from glassformer.papers.recipe import Recipe
+from glassformer.verbs.instances import first_failure
 from glassformer.verbs.simulate import experiment_of
 
 if TYPE_CHECKING:
@@ -203,6 +204,6 @@ def _runs_of_classes(computed: Sequence[ComputedCurve], ratios: Sequence[float],
             "label_error": mean,
             "label_standard_error": blur,
         }
-        statuses = [next((str(run.status) for run in runs if not run.status.ok), "converged") for runs in found]
+        statuses = [str(first_failure(run.status for run in runs)) for runs in found]
         frames.append(pandas.DataFrame({**data, "status": statuses}))
     return Overlay([*series, runs_entry()], [*lines, *_end(computed, "label_error").lines], frames)

@@ -27,7 +27,7 @@ from glassformer.papers.drawing import RUN_MARKS, Axis, Series
 from glassformer.papers.links import attention
 from glassformer.papers.recipe import Context, Part, Recipe
 from glassformer.papers.text.questions import PADDING, QuestionData, read_questions
-from glassformer.verbs.instances import standard_error
+from glassformer.verbs.instances import first_failure, standard_error
 from glassformer.verbs.limits import limits
 from glassformer.verbs.simulate import experiment_of
 
@@ -259,6 +259,4 @@ def _relative_errors(family: _Family, learner: Learner, draw: _Draw, instances: 
     design: Any = _Tokens(experiment.size.design, draw)
     runs = replace(experiment, size=replace(experiment.size, design=design)).runs()
     errors, powers = (np.array([[getattr(run, name) for run in point] for point in runs]) for name in _OF_RUNS)
-    return errors / powers, [
-        next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs
-    ]
+    return errors / powers, [first_failure(run.status for run in point) for point in runs]

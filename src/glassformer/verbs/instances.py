@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -273,7 +273,7 @@ class Experiment:
             model=self.model.name,
             parameters={**own, **settings},
             columns={"alpha": self.alpha, **columns, "alpha_realised": self.realised},
-            status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
+            status=[first_failure(run.status for run in point) for point in runs],
             notes=[*_finite_ratios(own, finite, self.model.theory_unavailable_reason is None), *notes],
             instances=runs,
         )
@@ -307,6 +307,11 @@ class _Designs:
         from glassformer.designs.sharded import ShardedDesign
 
         return ShardedDesign(design)
+
+
+def first_failure(statuses: Iterable[Status]) -> Status:
+    """Return the first status of runs that did not converge, ``converged`` if all did."""
+    return next((one for one in statuses if not one.ok), Status.CONVERGED)
 
 
 def standard_error(samples: Array) -> Array:
