@@ -56,6 +56,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.arrays import AnyArray
+from glassformer.dynamics.descent_settings import IMAGES
 from glassformer.dynamics.trajectories import Trajectories
 from glassformer.dynamics.trajectory_space import TrajectorySpace, orthonormal_rows
 from glassformer.numerics.scalarize import scalarize
@@ -239,7 +240,7 @@ class _Equations:
     def of(cls, settings: StepSettings, data: Trajectories, student: Student, axis: str | None) -> _Equations:
         """Return the equations for random numbers as they are drawn."""
         (teachers, tokens, base), rows, padded = data.true.shape, student.rows, len(settings.rates)
-        points = min(base, 1 << (max(_CHUNK // (4 * tokens), 1).bit_length() - 1))
+        points = min(base, 1 << (max(_CHUNK // (IMAGES * tokens), 1).bit_length() - 1))
         space = TrajectorySpace(base // points, padded, settings.same_head, axis)
         chunked = jax.tree.map(
             lambda part: jnp.moveaxis(part.reshape(*part.shape[:-1], base // points, points), -2, 0), data
@@ -271,7 +272,7 @@ class _Equations:
             weights=jnp.zeros((padded + 1, *weights.shape)).at[0].set(weights),
             velocity=jnp.zeros_like(weights),
             weight_directions=jnp.zeros((width if classes > 1 else 0, classes * coordinates)),
-            gradients=jnp.zeros((chunks, padded, rows, 4 * tokens * points)),
+            gradients=jnp.zeros((chunks, padded, rows, IMAGES * tokens * points)),
             noise=jnp.asarray(noise),
             odd=jnp.zeros_like(noise),
             with_noise=jnp.zeros((width, width)),
@@ -357,13 +358,13 @@ class _Equations:
         """Return the gradient of the samples, in directions of trajectories."""
         settings, space = self.settings, self.space
         loss, size, drive, vectors = self._sample_gradients(now, seen)
-        scale = settings.alpha / self._samples(4)
+        scale = settings.alpha / self._samples(IMAGES)
         odd = self._odd_part(vectors)
         along_noise = space.project(odd, now.noise, now.step + 1, settings.alpha / self._samples(1))
         earlier, rest = space.expand(vectors, now.gradients, now.step, scale)
         lower, new = space.orthonormal(rest, space.total(size) * scale, scale)
         return _Gradient(
-            loss=space.total(loss) / self._samples(4),
+            loss=space.total(loss) / self._samples(IMAGES),
             drive=space.total(drive) * scale * settings.same_teacher,
             along_noise=along_noise,
             earlier=earlier,
@@ -385,7 +386,7 @@ class _Equations:
             free = self.space.combine(seen.loadings, now.noise, chunk, now.step + 1)
             own = flips[:, None] * free.reshape(rows, tokens, 1, 1, points)
             zeta = jnp.einsum("pk,klabi->plabi", seen.overlap, true) + own
-            shape = (rows, tokens, 4 * points)
+            shape = (rows, tokens, IMAGES * points)
             earlier = self.space.combine(seen.memory, now.gradients, chunk, now.step)
             labels = jnp.broadcast_to(data.labels[:, :, None, :], (len(data.labels), *images))
             fields = zeta.reshape(shape) + earlier.reshape(shape)

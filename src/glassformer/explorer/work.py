@@ -62,15 +62,8 @@ class Work:
         self.drop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _run(
-        self,
-        dropped: Event,
-        compute: Callable[[Callable[[Any], None]], Any],
-        show: Callable[[Any], None],
-        fail: Callable[[Exception], None],
-        report: Callable[[str], None],
-        over: Callable[[], None],
-    ) -> None:
+    def _run(self, dropped: Event, compute: Callable[..., Any], *calls: Callable[..., None]) -> None:
+        show, fail, report, over = calls
         last_report = -_INTERVAL
 
         def later(function: Callable[..., None], *values: object) -> None:
