@@ -1,5 +1,7 @@
 """Functions written out number by number say what they say of one data point after the other."""
 
+import logging
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,12 +66,48 @@ def test_a_loop_is_written_out(monkeypatch):
         np.testing.assert_allclose(found, jax.vmap(looped, 1, 1)(points), rtol=1e-12)
 
 
-def test_an_equation_whose_parameters_have_other_names_stays_as_it_is(monkeypatch):
+def test_an_equation_whose_parameters_have_other_names_stays_as_it_is(monkeypatch, caplog):
     def unknown(equation, values):
         return equation.params["name of another version"]
 
-    monkeypatch.setitem(module._CALLS, "scan", unknown)
+    monkeypatch.setitem(module._RULES, "scan", unknown)
+    caplog.set_level(logging.DEBUG, module.__name__)
     with jax.enable_x64(True):
         points = np.random.default_rng(1).standard_normal((3, 4))
         found = join_entries(on_entries(looped)(split_entries(points, 1)))
         np.testing.assert_allclose(found, jax.vmap(looped, 1, 1)(points), rtol=1e-12)
+    assert "primitive scan is not rewritten on scalars: KeyError: 'name of another version'" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (jnp.cumsum, "primitive cumsum is not rewritten on scalars: no rule for it"),
+        (lambda x: x[jnp.argsort(x)], "primitive gather is not rewritten on scalars: ValueError: places differ"),
+        (
+            lambda x: jax.lax.scan(lambda total, own: (total + own, total), 0.0, x)[1],
+            "primitive scan is not rewritten on scalars: ValueError: reads or stacks arrays step by step",
+        ),
+    ],
+    ids=["no rule", "places", "stacking loop"],
+)
+def test_the_log_names_the_operation_that_is_not_rewritten(function, message, caplog):
+    caplog.set_level(logging.DEBUG, module.__name__)
+    with jax.enable_x64(True):
+        jax.make_jaxpr(scalarize(function))(np.arange(3.0))
+    assert any(line.startswith(message) for line in caplog.messages)
+
+
+def test_the_log_says_that_a_function_is_too_large(monkeypatch, caplog):
+    monkeypatch.setattr(module, "_LARGEST", 2)
+    caplog.set_level(logging.DEBUG, module.__name__)
+    with jax.enable_x64(True):
+        jax.make_jaxpr(scalarize(lambda x: 2 * x))(np.arange(3.0))
+    assert caplog.messages == ["a function of 3 numbers is not rewritten on scalars: more than 2"]
+
+
+def test_a_function_that_is_rewritten_logs_nothing(caplog):
+    caplog.set_level(logging.DEBUG, module.__name__)
+    with jax.enable_x64(True):
+        jax.make_jaxpr(scalarize(lambda x: jax.nn.softmax(jnp.outer(x, x), axis=-1)))(np.arange(3.0))
+    assert caplog.messages == []

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
+from glassformer.core.arrays import AnyArray
+
 
 class ArrayLibrary(NamedTuple):
     """``xp`` has the functions of NumPy, ``linalg`` those of SciPy's module of that name."""
@@ -18,10 +20,10 @@ class ArrayLibrary(NamedTuple):
     xp: Any
     linalg: Any
 
-    def add_to_diagonal(self, square: Any, value: float) -> Any:
+    def add_to_diagonal(self, square: AnyArray, value: float) -> AnyArray:
         """Return a matrix with ``value`` added to its diagonal, in place where the library can."""
         diagonal = np.diag_indices(len(square))
-        if self.xp is not np:
+        if not isinstance(square, np.ndarray):
             return square.at[diagonal].add(value)
         square[diagonal] += value
         return square

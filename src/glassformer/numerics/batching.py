@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
+from glassformer.core.arrays import AnyArray
 from glassformer.core.estimate import Array
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
@@ -19,8 +21,11 @@ _CHUNK, _REST = 512, 64
 # The same for single functions, which take less time than the calls of short chunks.
 _POINTS, _POINTS_REST = 4096, 512
 
+Tree = TypeVar("Tree")
+"""A tree of arrays whose first axis runs over data points."""
 
-def chunks(data: Any, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[Any, Any, int]]:
+
+def chunks(data: Tree, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[NDArray[np.intp], Tree, int]]:
     """Yield chunks of a tree of arrays over data points: positions, data, and the number of data that are no padding.
 
     The last chunk is padded: all chunks have the length ``most``, or ``rest`` for the last data points.
@@ -34,7 +39,9 @@ def chunks(data: Any, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[A
         yield index, jax.tree.map(lambda part, index=index: np.asarray(part)[index], data), len(turns)
 
 
-def map_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, rest: int = _REST) -> list[Array]:
+def map_chunks(
+    work: Callable[[NDArray[np.intp], Tree], Iterable[AnyArray]], data: Tree, most: int = _CHUNK, rest: int = _REST
+) -> list[Array]:
     """Return the joined results of ``work(positions, chunk)`` for all chunks, in double precision, on all cores.
 
     Args:
@@ -44,7 +51,7 @@ def map_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, r
         rest: data points of the last chunks.
     """
 
-    def one(part: tuple[Any, Any, int]) -> list[Array]:
+    def one(part: tuple[NDArray[np.intp], Tree, int]) -> list[Array]:
         index, chunk, real = part
         # Double precision is set for one thread only.
         with jax_settings():
@@ -55,7 +62,7 @@ def map_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, r
     return [np.concatenate(found) for found in zip(*parts, strict=True)]
 
 
-def map_points(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
+def map_points(function: Callable[..., Any], data: object, *numbers: float) -> Array:
     """Return ``function`` of every data point, in double precision, compiled once for all functions of equal content.
 
     Args:
@@ -75,5 +82,5 @@ def map_points(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
     return map_chunks(lambda _, chunk: (over_points(chunk, given),), data, _POINTS, _POINTS_REST)[0]
 
 
-def _over_points(data: Any, numbers: Any, function: Callable[..., Any]) -> Any:
+def _over_points(data: object, numbers: tuple[AnyArray, ...], function: Callable[..., Any]) -> Any:
     return jax.vmap(lambda datum: function(datum, *numbers))(data)

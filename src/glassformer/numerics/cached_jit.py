@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cache, partial
 from typing import Any
 
@@ -44,7 +44,7 @@ class CachedJit:
         9.0
     """
 
-    def __init__(self, function: Callable[..., Any], /, **fixed: Any) -> None:
+    def __init__(self, function: Callable[..., Any], /, **fixed: object) -> None:
         self._function = partial(function, **fixed)
         # The executable holds the objects, so that their places in memory stay theirs as long as it is kept.
         self._key = identity_or_none(function, fixed) or (
@@ -52,13 +52,13 @@ class CachedJit:
             *((name, id(part)) for name, part in fixed.items()),
         )
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
         key = (self._key, structure, tuple(map(_type, leaves)), jax.config.jax_enable_x64)  # type: ignore[attr-defined]
         return _executable(key, self._function)(*arguments)
 
 
-def _type(leaf: Any) -> Any:
+def _type(leaf: object) -> Hashable:
     """Return the type that determines an executable, for arrays some microseconds faster than JAX does."""
     return (leaf.shape, leaf.dtype) if type(leaf) is np.ndarray else jax.typeof(leaf)
 
@@ -70,7 +70,7 @@ class _Executable:
         self._compiled = jax.jit(function, compiler_options=_options())
         self._lock, self._ready = threading.Lock(), False
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         if self._ready:
             return self._compiled(*arguments)
         with self._lock:
@@ -95,11 +95,11 @@ def _options() -> dict[str, bool | int] | None:
     return None
 
 
-_executables: OrderedDict[Any, _Executable] = OrderedDict()
+_executables: OrderedDict[Hashable, _Executable] = OrderedDict()
 _lock = threading.Lock()
 
 
-def _executable(key: Any, function: Callable[..., Any]) -> _Executable:
+def _executable(key: Hashable, function: Callable[..., Any]) -> _Executable:
     with _lock:
         found = _executables.pop(key, None) or _Executable(function)
         _executables[key] = found
