@@ -243,11 +243,11 @@ class DeepAttention(SampledModel):
                 simple = network.depth == 1 and network.rows == 2
                 effort, points = (Effort(64, 16, 8), self.points) if simple else (Effort(256, 32, 10), self.points // 4)
                 return InvertedAttentionChannel(network, effort=effort, points=max(32, points))
-        from glassformer.channels.multi_index.link_channel import link_channel
+        from glassformer.channels.multi_index.link_channel import LabelSettings, link_channel
 
         rotations = RowSymmetries.of_rotations(network.groups) if max(network.directions) > 1 else None
-        sizes = (network.rows, network.tokens, self.noise, "continuous", self.points)
-        return link_channel(attention_link(network), *sizes, symmetries=rotations)
+        settings = LabelSettings(self.noise, "continuous")
+        return link_channel(attention_link(network), network.rows, network.tokens, settings, self.points, rotations)
 
     @property
     def row_names(self) -> tuple[str, ...]:

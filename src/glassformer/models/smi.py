@@ -109,12 +109,12 @@ class SequenceMultiIndex(SampledModel):
     @cached_property
     def channel(self) -> Channel:
         """The channel for the type of the labels."""
-        from glassformer.channels.multi_index.link_channel import link_channel
+        from glassformer.channels.multi_index.link_channel import LabelSettings, link_channel
 
         root = correlation_root(self.token_correlation, int(self.tokens))
         link = CorrelatedTokensLink(self.link, root) if root else self.link
-        sizes = (self.indices, self.tokens, self.noise, self.label_type, self.points)
-        return link_channel(link, *sizes, noise_law=self.noise_law)
+        settings = LabelSettings(self.noise, self.label_type, self.noise_law)
+        return link_channel(link, self.indices, self.tokens, settings, self.points)
 
     @property
     def parameters(self) -> dict[str, Any]:

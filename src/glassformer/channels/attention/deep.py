@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ import numpy as np
 from glassformer.channels.attention.softmax import all_ones, symmetric_logits
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_channel import LatentChannel
-from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
+from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
@@ -124,10 +123,10 @@ class DeepAttentionIndexedChannel(LatentChannel):
         return y
 
 
-def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> LatentPosterior:
+def _functions(tokens: int, softmax: bool, temperature: float, *skip: jax.Array) -> LatentPosterior:
     ones = all_ones(tokens)
 
-    def target(x: Any, datum: Any) -> tuple[Any, Any]:
+    def target(x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array]:
         """Return the visible components minus their mean, in standard deviations, and the log-weight."""
         scores, omega, root = datum
         x = x.reshape(omega[:-1].shape)
@@ -138,10 +137,10 @@ def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> La
             difference = difference - (difference @ ones) * ones
         return (difference / root[-1, -1])[None], (-(tokens + 1) * log_det)[None]
 
-    def features(x: Any, datum: Any) -> Any:
+    def features(x: jax.Array, datum: Datum) -> jax.Array:
         return jnp.append(x, target(x, datum)[0])[None]
 
-    def label(field: Any) -> Any:
+    def label(field: jax.Array) -> jax.Array:
         mixing = _mixing(field[:-1], skip, temperature, tokens)
         scores = mixing @ _matrix(field[-1], tokens) @ mixing.T
         return jax.nn.softmax(temperature * scores, axis=-1) if softmax else scores
@@ -149,19 +148,19 @@ def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> La
     return LatentPosterior(target, features, label)
 
 
-def _components(matrix: Any, tokens: int) -> Any:
+def _components(matrix: jax.Array, tokens: int) -> jax.Array:
     rows, columns = pair_indices(tokens)
     return matrix[rows, columns] / np.where(rows == columns, np.sqrt(2), 1.0)
 
 
-def _matrix(components: Any, tokens: int) -> Any:
+def _matrix(components: jax.Array, tokens: int) -> jax.Array:
     rows, columns = pair_indices(tokens)
     place = np.empty((tokens, tokens), dtype=int)
     place[rows, columns] = place[columns, rows] = np.arange(len(rows))
     return components[place] * np.where(np.eye(tokens, dtype=bool), np.sqrt(2), 1.0)
 
 
-def _mixing(fields: Any, skip: Any, temperature: float, tokens: int) -> Any:
+def _mixing(fields: jax.Array, skip: tuple[jax.Array, ...], temperature: float, tokens: int) -> jax.Array:
     """Return the product of the layers, shape (T, T), for fields of shape (L, K)."""
     mixing = jnp.eye(tokens)
     for strength, row in zip(skip, fields, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,68 +60,93 @@ class HardmaxTripleChannel(HardmaxChannel):
 
 def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, Array, Array]:
     """Return log partition, score and minus its divergence. The log partition is -inf if every ordering underflows."""
-    off, own = omega[:, _OFF], np.sqrt(2) * omega[:, _OWN]
-    grid, weight, panel = _grid(np.concatenate([off, own], axis=1), scale)
-    sign = np.where(y == np.arange(3), 1.0, -1.0)
-    sigma = scale[:, None, None]
-    a = sign[:, :, None] * (own[:, :, None] - grid[:, None]) / (np.sqrt(2) * sigma)
-    ratio = inverse_mills_ratio(a)
-    row, row_slope, row_bend = log_ndtr(a), sign[:, :, None] * ratio, a * ratio
-    t = (grid[:, None] - off[:, :, None]) / sigma
-    density, below = -0.5 * t**2 - 0.5 * np.log(2 * np.pi) - np.log(sigma), log_ndtr(t)
-    below_mills = inverse_mills_ratio(t)
-    outer = {p: density[:, p] + sum(row[:, i] for i in _ENDS[p]) for p in range(3)}
+    nodes = _at_nodes(y, omega, scale)
+    outer = {p: nodes.density[:, p] + sum(nodes.row[:, i] for i in _ENDS[p]) for p in range(3)}
     orders = list(itertools.permutations(range(3), 2))
-    inner = {(p, q): density[:, q] + row[:, _OPPOSITE[p]] + below[:, 3 - p - q] for p, q in orders}
+    inner = {(p, q): nodes.density[:, q] + nodes.row[:, _OPPOSITE[p]] + nodes.below[:, 3 - p - q] for p, q in orders}
     tops = [np.max([np.max(part, axis=1) for part in parts.values()], axis=0) for parts in (outer, inner)]
-    total = np.zeros(len(y))
-    # First and second moments of the deviations off the diagonal, first and second derivatives of the rows.
-    mean, square, slope, bend = (np.zeros((len(y), 3)) for _ in range(4))
+    sums = [np.zeros(len(y)), *(np.zeros((len(y), 3)) for _ in range(4))]
     for p, q in orders:
-        r, k, ends = 3 - p - q, _OPPOSITE[p], _ENDS[p]
-        allowed = _compatible(y, ends[0], ends[1]) & _compatible(y, ends[1], ends[0])
+        (first, second), k = _ENDS[p], _OPPOSITE[p]
+        allowed = _compatible(y, first, second) & _compatible(y, second, first)
         allowed &= _compatible(y, k, next(i for i in _ENDS[q] if i != k))
-        if not np.any(allowed):
-            continue
-        f = weight * np.exp(outer[p] - tops[0][:, None]) * allowed[:, None]
-        g = np.exp(inner[p, q] - tops[1][:, None])
-        third = below_mills[:, r]
-        parts = np.stack(
-            [
-                g,
-                g * t[:, q],
-                g * t[:, q] ** 2,
-                -g * third,
-                g * (1 - t[:, r] * third),
-                g * row_slope[:, k],
-                g * row_bend[:, k],
-            ],
-            axis=1,
-        )
-        inner_integrals = _cumulative(parts, panel)
-        integrals = np.einsum("nm,nkm->nk", f, inner_integrals)
-        weighted = f * inner_integrals[:, 0]
-        total += integrals[:, 0]
-        mean[:, p] += np.sum(weighted * t[:, p], axis=1)
-        square[:, p] += np.sum(weighted * t[:, p] ** 2, axis=1)
-        mean[:, q] += integrals[:, 1]
-        square[:, q] += integrals[:, 2]
-        mean[:, r] += integrals[:, 3]
-        square[:, r] += integrals[:, 4]
-        slope[:, k] += integrals[:, 5]
-        bend[:, k] += integrals[:, 6]
-        for i in ends:
-            slope[:, i] += np.sum(weighted * row_slope[:, i], axis=1)
-            bend[:, i] += np.sum(weighted * row_bend[:, i], axis=1)
+        if np.any(allowed):
+            f = nodes.weight * np.exp(outer[p] - tops[0][:, None]) * allowed[:, None]
+            moments = _moments_of_ordering(nodes, p, q, f, np.exp(inner[p, q] - tops[1][:, None]))
+            sums = [total + part for total, part in zip(sums, moments, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean, square, slope, bend = (x / total[:, None] for x in (mean, square, slope, bend))
-        log_z = np.log(total) + tops[0] + tops[1]
+        mean, square, slope, bend = (part / sums[0][:, None] for part in sums[1:])
+        log_z = np.log(sums[0]) + tops[0] + tops[1]
         curvature = np.sum(1 - (square - mean**2), axis=1) + np.sum(slope**2 + bend, axis=1)
     score = np.empty_like(omega)
     score[:, _OFF] = mean / scale[:, None]
     # A row's index has variance 2V, its component that of V: both factors of sqrt(2) cancel.
     score[:, _OWN] = slope / scale[:, None]
     return log_z, score, curvature / scale**2
+
+
+class _Nodes(NamedTuple):
+    """Functions of an index off the diagonal at the nodes of the grid of each data point, shape (n, 3, nodes).
+
+    Attributes:
+        weight: of the nodes, shape (n, nodes).
+        panel: width of the panels, shape (n,).
+        t: the index minus its mean, in standard deviations.
+        density: logarithm of its density.
+        below, mills: logarithm of the probability that the index is smaller, and its derivative in ``t``.
+        row: logarithm of the probability of a row's index on the diagonal if this is its largest other index.
+        slope, bend: derivative of ``row``, and minus its second derivative minus its square.
+    """
+
+    weight: Array
+    panel: Array
+    t: Array
+    density: Array
+    below: Array
+    mills: Array
+    row: Array
+    slope: Array
+    bend: Array
+
+
+def _at_nodes(y: NDArray[np.intp], omega: Array, scale: Array) -> _Nodes:
+    off, own = omega[:, _OFF], np.sqrt(2) * omega[:, _OWN]
+    grid, weight, panel = _grid(np.concatenate([off, own], axis=1), scale)
+    sign, sigma = np.where(y == np.arange(3), 1.0, -1.0)[:, :, None], scale[:, None, None]
+    a = sign * (own[:, :, None] - grid[:, None]) / (np.sqrt(2) * sigma)
+    ratio = inverse_mills_ratio(a)
+    t = (grid[:, None] - off[:, :, None]) / sigma
+    density = -0.5 * t**2 - 0.5 * np.log(2 * np.pi) - np.log(sigma)
+    below, mills = log_ndtr(t), inverse_mills_ratio(t)
+    return _Nodes(weight, panel, t, density, below, mills, log_ndtr(a), sign * ratio, a * ratio)
+
+
+def _moments_of_ordering(nodes: _Nodes, p: int, q: int, f: Array, g: Array) -> tuple[Array, ...]:
+    """Return the integral over one ordering, and moments over it of the indices and of the rows, shape (n, 3) each.
+
+    Moments are the first and second of the deviations off the diagonal, and the means of ``slope`` and ``bend``.
+
+    Args:
+        nodes: values at the nodes.
+        p: the largest index.
+        q: the second index; the third is below it.
+        f: weighted density of the largest index.
+        g: density of the second index, with the probability of the third.
+    """
+    r, k, t = 3 - p - q, _OPPOSITE[p], nodes.t
+    third = nodes.mills[:, r]
+    of_second = [g, g * t[:, q], g * t[:, q] ** 2]
+    of_third = [-g * third, g * (1 - t[:, r] * third)]
+    of_row = [g * nodes.slope[:, k], g * nodes.bend[:, k]]
+    below = _cumulative(np.stack([*of_second, *of_third, *of_row], axis=1), nodes.panel)
+    integrals, weighted = np.einsum("nm,nkm->nk", f, below), f * below[:, 0]
+    mean, square, slope, bend = (np.empty((len(f), 3)) for _ in range(4))
+    mean[:, p], square[:, p] = (np.sum(weighted * t[:, p] ** power, axis=1) for power in (1, 2))
+    mean[:, [q, r]], square[:, [q, r]] = integrals[:, [1, 3]], integrals[:, [2, 4]]
+    slope[:, k], bend[:, k] = integrals[:, 5:].T
+    for i in _ENDS[p]:
+        slope[:, i], bend[:, i] = (np.sum(weighted * part[:, i], axis=1) for part in (nodes.slope, nodes.bend))
+    return integrals[:, 0], mean, square, slope, bend
 
 
 def _compatible(y: NDArray[np.intp], row: int, other: int) -> NDArray[np.bool_]:

@@ -84,6 +84,15 @@ def gauss_pairs(count: int) -> NormalPairs:
     return NormalPairs(2 * count, nodes)
 
 
+class _Candidates(NamedTuple):
+    """Panels around the solutions of the label of each field, on branches and flat parts, and their numbers."""
+
+    steep: LabelPanels
+    flat: LabelPanels
+    steep_counts: NDArray[np.intp]
+    flat_counts: NDArray[np.intp]
+
+
 @dataclass(frozen=True, eq=False)
 class FieldIntegrals:
     """Information and expected log partition of a link with Gaussian noise of variance ``noise``."""
@@ -100,15 +109,15 @@ class FieldIntegrals:
         size = _LINK_SIZE * self._sigma, _FIELD_SIZE * np.sqrt(v)
         steep = branch_panels(self.pieces, label, reach, window, size)
         flat = flat_panels(self.pieces, label, reach, window)
-        counts = [np.bincount(panels.owner, minlength=h.size) for panels in (steep, flat)]
+        panels = _Candidates(steep, flat, *(np.bincount(part.owner, minlength=h.size) for part in (steep, flat)))
         information = expected = 0.0
-        cost = rule.panel_order(self.nodes) * counts[0] + counts[1]
-        for chosen, pairs in self._pair_rules(steep, counts, rule):
+        cost = rule.panel_order(self.nodes) * panels.steep_counts + panels.flat_counts
+        for chosen, pairs in self._pair_rules(panels, rule):
             for part in _groups(np.flatnonzero(chosen), cost, pairs.size):
                 noise, mean, probability = pairs.nodes(part)
                 omega = (1 - v) * h[part, None] + np.sqrt((1 - v) * v) * mean
                 y = label[part, None] / self._sigma + noise
-                z, slope = self._partitions(steep, flat, counts, part, omega, y, v, rule)
+                z, slope = self._partitions(panels, part, omega, y, v, rule)
                 information += float(weight[part] @ np.sum(probability * (slope / z) ** 2, axis=(1, 2))) / v
                 expected += float(weight[part] @ np.sum(probability * np.log(z), axis=(1, 2)))
         return information, expected - float(np.sum(weight)) * np.log(self._sigma * np.sqrt(2 * np.pi))
@@ -117,17 +126,15 @@ class FieldIntegrals:
     def _sigma(self) -> float:
         return float(np.sqrt(self.noise))
 
-    def _pair_rules(
-        self, steep: LabelPanels, counts: list[NDArray[np.intp]], rule: Rule
-    ) -> Iterator[tuple[NDArray[np.bool_], NormalPairs]]:
+    def _pair_rules(self, panels: _Candidates, rule: Rule) -> Iterator[tuple[NDArray[np.bool_], NormalPairs]]:
         """Yield masks of fields with their rule for noise and mean."""
-        count = counts[0].size
+        steep, count = panels.steep, panels.steep_counts.size
         # A field whose panels lie on one smooth piece of the link has one solution.
         piece = np.searchsorted(self.pieces.breaks, 0.5 * (steep.low + steep.high))
         least, most = np.full(count, np.iinfo(np.intp).max), np.full(count, -1)
         np.minimum.at(least, steep.owner, piece)
         np.maximum.at(most, steep.owner, piece)
-        single = np.asarray((least == most) & (counts[1] == 0))
+        single = np.asarray((least == most) & (panels.flat_counts == 0))
         straight = single & self._is_straight(steep, count)
         yield straight, gauss_pairs(int(_FEW / rule.lattice))
         yield single & ~straight, shifted_lattices(_NOISE_RANGE, (5.5 * rule.lattice, 4 * rule.lattice))
@@ -146,15 +153,7 @@ class FieldIntegrals:
         return straight
 
     def _partitions(
-        self,
-        steep: LabelPanels,
-        flat: LabelPanels,
-        counts: list[NDArray[np.intp]],
-        part: NDArray[np.intp],
-        omega: Array,
-        y: Array,
-        v: float,
-        rule: Rule,
+        self, panels: _Candidates, part: NDArray[np.intp], omega: Array, y: Array, v: float, rule: Rule
     ) -> tuple[Array, Array]:
         """Return the partition and its slope times sqrt(V), shape (fields, noise, means), over the largest density.
 
@@ -162,8 +161,8 @@ class FieldIntegrals:
         """
         z = slope = np.zeros(1)
         scale = np.sqrt(v)
-        if np.any(counts[0][part]):
-            low, high = _padded(steep, counts[0], part)
+        if np.any(panels.steep_counts[part]):
+            low, high = _padded(panels.steep, panels.steep_counts, part)
             nodes, w = gauss_panels(np.stack([low, high], axis=-1), rule.panel_order(self.nodes))
             nodes, w = nodes.reshape(len(part), -1), w.reshape(len(part), -1)
             likelihood = _bell(y[:, :, None] - (self.pieces.link(nodes) / self._sigma)[:, None])
@@ -172,8 +171,8 @@ class FieldIntegrals:
             prior = _bell(u)
             z = z + likelihood @ np.swapaxes(prior, 1, 2)
             slope = slope + likelihood @ np.swapaxes(np.multiply(prior, u, out=u), 1, 2)
-        if np.any(counts[1][part]):
-            low, high = _padded(flat, counts[1], part)
+        if np.any(panels.flat_counts[part]):
+            low, high = _padded(panels.flat, panels.flat_counts, part)
             likelihood = _bell(y[:, :, None] - (self.pieces.link(0.5 * (low + high)) / self._sigma)[:, None])
             a, b = ((x[:, None] - omega[:, :, None]) / scale for x in (low, high))
             z = z + likelihood @ np.swapaxes(interval_mass(a, b), 1, 2)

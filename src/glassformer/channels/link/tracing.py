@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,9 @@ import numpy as np
 from glassformer.channels.link.contract import Link
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings, require_backend
+
+if TYPE_CHECKING:
+    from jax.extend.core import Jaxpr, Literal, Var
 
 _SLOPE_SAMPLES = 512  # number of random samples at which slopes are tested
 # Primitives of a jaxpr that pass a value on unchanged, and those that return a position.
@@ -29,7 +32,7 @@ def differentiable_link(function: Callable[..., object]) -> Callable[[Any], Any]
     require_backend()
     plain = function.function if isinstance(function, Link) else function
 
-    def scalar(h: Any) -> Any:
+    def scalar(h: jax.Array) -> jax.Array:
         return jnp.asarray(plain(h)).reshape(())
 
     with jax_settings():
@@ -69,7 +72,7 @@ def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
         return bool(np.any(np.asarray(CachedJit(_slopes, link=function)(fields)) != 0))
 
 
-def _slopes(fields: Any, link: Callable[[Any], Any]) -> Any:
+def _slopes(fields: jax.Array, link: Callable[[Any], Any]) -> jax.Array:
     return jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link(z), dtype=float))))(fields)
 
 
@@ -85,7 +88,7 @@ def returns_positions(function: Callable[[Any], Any], shape: tuple[int, ...]) ->
     return all(_is_position(closed.jaxpr, value) for value in closed.jaxpr.outvars)
 
 
-def _is_position(jaxpr: Any, value: Any) -> bool:
+def _is_position(jaxpr: Jaxpr, value: Var | Literal) -> bool:
     """Return whether a variable of a jaxpr is the result of argmax or argmin."""
     step = next((step for step in jaxpr.eqns if any(value is output for output in step.outvars)), None)
     if step is None:

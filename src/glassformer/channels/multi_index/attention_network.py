@@ -3,10 +3,9 @@ r"""Deep attention networks as functions of the projections of their tokens on t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import softmax
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.estimate import Array
 from glassformer.numerics.quasi_random import normal_points
 
 # Sampled vectors, per replica, of the mean attention along the flow of infinitely many layers.
@@ -23,6 +23,10 @@ _FLOW_POINTS = 4096
 _LONGEST_FLOW = 100.0
 # Limits in which the earlier layers form a committee.
 _COMMITTEES = ("large-skip", "linear-committee")
+
+
+Layers = Sequence[jax.Array] | jax.Array
+"""Keys or queries of some layers, shape (directions, H, L) each."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Architecture:
         return tuple(group for group in groups if len(group) > 1)
 
     @property
-    def start(self) -> np.ndarray[Any, Any]:
+    def start(self) -> Array:
         """Mixing of independent tokens before any layer: the root of their correlation."""
         return np.array(self.root) if self.root else np.eye(self.tokens)
 
@@ -98,7 +102,7 @@ class Architecture:
             for head in range(self.heads)
         )
 
-    def by_layer(self, rows: Any) -> list[Any]:
+    def by_layer(self, rows: jax.Array) -> list[jax.Array]:
         """Split the rows of one family, shape (rows, L), into layers, shape (directions, H, L) each."""
         ends = np.cumsum(self.directions) * self.heads
         count = int(np.searchsorted(ends, len(rows), side="right"))
@@ -106,7 +110,7 @@ class Architecture:
         return [rows[begin:end].reshape(-1, self.heads, self.tokens) for begin, end in parts]
 
     @property
-    def typical_length(self) -> Any:
+    def typical_length(self) -> float:
         """Approximate factor by which the earlier layers increase the length of a vector."""
         return math.prod((abs(strength) + 1.0 for strength in self.skip[:-1]), start=1.0)
 
@@ -115,14 +119,14 @@ class Architecture:
         """Whether labels determine the attention matrix of the last layer and the network has one head."""
         return self.heads == 1 and (self.output == "attention" or self.depth == 1)
 
-    def last_matrix(self, label: Any) -> Any:
+    def last_matrix(self, label: Array) -> Array:
         """Return the attention matrix of the only head of the last layer from labels, shape (n, L, L)."""
         if self.output == "sequence":
             label = label @ np.linalg.inv(self.start) - self.skip[-1] * np.eye(self.tokens)
         return label / self.head_weights[-1][0]
 
 
-def attention_link(network: Architecture) -> Callable[[Any], Any]:
+def attention_link(network: Architecture) -> Callable[[jax.Array], jax.Array]:
     r"""Return the output of the network as a function of ``Z``, shape (rows, L).
 
     Rows are ordered by family (keys, then queries), layer, direction and head; :math:`B_l = (c_l I + \sum_h r_{lh}
@@ -138,7 +142,7 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
         weight, last = network.head_weights[-1][0], network.last_activation
         return lambda fields: weight * _tied_attention(earlier_mixing(network)(fields[:-1]) @ fields[-1], last)
 
-    def link(fields: Any) -> Any:
+    def link(fields: jax.Array) -> jax.Array:
         half = network.rows if network.tied else network.rows // 2
         keys, queries = network.by_layer(fields[:half]), network.by_layer(fields[-half:])
         mixing = layers_mixing(network, keys[:-1], queries[:-1])
@@ -148,7 +152,7 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
     return link
 
 
-def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
+def earlier_mixing(network: Architecture) -> Callable[[jax.Array], jax.Array]:
     r"""Return the mixing of the tokens by all layers but the last, as a function of their rows of fields.
 
     In the limits of a committee, with layers normalised by the skip, it is :math:`I + \sum_l r_l\sigma(z_lz_l^T)/c_l`;
@@ -159,7 +163,7 @@ def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
         return lambda rows: jnp.asarray(constant)
     before = network.depth - 1
 
-    def mixing(rows: Any) -> Any:
+    def mixing(rows: jax.Array) -> jax.Array:
         if network.limit in _COMMITTEES:
             committee = [
                 network.head_weights[k][0] * _tied_attention(rows[k], network.activation) / network.skip[k]
@@ -172,8 +176,8 @@ def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
     return mixing
 
 
-def layers_mixing(network: Architecture, keys: Any, queries: Any) -> Any:
-    """Return the mixing of the tokens by the first layers, from keys and queries of shape (directions, H, L) each."""
+def layers_mixing(network: Architecture, keys: Layers, queries: Layers) -> jax.Array:
+    """Return the mixing of the tokens by the first layers, from their keys and queries."""
     mixing = jnp.asarray(network.start)
     for k in range(len(keys)):
         attention = attention_layer(mixing, keys[k], queries[k], network.head_weights[k], network.activation)
@@ -181,7 +185,9 @@ def layers_mixing(network: Architecture, keys: Any, queries: Any) -> Any:
     return mixing
 
 
-def attention_layer(mixing: Any, keys: Any, queries: Any, weights: tuple[float, ...], name: str) -> Any:
+def attention_layer(
+    mixing: jax.Array, keys: jax.Array, queries: jax.Array, weights: tuple[float, ...], name: str
+) -> jax.Array:
     """Return the weighted sum over heads of one layer's attention; keys and queries have shape (directions, H, L)."""
     heads = []
     for h, weight in enumerate(weights):
@@ -191,16 +197,16 @@ def attention_layer(mixing: Any, keys: Any, queries: Any, weights: tuple[float, 
     return sum(heads[1:], heads[0])
 
 
-def _activation(scores: Any, name: str) -> Any:
+def _activation(scores: jax.Array, name: str) -> jax.Array:
     return jax.nn.softmax(scores, axis=-1) if name == "softmax" else scores
 
 
-def _tied_attention(vector: Any, name: str) -> Any:
+def _tied_attention(vector: jax.Array, name: str) -> jax.Array:
     return _activation(jnp.outer(vector, vector), name)
 
 
 @lru_cache(maxsize=64)
-def flow(tokens: int, time: float, name: str) -> np.ndarray[Any, Any]:
+def flow(tokens: int, time: float, name: str) -> Array:
     r"""Return :math:`B(\tau)` of :math:`dB/dt = E_z[\sigma(Bzz^TB^T)]B`, :math:`B(0) = I`, with normal ``z``.
 
     Raises:
@@ -214,7 +220,7 @@ def flow(tokens: int, time: float, name: str) -> np.ndarray[Any, Any]:
         raise ParameterError("depth", time, f"a ratio depth/skip of at most {_LONGEST_FLOW:g}", "use a larger skip")
     points = normal_points(tokens, _FLOW_POINTS, 8).reshape(-1, tokens)
 
-    def slope(_: float, flat: Any) -> Any:
+    def slope(_: float, flat: jax.Array) -> jax.Array:
         matrix = flat.reshape(tokens, tokens)
         vectors = points @ matrix.T
         scores = vectors[:, :, None] * vectors[:, None, :]

@@ -15,17 +15,18 @@ without the bias of sampling noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 from scipy.stats import chi2, qmc
 
-from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
+from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.posterior_modes import find_mode
 from glassformer.channels.multi_index.weighted_moments import prior_moments, weighted_moments
 from glassformer.core.estimate import Array
@@ -67,6 +68,11 @@ class Effort:
     steps: int = 12
     parts: tuple[int, ...] = (4, 16)
 
+    @property
+    def batch(self) -> int:
+        """Data points of one batch."""
+        return int(np.clip(_LATENTS_AT_ONCE // (2 * self.points), _FEWEST, _MOST))
+
 
 class PosteriorMoments(NamedTuple):
     """Posterior moments of the features of each data point.
@@ -100,30 +106,29 @@ class PosteriorMoments(NamedTuple):
 
 
 def posterior_moments(
-    family: PosteriorFamily, dimension: int, data: Any, effort: Effort, points: int = 1
+    family: PosteriorFamily, dimension: int, data: tuple[Array, ...], effort: Effort, points: int = 1
 ) -> PosteriorMoments:
     """Return the moments of the features under the posterior of every data point.
 
     Args:
         family: the functions of the posterior, and the numbers they depend on.
         dimension: number ``m`` of latent variables.
-        data: a tree of arrays whose first axis runs over data points.
+        data: the parts of a :data:`~.latent_posterior.Datum` of every data point, along the first axis.
         effort: numbers of points, starts and steps.
         points: data points of each replica.
     """
     sample = _sample_pool(dimension, effort)
-    batch = int(np.clip(_LATENTS_AT_ONCE // (2 * effort.points), _FEWEST, _MOST))
     # Sixteenths of fewer latents are too small to show the bias.
     parts = effort.parts if dimension and effort.points >= 2 * max(effort.parts, default=0) else ()
-    compiled = CachedJit(_moments_in_batches, make=family.make, steps=effort.steps, parts=parts, batch=batch)
+    compiled = CachedJit(_moments_in_batches, make=family.make, effort=replace(effort, parts=parts))
     numbers = tuple(map(np.float64, family.numbers))
-    count, pool = len(jax.tree.leaves(data)[0]), sample.starts.shape[-1]
+    count, pool = len(data[0]), sample.starts.shape[-1]
 
-    def work(index: Any, chunk: Any) -> Any:
+    def work(index: NDArray[np.intp], chunk: tuple[Array, ...]) -> tuple[jax.Array, ...]:
         return compiled(pool_indices(index, count, points, pool), chunk, sample, numbers)
 
     # All calls have the same length, because compiling again takes longer than most computations.
-    length = batch * (_BATCHES if batch == _MOST else 1)
+    length = effort.batch * (_BATCHES if effort.batch == _MOST else 1)
     moments, silent = PosteriorMoments.of_levels(map_chunks(work, data, most=length, rest=length))
     return moments._replace(silent=silent or None)
 
@@ -141,10 +146,10 @@ class _Sample(NamedTuple):
         scales: of the Student densities, shape (2 points, pool).
     """
 
-    starts: Any
-    normals: Any
-    choices: Any
-    scales: Any
+    starts: jax.Array
+    normals: jax.Array
+    choices: jax.Array
+    scales: jax.Array
 
 
 @lru_cache(maxsize=4)
@@ -163,27 +168,25 @@ def _sample_pool(dimension: int, effort: Effort) -> _Sample:
 
 
 def _moments_in_batches(
-    pool_indices: Any,
-    data: Any,
+    pool_indices: jax.Array,
+    data: tuple[jax.Array, ...],
     sample: _Sample,
-    numbers: Any,
+    numbers: tuple[jax.Array, ...],
     make: Callable[..., LatentPosterior],
-    steps: int,
-    parts: tuple[int, ...],
-    batch: int,
-) -> Any:
+    effort: Effort,
+) -> tuple[jax.Array, ...]:
     posterior = make(*numbers)
 
-    def one_batch(part: tuple[Any, Any]) -> Any:
-        return _moments(*part, sample, posterior, steps, parts)
+    def one_batch(part: tuple[jax.Array, tuple[jax.Array, ...]]) -> tuple[jax.Array, ...]:
+        return _moments(*part, sample, posterior, effort)
 
-    batches = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (pool_indices, data))
+    batches = jax.tree.map(lambda part: part.reshape(-1, effort.batch, *part.shape[1:]), (pool_indices, data))
     return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), jax.lax.map(one_batch, batches))
 
 
 def _moments(
-    pool_indices: Any, data: Any, sample: _Sample, posterior: LatentPosterior, steps: int, parts: tuple[int, ...]
-) -> Any:
+    pool_indices: jax.Array, data: tuple[jax.Array, ...], sample: _Sample, posterior: LatentPosterior, effort: Effort
+) -> tuple[jax.Array, ...]:
     """Return moments of a batch, written entry by entry.
 
     The axes of every entry run over latents, then over data points.
@@ -191,7 +194,7 @@ def _moments(
     own = _Sample(*(jnp.take(part, pool_indices, axis=-1) for part in sample))
     datum = jax.tree.map(lambda part: split_entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
     charts = [_Chart(posterior, number, datum) for number in range(posterior.charts)]
-    latents = _draw(charts, own, steps)
+    latents = _draw(charts, own, effort.steps)
     log_weight = [
         no_recompute(jnp.broadcast_to(latents.log_ratio + value, latents.log_ratio.shape))
         for value in latents.on_own_chart([_log_likelihood(chart, latents.x) for chart in charts])
@@ -202,8 +205,8 @@ def _moments(
     features = [no_recompute(jnp.where(jnp.isfinite(part), part, 0.0)) for part in features]
     size = len(features) // len(log_weight)
     of_branch = [features[k * size : (k + 1) * size] for k in range(len(log_weight))]
-    silent = prior_moments(latents.log_ratio, list(latents.x)) if posterior.all_fields and parts else ()
-    return *weighted_moments(log_weight, of_branch, (1, *parts)), *silent
+    silent = prior_moments(latents.log_ratio, list(latents.x)) if posterior.all_fields and effort.parts else ()
+    return *weighted_moments(log_weight, of_branch, (1, *effort.parts)), *silent
 
 
 class _Chart(NamedTuple):
@@ -213,7 +216,7 @@ class _Chart(NamedTuple):
     number: int
     datum: tuple[Entries, ...]
 
-    def apply(self, function: Callable[..., Any], *latents: Any) -> Any:
+    def apply(self, function: Callable[..., Any], *latents: Entries) -> Any:
         """Apply ``function(*latents, datum)`` of one data point to the entries of many."""
         count, chart = len(latents), () if self.posterior.charts == 1 else (self.number,)
         return on_entries(lambda *parts: function(*parts[:count], (*parts[count:], *chart)))(*latents, *self.datum)
@@ -231,13 +234,13 @@ class _Modes(NamedTuple):
         chart: number of the chart.
     """
 
-    x: list[Any]
-    root: list[Any]
-    inverse: list[Any]
-    height: Any
-    low: Any
-    high: Any
-    chart: Any
+    x: list[jax.Array]
+    root: list[jax.Array]
+    inverse: list[jax.Array]
+    height: jax.Array
+    low: jax.Array
+    high: jax.Array
+    chart: jax.Array
 
 
 class _Latents(NamedTuple):
@@ -250,15 +253,15 @@ class _Latents(NamedTuple):
     """
 
     x: Entries
-    chart: Any
-    log_ratio: Any
+    chart: jax.Array | None
+    log_ratio: jax.Array
 
-    def on_own_chart(self, of_charts: Sequence[Sequence[Any]]) -> list[Any]:
+    def on_own_chart(self, of_charts: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
         """Take every quantity from the chart of the latent."""
         return [_select(self.chart, parts) for parts in zip(*of_charts, strict=True)]
 
 
-def _select(number: Any, parts: Sequence[Any]) -> Any:
+def _select(number: jax.Array | None, parts: Sequence[jax.Array] | jax.Array) -> jax.Array:
     selected = parts[0]
     for k in range(1, len(parts)):
         selected = jnp.where(number == k, parts[k], selected)
@@ -272,7 +275,9 @@ def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
         return _Latents(entry_list([]), None, jnp.zeros((2, count[1])))
     modes = _find_modes(charts, own.starts, steps)
 
-    def draw_around(drawn: tuple[list[Any], Any], mode: _Modes) -> tuple[tuple[list[Any], Any], None]:
+    def draw_around(
+        drawn: tuple[list[jax.Array], jax.Array], mode: _Modes
+    ) -> tuple[tuple[list[jax.Array], jax.Array], None]:
         here = (own.choices > mode.low) & (own.choices <= mode.high)
         moved = _lower_times(mode.root, list(own.normals))
         near = [a + own.scales * b for a, b in zip(mode.x, moved, strict=True)]
@@ -285,14 +290,16 @@ def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
     (drawn, chart), _ = jax.lax.scan(draw_around, first, modes)
     # Every point is used with all its images, so that symmetries of the posterior hold exactly. The sampling density is
     # then the mean of the density over the images.
-    latents = _Latents(entry_list(drawn), chart if several else None, None)
-    images = [np.asarray(part.apply(part.posterior.images, latents.x)) for part in charts]
+    images = [part.apply(part.posterior.images, entry_list(drawn)) for part in charts]
     number = len(images[0])
-    flat = [jnp.broadcast_to(part, count) for part in latents.on_own_chart([list(image.ravel()) for image in images])]
+    flat = [
+        jnp.broadcast_to(_select(chart, parts), count)
+        for parts in zip(*(image.ravel() for image in images), strict=True)
+    ]
     x = [no_recompute(jnp.stack(flat[k::dimension], axis=1).reshape(-1, count[1])) for k in range(dimension)]
     chart_of_image = jnp.repeat(chart, number, axis=0) if several else None
 
-    def add_student(density: Any, mode: _Modes) -> tuple[Any, None]:
+    def add_student(density: jax.Array, mode: _Modes) -> tuple[jax.Array, None]:
         white = _lower_times(mode.inverse, [a - b for a, b in zip(x, mode.x, strict=True)])
         base = 1 + sum(entry**2 for entry in white) / _DEGREES
         # The power (degrees + dimension)/2 by products and at most one root.
@@ -307,28 +314,28 @@ def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
     return _Latents(entry_list(x), chart_of_image, log_prior - jnp.repeat(log_density, number, axis=0))
 
 
-def _lower_times(lower: Sequence[Any], x: Sequence[Any]) -> list[Any]:
+def _lower_times(lower: Sequence[Any], x: Sequence[Any]) -> list[jax.Array]:
     """Return the product of a lower triangular matrix, given row by row, and a vector."""
     rows = [lower[k * (k + 1) // 2 : (k + 1) * (k + 2) // 2] for k in range(len(x))]
     return [sum(a * b for a, b in zip(row, x, strict=False)) for row in rows]
 
 
-def _log_likelihood(chart: _Chart, x: Entries) -> list[Any]:
+def _log_likelihood(chart: _Chart, x: Entries) -> list[jax.Array]:
     """Return log-likelihood of every branch."""
     residual, log_weight = chart.apply(chart.posterior.target, x)
     values = [weight - 0.5 * np.sum(own**2) for own, weight in zip(residual, log_weight, strict=True)]
     return [jnp.where(jnp.isfinite(value), value, -jnp.inf) for value in values]
 
 
-def _find_modes(charts: Sequence[_Chart], starts: Any, steps: int) -> _Modes:
+def _find_modes(charts: Sequence[_Chart], starts: jax.Array, steps: int) -> _Modes:
     """Return modes from starts of shape (m, starts, data points), which take the branches of every chart in turn."""
     posterior, dimension, count = charts[0].posterior, len(starts), starts.shape[1]
     branches = len(charts[0].apply(posterior.target, split_entries(starts, 1))[1])
     chart_of_start = np.arange(count) // branches % len(charts)
-    modes: list[list[Any]] = [[] for _ in range(count)]
+    modes: list[list[jax.Array]] = [[] for _ in range(count)]
 
-    def from_start(x: Any, branch: Any, datum: Any) -> Any:
-        def target(x: Any) -> tuple[Any, Any]:
+    def from_start(x: jax.Array, branch: jax.Array, datum: Datum) -> tuple[jax.Array, ...]:
+        def target(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             residual, log_weight = posterior.target(x, datum)
             return _select(branch, residual), _select(branch, log_weight)
 
@@ -339,8 +346,7 @@ def _find_modes(charts: Sequence[_Chart], starts: Any, steps: int) -> _Modes:
         branch = split_entries(jnp.asarray(places % branches)[:, None], 0)
         mode, cost, root = chart.apply(from_start, split_entries(starts[:, places], 1), branch)
         # The images of a mode have equal likelihood, but different prior density. The mode represents all of them.
-        images = np.asarray(chart.apply(posterior.images, mode))
-        twins = jnp.stack([-0.5 * np.sum(image**2) for image in images])
+        twins = jnp.stack([-0.5 * np.sum(image**2) for image in chart.apply(posterior.images, mode)])
         gain = jax.scipy.special.logsumexp(twins, axis=0) + 0.5 * np.sum(mode**2) - cost.item()
         inverse = on_entries(triangular_inverse)(root)
         below = np.tril_indices(dimension)

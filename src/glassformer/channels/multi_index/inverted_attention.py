@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.channels.multi_index.attention_network import (
     Architecture,
@@ -19,7 +20,7 @@ from glassformer.channels.multi_index.attention_network import (
 )
 from glassformer.channels.multi_index.deep_attention_channel import AttentionChannel
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.latent_posterior import LatentPosterior
+from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior
 from glassformer.channels.multi_index.posterior_modes import find_mode
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
@@ -73,7 +74,8 @@ class InvertedAttentionChannel(AttentionChannel):
 
     @staticmethod
     def make(network: Architecture) -> LatentPosterior:
-        return _functions(network)
+        own = _Posterior(network)
+        return LatentPosterior(own.target, own.features, own.link, own.images, own.start, len(own.order.rows))
 
     @property
     def rank(self) -> float:
@@ -112,9 +114,9 @@ class _Order(NamedTuple):
         scales: prior width of the latents over that of the rows, shape (charts, P - 1).
     """
 
-    rows: Any
-    back: Any
-    plain: Any
+    rows: NDArray[np.intp]
+    back: NDArray[np.intp]
+    plain: NDArray[np.intp]
     scales: Array
 
 
@@ -146,90 +148,90 @@ class _Chart(NamedTuple):
         back: place of each row of the network.
     """
 
-    number: Any
-    omega: Any
-    root: Any
-    latent_root: Any
-    weights: Any
-    plain: Any
-    back: Any
+    number: jax.Array | int
+    omega: jax.Array
+    root: jax.Array
+    latent_root: jax.Array
+    weights: jax.Array
+    plain: jax.Array
+    back: jax.Array
 
 
-def _functions(network: Architecture) -> LatentPosterior:
-    order, rows, heads = _order(network), network.rows, network.heads
-    layers = sorted({int(row[-1]) // heads for row in order.rows})
-    head_weights = np.array(network.head_weights).ravel()
-    signs = np.array([1.0, -1.0])
-    flips = np.array(list(itertools.product([1.0, -1.0], repeat=rows - 1)))
-    link = attention_link(network)
+class _Posterior:
+    """The functions of :class:`~.latent_posterior.LatentPosterior` for the labels of a network."""
 
-    def chart_of(datum: Any) -> _Chart:
-        _, omega, root, *last = datum
-        number = last[0] if last else 0
-        own, scales = jnp.asarray(order.rows)[number], jnp.asarray(order.scales)[number]
-        root = cholesky((root @ root.T)[own][:, own])
-        plain = jnp.arange(rows) < jnp.asarray(order.plain)[number]
-        weights, back = jnp.asarray(head_weights)[own], jnp.asarray(order.back)[number]
-        return _Chart(number, omega[own], root, root[:-1, :-1] * scales, weights, plain, back)
+    def __init__(self, network: Architecture) -> None:
+        self.network, self.order, self.link = network, _order(network), attention_link(network)
+        self._layers = sorted({int(row[-1]) // network.heads for row in self.order.rows})
+        self._head_weights = np.array(network.head_weights).ravel()
 
-    def solve(x: Any, datum: Any, chart: _Chart) -> tuple[Any, Any]:
-        """Return fields of all rows in their order for both signs of the last, shape (2, P, 2), and the log-weight."""
-        label, omega, root, *_ = datum
-        typical = _typical_mixings(network, omega, root)
-        latent = chart.omega[:-1] + chart.latent_root @ x
-        solvers = [partial(_solve_head, network, k, label, typical, chart.weights) for k in layers]
-        fields, log_weight = (
-            jax.lax.switch(chart.number // heads, solvers, latent) if len(solvers) > 1 else solvers[0](latent)
-        )
-        log_weight = log_weight - _log_sensitivity(network, fields[chart.back], layers)
-        # Latents that are no fields have a flat measure; the prior of the latents is normal.
-        flat = jnp.sum(jnp.where(chart.plain[:-1, None], 0.0, 0.5 * x**2 + np.log(_WIDENING)))
-        log_weight = log_weight + flat - 2 * jnp.log(chart.root[-1, -1])
-        last = jnp.concatenate([jnp.ones((2, rows - 1)), signs[:, None]], axis=1)
-        return last[:, :, None] * fields, log_weight
-
-    def target(x: Any, datum: Any) -> tuple[Any, Any]:
-        chart = chart_of(datum)
-        fields, log_weight = solve(x.reshape(rows - 1, 2), datum, chart)
+    def target(self, x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array]:
+        chart = self._chart_of(datum)
+        fields, log_weight = self._solve(x, datum, chart)
         whitened = triangular_inverse(chart.root) @ (fields - chart.omega)
         residual = jnp.where(chart.plain[:, None], 0.0, whitened)
-        near = jnp.sum(whitened**2, axis=(1, 2)) < _FARTHEST + 2 * rows
+        near = jnp.sum(whitened**2, axis=(1, 2)) < _FARTHEST + 2 * self.network.rows
         return residual.reshape(2, -1), jnp.where(near, log_weight, -jnp.inf)
 
-    def features(x: Any, datum: Any) -> Any:
-        chart = chart_of(datum)
-        fields, _ = solve(x.reshape(rows - 1, 2), datum, chart)
+    def features(self, x: jax.Array, datum: Datum) -> jax.Array:
+        chart = self._chart_of(datum)
+        fields, _ = self._solve(x, datum, chart)
         return (triangular_inverse(datum[2]) @ (fields[:, chart.back] - datum[1])).reshape(2, -1)
 
-    def images(x: Any, datum: Any) -> Any:
+    def images(self, x: jax.Array, datum: Datum) -> jax.Array:
         """Return the latents with the signs of their rows flipped."""
-        chart = chart_of(datum)
+        chart = self._chart_of(datum)
+        flips = np.array(list(itertools.product([1.0, -1.0], repeat=self.network.rows - 1)))
         return row_flips(x, chart.omega[:-1], chart.latent_root, flips)
 
-    def start(x: Any, datum: Any) -> Any:
+    def start(self, x: jax.Array, datum: Datum) -> jax.Array:
         """Return latents of fields that nearly have the label: most draws of the prior leave no matrix that inverts."""
-        label, omega, root, *_ = datum
-        chart = chart_of(datum)
+        network, (label, omega, root, *_) = self.network, datum
+        chart = self._chart_of(datum)
 
-        def residual(whole: Any) -> tuple[Any, Any]:
-            fields = (chart.omega + chart.root @ whole.reshape(rows, 2))[chart.back]
-            return jnp.ravel(link(fields) - label) / _START_DEVIATION, jnp.zeros(())
+        def residual(whole: jax.Array) -> tuple[jax.Array, jax.Array]:
+            fields = (chart.omega + chart.root @ whole.reshape(network.rows, 2))[chart.back]
+            return jnp.ravel(self.link(fields) - label) / _START_DEVIATION, jnp.zeros(())
 
         # Labels are even in the row solved for: begin elsewhere than at its zero.
         first = jnp.concatenate([x, x[-2:][::-1] + 0.5])
-        whole = find_mode(residual, first, _START_STEPS)[0].reshape(rows, 2)
+        whole = find_mode(residual, first, _START_STEPS)[0].reshape(network.rows, 2)
         fields = chart.omega + chart.root @ whole
         if network.output == "sequence":
             vectors = _from_typical_mixings(network, fields[chart.back], _typical_mixings(network, omega, root))
-            fields = jnp.where(chart.plain[:, None], fields, vectors[jnp.asarray(order.rows)[chart.number]])
+            fields = jnp.where(chart.plain[:, None], fields, vectors[jnp.asarray(self.order.rows)[chart.number]])
         return (triangular_inverse(chart.latent_root) @ (fields[:-1] - chart.omega[:-1])).ravel()
 
-    return LatentPosterior(target, features, link, images, start, len(order.rows))
+    def _chart_of(self, datum: Datum) -> _Chart:
+        _, omega, root, *last = datum
+        number = last[0] if last else 0
+        own, scales = jnp.asarray(self.order.rows)[number], jnp.asarray(self.order.scales)[number]
+        root = cholesky((root @ root.T)[own][:, own])
+        plain = jnp.arange(self.network.rows) < jnp.asarray(self.order.plain)[number]
+        weights, back = jnp.asarray(self._head_weights)[own], jnp.asarray(self.order.back)[number]
+        return _Chart(number, omega[own], root, root[:-1, :-1] * scales, weights, plain, back)
+
+    def _solve(self, x: jax.Array, datum: Datum, chart: _Chart) -> tuple[jax.Array, jax.Array]:
+        """Return fields of all rows in their order for both signs of the last, shape (2, P, 2), and the log-weight."""
+        network, rows, (label, omega, root, *_) = self.network, self.network.rows, datum
+        x = x.reshape(rows - 1, 2)
+        typical = _typical_mixings(network, omega, root)
+        latent = chart.omega[:-1] + chart.latent_root @ x
+        solvers = [partial(_solve_head, network, k, label, typical, chart.weights) for k in self._layers]
+        fields, log_weight = (
+            jax.lax.switch(chart.number // network.heads, solvers, latent) if len(solvers) > 1 else solvers[0](latent)
+        )
+        log_weight = log_weight - _log_sensitivity(network, fields[chart.back], self._layers)
+        # Latents that are no fields have a flat measure; the prior of the latents is normal.
+        flat = jnp.sum(jnp.where(chart.plain[:-1, None], 0.0, 0.5 * x**2 + np.log(_WIDENING)))
+        log_weight = log_weight + flat - 2 * jnp.log(chart.root[-1, -1])
+        last = jnp.concatenate([jnp.ones((2, rows - 1)), np.array([[1.0], [-1.0]])], axis=1)
+        return last[:, :, None] * fields, log_weight
 
 
 def _solve_head(
-    network: Architecture, index: int, label: Any, typical: list[Any], weights: Any, latent: Any
-) -> tuple[Any, Any]:
+    network: Architecture, index: int, label: jax.Array, typical: list[jax.Array], weights: jax.Array, latent: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Return fields of all rows in the order of a chart, one head of layer ``index`` solved for, and the log-weight.
 
     Latents are the fields of the earlier layers and of the other heads of the layer, and the vectors of the later
@@ -268,7 +270,7 @@ def _solve_head(
     return jnp.concatenate(fields), jnp.where(possible, log_weight, -jnp.inf)
 
 
-def _from_typical_mixings(network: Architecture, fields: Any, typical: list[Any]) -> Any:
+def _from_typical_mixings(network: Architecture, fields: jax.Array, typical: list[jax.Array]) -> jax.Array:
     """Return latent vectors of all rows.
 
     They are fields times the actual mixing before their layer, divided by the typical mixing.
@@ -281,7 +283,7 @@ def _from_typical_mixings(network: Architecture, fields: Any, typical: list[Any]
     return jnp.concatenate(vectors)
 
 
-def _typical_mixings(network: Architecture, omega: Any, root: Any) -> list[Any]:
+def _typical_mixings(network: Architecture, omega: jax.Array, root: jax.Array) -> list[jax.Array]:
     """Return the mixings after every layer, roughly averaged over the posterior of the fields."""
     spread = jnp.sqrt(jnp.sum(root**2, axis=1))
     corners = np.sqrt(2.0) * np.concatenate([np.eye(2), -np.eye(2)])
@@ -296,7 +298,7 @@ def _typical_mixings(network: Architecture, omega: Any, root: Any) -> list[Any]:
     return mixings
 
 
-def _last_head(total: Any, others: Any, weights: Any) -> tuple[Any, Any]:
+def _last_head(total: jax.Array, others: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the vector of the last head if all heads have the weighted sum ``total``, and whether it exists."""
     for vector, weight in zip(others, weights[:-1], strict=True):
         total = total - weight * jax.nn.softmax(jnp.outer(vector, vector), axis=-1)
@@ -308,7 +310,7 @@ def _last_head(total: Any, others: Any, weights: Any) -> tuple[Any, Any]:
     return jnp.array([first, -second]) / jnp.sqrt(jnp.where(possible, first + second, 1.0)), possible
 
 
-def _log_sensitivity(network: Architecture, fields: Any, layers: list[int]) -> Any:
+def _log_sensitivity(network: Architecture, fields: jax.Array, layers: list[int]) -> jax.Array:
     r"""Return the logarithm of :math:`\sum r^2|\det dA/dv|` over the heads of some layers, up to a factor."""
     families = fields.reshape(network.depth, 1, network.heads, 2)
     weights = np.array(network.head_weights)

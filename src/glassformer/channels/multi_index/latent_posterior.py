@@ -6,19 +6,26 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from glassformer.core.estimate import Array
 from glassformer.numerics.batching import map_points
 
+Datum = tuple[jax.Array, ...]
+"""The observation, the mean fields of shape (P, K), and the lower triangular root of their posterior covariance.
 
-def identity_image(x: Any, datum: Any) -> Any:
+The root has the shape (P, P). With several charts, the index of the chart is the last entry.
+"""
+
+
+def identity_image(x: jax.Array, datum: Datum) -> jax.Array:
     """Return the images of a latent if no symmetry is known: the latent alone, shape (1, m)."""
     del datum
     return x[None]
 
 
-def prior_start(x: Any, datum: Any) -> Any:
+def prior_start(x: jax.Array, datum: Datum) -> jax.Array:
     """Return the start of the search for modes if every latent is possible: the draw from the prior itself."""
     del datum
     return x
@@ -27,8 +34,7 @@ def prior_start(x: Any, datum: Any) -> Any:
 class LatentPosterior(NamedTuple):
     r"""Likelihood of latent variables ``x`` of shape (m,), prior standard normal, as traceable functions.
 
-    The second argument of all functions but ``label`` is the datum: the observation, the mean fields of shape (P, K)
-    and the lower triangular root of their posterior covariance, shape (P, P).
+    The second argument of all functions but ``label`` is the datum.
 
     Attributes:
         target: residuals of the ``s`` branches, shape (s, k), and their log-weights, shape (s,).
@@ -37,16 +43,16 @@ class LatentPosterior(NamedTuple):
         label: noiseless label of fields of shape (P, K).
         images: a latent and its images under involutions that leave the likelihood as it is, shape (i, m).
         start: a possible latent from a draw of the prior, at which the search for modes begins.
-        charts: number of charts; with several, the index of the chart is the last entry of the datum.
+        charts: number of charts.
         all_fields: whether the latents are the deviations themselves, on one branch. Their prior moments are then
             control variates.
     """
 
-    target: Callable[[Any, Any], tuple[Any, Any]]
-    features: Callable[[Any, Any], Any]
-    label: Callable[[Any], Any]
-    images: Callable[[Any, Any], Any] = identity_image
-    start: Callable[[Any, Any], Any] = prior_start
+    target: Callable[[jax.Array, Datum], tuple[jax.Array, jax.Array]]
+    features: Callable[[jax.Array, Datum], jax.Array]
+    label: Callable[[jax.Array], jax.Array]
+    images: Callable[[jax.Array, Datum], jax.Array] = identity_image
+    start: Callable[[jax.Array, Datum], jax.Array] = prior_start
     charts: int = 1
     all_fields: bool = False
 
@@ -71,5 +77,5 @@ class PosteriorFamily(NamedTuple):
         return np.asarray(map_points(partial(_evaluate, self.make), np.asarray(data, dtype=float), *self.numbers))
 
 
-def _evaluate(make: Callable[..., Any], datum: Any, *numbers: Any) -> Any:
+def _evaluate(make: Callable[..., Any], datum: Datum, *numbers: jax.Array) -> jax.Array:
     return make(*numbers)(datum)

@@ -24,13 +24,20 @@ from scipy.stats import qmc
 from glassformer.channels.confusion import distinct_labels, label_tolerance
 from glassformer.channels.link.tracing import returns_positions
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments
-from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
-from glassformer.channels.multi_index.line_crossings import GRADIENT_STEP, HALVINGS_AT_KINKS, intervals, points
+from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
+from glassformer.channels.multi_index.line_crossings import (
+    GRADIENT_STEP,
+    HALVINGS,
+    HALVINGS_AT_KINKS,
+    LevelSet,
+    Lines,
+    intervals,
+    points,
+)
 from glassformer.channels.multi_index.line_integrals import (
     CELLS,
     Data,
-    Integrals,
-    LevelSetType,
+    Search,
     grid,
     level_set_integrals,
     near_level_set,
@@ -210,8 +217,8 @@ class LineChannel(LinkRowsChannel):
             normal_points(self.latents, _PILOT, 1)[0],
         )
 
-        def work(index: Any, chunk: Any) -> Any:
-            data = Data(*map(np.asarray, chunk))
+        def work(index: NDArray[np.intp], chunk: tuple[Array, ...]) -> list[Array]:
+            data = Data(*chunk)
             turn = pool_indices(index, len(y), self.points, len(lines))
             centre, spread = map(np.asarray, self._near(data, pilot))
             return self._moments(data, lines[turn], (centre, spread))
@@ -233,12 +240,12 @@ class LineChannel(LinkRowsChannel):
         sums = [self._integrals(kind, data, lines, near) for kind in kinds]
         # A level set of positive measure has no points apart from it that matter. A node that meets a point has the
         # label of its surroundings, the wider in whitened coordinates the less these change the fields.
-        massive = sums[0].zeroth[0].sum(axis=(1, 2)) > _POSITIVE_MEASURE / spread
+        massive = sums[0][0][0].sum(axis=(1, 2)) > _POSITIVE_MEASURE / spread
         chosen = [np.where(_expanded(massive, a[0]), a, b) for a, b in zip(sums[0], sums[-1], strict=True)]
         return [part for own in zip(*chosen, strict=True) for part in _moments_from(list(own))]
 
-    def _integrals(self, kind: str, data: Data, lines: Array, near: tuple[Array, Array]) -> Integrals:
-        """Return the integrals over all blocks of lines."""
+    def _integrals(self, kind: str, data: Data, lines: Array, near: tuple[Array, Array]) -> list[Array]:
+        """Return the three integrals over all blocks of lines."""
         count, blocks, *shape = lines.shape
         rows = np.repeat(np.arange(count), blocks)
         flat, most = lines.reshape(count * blocks, *shape), max(_LINES_AT_ONCE // int(np.prod(shape[:3])), 1)
@@ -248,7 +255,7 @@ class LineChannel(LinkRowsChannel):
             parts = Data(*(part[own] for part in data)), flat[start : start + most], tuple(part[own] for part in near)
             found.append([np.asarray(part) for part in self._compiled[kind](*parts)])
         joined = (np.concatenate(columns, axis=1) for columns in zip(*found, strict=True))
-        return Integrals(*(part.reshape(len(part), count, blocks, *part.shape[2:]).mean(axis=2) for part in joined))
+        return [part.reshape(len(part), count, blocks, *part.shape[2:]).mean(axis=2) for part in joined]
 
     @cached_property
     def _near(self) -> CachedJit:
@@ -256,16 +263,16 @@ class LineChannel(LinkRowsChannel):
 
     @cached_property
     def _compiled(self) -> dict[str, CachedJit]:
-        def compiled(level_set: LevelSetType, rough: type) -> CachedJit:
-            own = {"cells": self.cells, "sharp": self.sharp, "level": self._level}
-            return CachedJit(level_set_integrals, link=self.link, level_set=level_set, rough=rough, **own)
-
-        own_points = partial(points, halvings=HALVINGS_AT_KINKS) if self.sharp else points
-        return {
-            "intervals": compiled(partial(intervals, tolerance=self._tolerance), np.float64),
-            "points": compiled(own_points, np.float32),
-            "exact points": compiled(own_points, np.float64),
+        halvings = HALVINGS_AT_KINKS if self.sharp else HALVINGS
+        level_sets: dict[str, Callable[[Lines], LevelSet]] = {
+            "intervals": partial(intervals, tolerance=self._tolerance),
+            "points": partial(points, rough=np.float32, halvings=halvings),
+            "exact points": partial(points, rough=np.float64, halvings=halvings),
         }
+        searches = {
+            name: Search(self.link, own, self.cells, self.sharp, self._level) for name, own in level_sets.items()
+        }
+        return {name: CachedJit(level_set_integrals, search=search) for name, search in searches.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +299,7 @@ class NoisyLineChannel(NoisyLinkRowsChannel):
         return _first_latents(self._noiseless.moments(y, omega, root), self.latents)
 
 
-def _with_noise(link: Callable[[Any], Any], deviation: float, fields: Any) -> Any:
+def _with_noise(link: Callable[[Any], Any], deviation: float, fields: jax.Array) -> jax.Array:
     return link(fields[:-1]) + deviation * fields[-1, 0]
 
 
@@ -309,7 +316,7 @@ def _first_latents(moments: PosteriorMoments, size: int) -> PosteriorMoments:
     )
 
 
-def _no_modes(x: Any, datum: Any) -> Any:
+def _no_modes(x: jax.Array, datum: Datum) -> Any:
     """Stand in for the functions of a posterior that is not searched for modes."""
     del datum
     return x
@@ -370,7 +377,7 @@ def _outer(a: Array) -> Array:
     return np.asarray(a[..., :, None] * a[..., None, :])
 
 
-def _expanded(few: Any, many: Array) -> Any:
+def _expanded(few: NDArray[Any], many: NDArray[Any]) -> NDArray[Any]:
     """Return an array with further axes of length one, up to the number of axes of ``many``."""
     return few.reshape(few.shape + (1,) * (many.ndim - few.ndim))
 

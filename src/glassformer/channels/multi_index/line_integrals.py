@@ -10,14 +10,16 @@ hide.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.channels.multi_index.line_crossings import Changes, LevelSet, Lines, shift_fields
+from glassformer.channels.multi_index.line_crossings import Changes, LevelSet, Lines, Moments, shift_fields
+from glassformer.core.arrays import AnyArray
 from glassformer.core.estimate import Array
 from glassformer.numerics.scalarize import Entries, scalarize, split_entries
 
@@ -36,26 +38,40 @@ _WIDENING, _NARROWEST = 1.4, 0.2
 _BLOCKS = 32
 
 
-class LevelSetType(Protocol):
-    """Points or intervals of :mod:`~.line_crossings`, searched for with numbers of the type ``rough``."""
-
-    def __call__(self, lines: Lines, rough: Any) -> LevelSet: ...
-
-
 class Data(NamedTuple):
     """Labels (n, k), mean fields (n, P, L) and roots of their covariances (n, P, P)."""
 
-    label: Any
-    omega: Any
-    root: Any
+    label: AnyArray
+    omega: AnyArray
+    root: AnyArray
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the level sets of a link are searched for.
+
+    Attributes:
+        link: from the fields of a data point to its flat label.
+        level_set: points or intervals of :mod:`~.line_crossings`.
+        cells: of a line, a multiple of :data:`CELLS`.
+        sharp: whether cells may hide points next to jumps and kinks.
+        level: whether the label is piecewise constant in each field, shape (P, L): lines along such fields alone have
+            no points.
+    """
+
+    link: Callable[[jax.Array], jax.Array]
+    level_set: Callable[[Lines], LevelSet]
+    cells: int
+    sharp: bool
+    level: tuple[tuple[bool, ...], ...]
 
 
 class Integrals(NamedTuple):
     """Integrals of 1, ``x`` and ``x x^T`` over the level set, shape (lengths of cells, n, halves, parts, ...)."""
 
-    zeroth: Any
-    first: Any
-    second: Any
+    zeroth: AnyArray
+    first: AnyArray
+    second: AnyArray
 
 
 @lru_cache(maxsize=8)
@@ -73,17 +89,7 @@ def grid(cells: int) -> Array:
     return np.asarray(_CENTRE * even * (1 + (_REACH / _CENTRE - 1) * even**_GROWTH))
 
 
-def level_set_integrals(
-    data: Data,
-    lines: Any,
-    near: tuple[Any, Any],
-    link: Callable[[Any], Any],
-    level_set: LevelSetType,
-    rough: Any,
-    cells: int,
-    sharp: bool,
-    level: tuple[tuple[bool, ...], ...],
-) -> Integrals:
+def level_set_integrals(data: Data, lines: jax.Array, near: tuple[jax.Array, jax.Array], search: Search) -> Integrals:
     """Return the integrals of every half and part of the lines, as means over lines summed over axes.
 
     Args:
@@ -92,13 +98,7 @@ def level_set_integrals(
             2 parts, lines, D - 1). The first half of the lines of a part is used as drawn from the prior, the second
             moved to the level set: either half of a quasi-random sample is a sample itself.
         near: centre and spread of the part of the prior next to the level set, from :func:`near_level_set`.
-        link: from the fields of a data point to its flat label.
-        level_set: points or intervals.
-        rough: type of the numbers that locate them.
-        cells: of a line, a multiple of :data:`CELLS`.
-        sharp: whether cells may hide points next to jumps and kinks.
-        level: whether the label is piecewise constant in each field, shape (P, L): lines along such fields alone have
-            no points.
+        search: how the level sets are searched for.
     """
     middles, weights = jax.vmap(_lines_around)(lines, *near)
     count, halves, parts, each, _ = lines.shape
@@ -109,29 +109,29 @@ def level_set_integrals(
         {(p, c): root[p, r] for p in range(r, rows)} for r in range(rows) for c in range(columns)
     ]
 
-    changing = ~np.array(level)[..., None, None]
+    changing = ~np.array(search.level)[..., None, None]
 
-    def along_axis(sums: Integrals, own: Any) -> tuple[Integrals, None]:
+    def along_axis(sums: Integrals, own: tuple[jax.Array, ...]) -> tuple[Integrals, None]:
         passes = jnp.any((own[-1] != 0) & changing)
         return jax.lax.cond(passes, add_axis, lambda sums, _: sums, sums, own), None
 
-    def add_axis(sums: Integrals, own: Any) -> Integrals:
+    def add_axis(sums: Integrals, own: tuple[jax.Array, ...]) -> Integrals:
         axis, middle, weight, direction = own
         x = split_entries(jnp.moveaxis(middle, -1, 0), 1)
         fields = _columns(data.omega)
         for place, changes in zip(x, directions, strict=True):
             fields = shift_fields(fields, changes, place)
-        through = Lines(axis, fields, directions, split_entries(direction, 2), _columns(data.label), link)
-        searched = level_set(through, rough)
+        through = Lines(axis, fields, directions, split_entries(direction, 2), _columns(data.label), search.link)
+        searched = search.level_set(through)
         values = jax.lax.map(
-            lambda node: jnp.broadcast_to(searched.value(node), weight.shape), jnp.asarray(grid(cells))
+            lambda node: jnp.broadcast_to(searched.value(node), weight.shape), jnp.asarray(grid(search.cells))
         )
         moments = _over_crossed_cells(searched, values)
-        if sharp:
-            hidden = _over_hidden_points(through, partial(level_set, rough=rough), values)
+        if search.sharp:
+            hidden = _over_hidden_points(through, search.level_set, values)
             moments = jax.tree.map(jnp.add, moments, hidden)
 
-        def over_lines(part: Any) -> Any:
+        def over_lines(part: jax.Array) -> jax.Array:
             return part.reshape(len(part), count, halves, parts, each).sum(axis=-1) / (parts * each)
 
         more = _all_coordinates(axis, x, [weight * part for part in moments], over_lines)
@@ -144,12 +144,12 @@ def level_set_integrals(
     return jax.lax.scan(along_axis, start, by_axis)[0]
 
 
-def _columns(array: Any) -> Entries:
+def _columns(array: AnyArray) -> Entries:
     """Return entries of an array over data points, each of shape (n, 1): an axis of lines can stand beside them."""
     return split_entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
 
 
-def near_level_set(data: Data, pilot: Any, link: Callable[[Any], Any]) -> tuple[Any, Any]:
+def near_level_set(data: Data, pilot: jax.Array, link: Callable[[jax.Array], jax.Array]) -> tuple[jax.Array, jax.Array]:
     """Return centre and spread of the part of the prior next to each level set, in whitened coordinates, shape (n, D).
 
     Args:
@@ -159,11 +159,11 @@ def near_level_set(data: Data, pilot: Any, link: Callable[[Any], Any]) -> tuple[
     """
     scalar_link = scalarize(link)
 
-    def one(datum: Data) -> tuple[Any, Any]:
+    def one(datum: Data) -> tuple[jax.Array, jax.Array]:
         label, omega, root = datum
         rows, columns = omega.shape
 
-        def distance(x: Any) -> Any:
+        def distance(x: jax.Array) -> jax.Array:
             # Term by term: products of many small matrices take several times as long.
             shaped = x.reshape(*x.shape[:-1], rows, columns)
             fields = sum((root[:, q, None] * shaped[..., q, None, :] for q in range(rows)), omega)
@@ -184,7 +184,7 @@ def near_level_set(data: Data, pilot: Any, link: Callable[[Any], Any]) -> tuple[
     return jax.vmap(one)(data)
 
 
-def _lines_around(lines: Any, centre: Any, spread: Any) -> tuple[Any, Any]:
+def _lines_around(lines: jax.Array, centre: jax.Array, spread: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return middles of lines along every axis, shape (D, m, D), and their importance weights."""
     each, size = lines.shape[-2], len(centre)
     flat = lines.reshape(-1, lines.shape[-1])
@@ -202,14 +202,14 @@ def _lines_around(lines: Any, centre: Any, spread: Any) -> tuple[Any, Any]:
     return jnp.stack(middles), jnp.stack(weights)
 
 
-def _over_crossed_cells(level_set: LevelSet, values: Any) -> tuple[Any, Any, Any]:
+def _over_crossed_cells(level_set: LevelSet, values: jax.Array) -> Moments:
     """Return the integrals of 1, ``t`` and ``t^2``, shape (lengths, ...), from values at the nodes of every line."""
     cells, flags = len(values) - 1, values > 0
     ends = jnp.asarray(grid(cells))
     words = [_as_bits(flags[first : first + CELLS + 1]) for first in range(0, cells, CELLS)]
     changes = [(word ^ (word >> 1)) & (2**CELLS - 1) for word in words]
 
-    def integrate(cell: Any, here: Any, before: Any) -> Any:
+    def integrate(cell: jax.Array, here: jax.Array, before: jax.Array) -> Moments:
         own = level_set.in_cell(ends[cell], ends[cell + 1], here, before)
         counted = [_counts_in_longer(changes, cell, length) for length in LENGTHS]
         return jax.tree.map(lambda part: jnp.stack([jnp.where(by, part, 0.0) for by in counted]), own)
@@ -219,7 +219,7 @@ def _over_crossed_cells(level_set: LevelSet, values: Any) -> tuple[Any, Any, Any
     return _cell_by_cell(changes, words, CELLS, integrate, start)
 
 
-def _counts_in_longer(changes: list[Any], cell: Any, length: int) -> Any:
+def _counts_in_longer(changes: list[jax.Array], cell: jax.Array, length: int) -> jax.Array | bool:
     """Return whether longer cells would count the change in a cell.
 
     They count the first of an odd number of changes, and none of an even number.
@@ -237,12 +237,16 @@ def _counts_in_longer(changes: list[Any], cell: Any, length: int) -> Any:
 
 
 def _cell_by_cell(
-    cells: list[Any], flags: list[Any], each: int, integrate: Callable[[Any, Any, Any], Any], start: Any
-) -> Any:
+    cells: list[jax.Array],
+    flags: list[jax.Array],
+    each: int,
+    integrate: Callable[[jax.Array, jax.Array, jax.Array], Moments],
+    start: Moments,
+) -> Moments:
     """Add the integrals in all cells marked in words of ``each`` bits to ``start``, one cell of all lines at a time."""
     shape = cells[0].shape
 
-    def next_cell(state: Any) -> Any:
+    def next_cell(state: tuple[list[jax.Array], Moments]) -> tuple[list[jax.Array], Moments]:
         cells, sums = state
         here, cell, before = jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
         left = []
@@ -255,22 +259,22 @@ def _cell_by_cell(
             left.append(jnp.where(first, own & (own - 1), own))
         return left, jax.tree.map(jnp.add, sums, integrate(cell, here, before))
 
-    def unfinished(state: Any) -> Any:
+    def unfinished(state: tuple[list[jax.Array], Moments]) -> jax.Array:
         return jnp.any(jnp.stack([jnp.any(own != 0) for own in state[0]]))
 
     return jax.lax.while_loop(unfinished, next_cell, (cells, start))[1]
 
 
-def _as_bits(flags: Any) -> Any:
+def _as_bits(flags: jax.Array) -> jax.Array:
     """Return flags, at most 64 for each line along the first axis, as the bits of one word for each line."""
 
-    def bit(k: Any, word: Any) -> Any:
+    def bit(k: jax.Array, word: jax.Array) -> jax.Array:
         return word | (flags[k].astype(word.dtype) << k.astype(word.dtype))
 
     return jax.lax.fori_loop(0, len(flags), bit, jnp.zeros(flags.shape[1:], jnp.uint64))
 
 
-def _over_hidden_points(lines: Lines, level_set: Callable[[Lines], LevelSet], values: Any) -> tuple[Any, Any, Any]:
+def _over_hidden_points(lines: Lines, level_set: Callable[[Lines], LevelSet], values: jax.Array) -> Moments:
     """Return integrals over points in cells whose ends have the same flag, shape (lengths, ...).
 
     Secants indicate a root in these cells.
@@ -278,12 +282,12 @@ def _over_hidden_points(lines: Lines, level_set: Callable[[Lines], LevelSet], va
     ends, shape = jnp.asarray(grid(len(values) - 1)), values.shape[1:]
     size, block = values[0].size, -(-values[0].size // _BLOCKS)
 
-    def of_length(length: Any, words: list[Any]) -> tuple[Any, Any, Any]:
-        def on_line(numbers: Any, here: Any) -> Any:
+    def of_length(length: jax.Array, words: list[jax.Array]) -> Moments:
+        def on_line(numbers: jax.Array, here: jax.Array) -> Moments:
             hidden = level_set(lines.select(numbers, shape[1])).hidden
             own = [jnp.where(here, word.ravel()[numbers], 0) for word in words]
 
-            def integrate(cell: Any, here: Any, before: Any) -> Any:
+            def integrate(cell: jax.Array, here: jax.Array, before: jax.Array) -> Moments:
                 del before
                 return hidden([ends[(cell + k) * length] for k in range(4)], here)
 
@@ -293,13 +297,13 @@ def _over_hidden_points(lines: Lines, level_set: Callable[[Lines], LevelSet], va
         which = jnp.any(jnp.stack([word != 0 for word in words]), axis=0)
         places = jnp.nonzero(which.ravel(), size=size + block, fill_value=size)[0]
 
-        def next_block(state: Any) -> Any:
+        def next_block(state: tuple[jax.Array, Moments]) -> tuple[jax.Array, Moments]:
             start, sums = state
             own = jax.lax.dynamic_slice(places, (start,), (block,))
             more = on_line(jnp.minimum(own, size - 1), own < size)
             return start + block, jax.tree.map(lambda part, new: part.at[own].add(new, mode="drop"), sums, more)
 
-        start = (0, tuple(jnp.zeros(size) for _ in range(3)))
+        start = (jnp.zeros((), int), tuple(jnp.zeros(size) for _ in range(3)))
         sums = jax.lax.while_loop(lambda state: state[0] < jnp.sum(which), next_block, start)[1]
         return jax.tree.map(lambda part: part.reshape(shape), sums)
 
@@ -311,7 +315,7 @@ def _over_hidden_points(lines: Lines, level_set: Callable[[Lines], LevelSet], va
     return jax.lax.map(lambda own: of_length(*own), (jnp.asarray(LENGTHS), words))
 
 
-def _hiding(values: Any, most: int) -> list[Any]:
+def _hiding(values: jax.Array, most: int) -> list[jax.Array]:
     """Return whether cells may hide points, from the values at all nodes, the bits of words for ``most`` cells.
 
     The first is the cell between the second and the third node. The outermost cells, seven standard deviations away,
@@ -324,7 +328,9 @@ def _hiding(values: Any, most: int) -> list[Any]:
     return [_as_bits(hides[first : first + CELLS]) for first in range(0, most, CELLS)]
 
 
-def _all_coordinates(axis: Any, base: Entries, moments: list[Any], over_lines: Callable[[Any], Any]) -> Integrals:
+def _all_coordinates(
+    axis: jax.Array, base: Entries, moments: list[jax.Array], over_lines: Callable[[jax.Array], jax.Array]
+) -> Integrals:
     """Return the integrals over ``x`` from those of the coordinate along the lines, which is zero in ``base``."""
     m0, m1, m2 = moments
     own = [axis == q for q in range(len(base))]

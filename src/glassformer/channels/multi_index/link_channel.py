@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -56,17 +57,35 @@ _THIN_SHELL, _FEWER_POINTS, _FEWEST_POINTS = Effort(points=256, starts=32, steps
 _CALLS_NUMPY = jax.errors.TracerArrayConversionError | jax.errors.TracerBoolConversionError
 
 
+@dataclass(frozen=True)
+class LabelSettings:
+    r"""How labels follow from the values of a link.
+
+    Attributes:
+        noise: variance :math:`\Delta\ge 0` of Gaussian noise on every entry of the label.
+        label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to decide from sampled labels.
+        noise_law: law of labels around the link, instead of Gaussian noise: a
+            :class:`~glassformer.channels.label_laws.LabelLaw` or, for discrete labels, a
+            :class:`~glassformer.channels.confusion.ConfusionLaw`, or the name of one.
+    """
+
+    noise: float = 0.0
+    label_type: str = "auto"
+    noise_law: object = None
+
+
+NOISELESS = LabelSettings()
+
+
 def link_channel(
     link: Callable[[Any], Any],
     indices: int,
     tokens: int,
-    noise: float = 0.0,
-    label_type: str = "auto",
+    settings: LabelSettings = NOISELESS,
     points: int = 2048,
-    noise_law: object = None,
     symmetries: RowSymmetries | None = None,
 ) -> Channel:
-    r"""Return the channel of ``y = link(Z)``, with Gaussian noise of variance ``noise`` on every entry of the label.
+    r"""Return the channel of ``y = link(Z)``, with the noise of the settings.
 
     ================================ ====================================================================
     labels                           averages over data
@@ -87,12 +106,8 @@ def link_channel(
             one index and one token NumPy functions do as well.
         indices: ``P``.
         tokens: ``L``.
-        noise: :math:`\Delta\ge 0`.
-        label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to decide from sampled labels.
+        settings: noise and type of the labels.
         points: data points per replica of sampled averages, a power of two.
-        noise_law: law of labels around the link, instead of Gaussian noise: a
-            :class:`~glassformer.channels.label_laws.LabelLaw` or, for discrete labels, a
-            :class:`~glassformer.channels.confusion.ConfusionLaw`, or the name of one.
         symmetries: symmetries of the link; by default, signed permutations of the rows are tried.
 
     Raises:
@@ -102,12 +117,13 @@ def link_channel(
         IncompatibleError: discrete labels with noise.
 
     Example:
-        >>> channel = link_channel(lambda z: jnp.sum(z) + z[0, 0] ** 2, indices=2, tokens=1, noise=0.1)
+        >>> channel = link_channel(lambda z: jnp.sum(z) + z[0, 0] ** 2, 2, 1, LabelSettings(noise=0.1))
         >>> channel.field_components, channel.label_shape
         ((2, 1), ())
     """
     for name, value in (("indices", indices), ("tokens", tokens)):
         require_integer(name, value)
+    noise, label_type, noise_law = settings.noise, settings.label_type, settings.noise_law
     require_noise(noise)
     require_name("label_type", label_type, LABEL_TYPES)
     trial: _Trial = memoize(lambda: _try(link, indices, tokens), "link of rows", link, indices, tokens)

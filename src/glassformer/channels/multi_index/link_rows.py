@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
@@ -17,7 +18,7 @@ from scipy.special import ndtr
 from glassformer.channels.label_laws import LabelLaw, law_gap
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_channel import LatentChannel
-from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
+from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
@@ -195,10 +196,10 @@ def shell_effort(share: float) -> tuple[Effort, int]:
     return replace(_EFFORT, points=points), points // _AFFORDED_LATENTS
 
 
-def shell_functions(link: Callable[[Any], Any], flips: Array, noise: Any) -> LatentPosterior:
+def shell_functions(link: Callable[[Any], Any], flips: Array, noise: jax.Array) -> LatentPosterior:
     """Return the functions of labels with normal noise of this variance; residuals are in standard deviations."""
 
-    def target(x: Any, datum: Any) -> tuple[Any, Any]:
+    def target(x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array]:
         label, omega, root = datum
         residual = (link(omega + root @ x.reshape(omega.shape)) - label) / jnp.sqrt(noise)
         return residual[None], jnp.reshape(-0.5 * len(residual) * jnp.log(2 * np.pi * noise), 1)
@@ -207,7 +208,7 @@ def shell_functions(link: Callable[[Any], Any], flips: Array, noise: Any) -> Lat
 
 
 def _likelihood_functions(link: Callable[[Any], Any], law: LabelLaw, flips: Array) -> LatentPosterior:
-    def target(x: Any, datum: Any) -> tuple[Any, Any]:
+    def target(x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array]:
         label, omega, root = datum
         weight = jnp.sum(law.log_density(label, link(omega + root @ x.reshape(omega.shape))))
         return jnp.zeros((1, 1)), weight[None]
@@ -218,11 +219,11 @@ def _likelihood_functions(link: Callable[[Any], Any], law: LabelLaw, flips: Arra
 def _of_all_fields(target: Callable[[Any, Any], Any], link: Callable[[Any], Any], flips: Array) -> LatentPosterior:
     """Return a posterior whose latents and features are the whitened deviations of all fields."""
 
-    def features(x: Any, datum: Any) -> Any:
+    def features(x: jax.Array, datum: Datum) -> jax.Array:
         del datum
         return x[None]
 
-    def images(x: Any, datum: Any) -> Any:
+    def images(x: jax.Array, datum: Datum) -> jax.Array:
         _, omega, root = datum
         return row_flips(x, omega, root, flips)
 

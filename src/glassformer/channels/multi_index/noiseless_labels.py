@@ -29,7 +29,7 @@ from scipy.stats import rankdata
 
 from glassformer.channels.field_averages import Averages, Slopes
 from glassformer.channels.multi_index.importance_sampling import PosteriorMoments
-from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
+from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.link_rows import ShellChannel, shell_functions
 from glassformer.channels.replicas import REPLICAS
 from glassformer.core.cache import memoize
@@ -81,12 +81,12 @@ class NormalScores(NamedTuple):
         """Return the map for labels like these of random fields, shape (n, k)."""
         return cls(*(np.stack(parts) for parts in zip(*map(_pieces, labels.T), strict=True)))
 
-    def __call__(self, label: Any) -> Any:
+    def __call__(self, label: jax.Array) -> jax.Array:
         """Return the scores of one label, shape (k,)."""
         grown = jnp.clip(label[:, None] - self.knots, self.low, self.high)
-        return self.start + jnp.sum(self.slopes * grown, axis=1)
+        return jnp.sum(self.slopes * grown, axis=1) + self.start
 
-    def log_slope(self, label: Any) -> Any:
+    def log_slope(self, label: jax.Array) -> jax.Array:
         """Return the logarithm of the Jacobian of the scores at one label, shape (k,)."""
         beyond = label[:, None] - self.knots
         return jnp.sum(jnp.log(jnp.where((beyond > self.low) & (beyond <= self.high), self.slopes, 1.0)))
@@ -187,10 +187,10 @@ class NoiselessLinkRowsChannel(ShellChannel):
         return super()._slopes(moments, inverse)
 
 
-def _functions(link: Callable[[Any], Any], flips: Array, scale: NormalScores, noise: Any) -> LatentPosterior:
+def _functions(link: Callable[[Any], Any], flips: Array, scale: NormalScores, noise: jax.Array) -> LatentPosterior:
     scored = shell_functions(lambda fields: scale(link(fields)), flips, noise)
 
-    def target(x: Any, datum: Any) -> tuple[Any, Any]:
+    def target(x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array]:
         label, omega, root = datum
         residual, log_weight = scored.target(x, (scale(label), omega, root))
         return residual, log_weight + scale.log_slope(label)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -26,7 +25,9 @@ _WIDENING = 1.1
 _once: Callable[[Any], Any] = jax.lax.optimization_barrier
 
 
-def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) -> tuple[Any, Any, Any]:
+def find_mode(
+    target: Callable[[jax.Array], tuple[jax.Array, jax.Array]], start: jax.Array, steps: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     r"""Return a mode of :math:`\exp[-|x|^2/2 - |r(x)|^2/2 + w(x)]`, its cost and the root of a sampling covariance.
 
     Args:
@@ -39,10 +40,10 @@ def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) 
     """
     identity = jnp.eye(len(start))
 
-    def expand(x: Any) -> tuple[Any, Any, Any]:
+    def expand(x: jax.Array) -> tuple[jax.Array, ...]:
         """Return cost, Gauss-Newton precision and gradient."""
 
-        def both(x: Any) -> Any:
+        def both(x: jax.Array) -> tuple[jax.Array, jax.Array]:
             residual, log_weight = target(x)
             out = jnp.append(residual, log_weight)
             return out, out
@@ -55,24 +56,18 @@ def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) 
         # No step leads away from a latent at which the likelihood vanishes or is not defined.
         cost, precision, gradient = _once((cost, precision, gradient))
         usable = jnp.isfinite(cost) & jnp.all(jnp.isfinite(precision)) & jnp.all(jnp.isfinite(gradient))
-        pick = partial(jnp.where, usable)
-        return pick(cost, _IMPOSSIBLE), pick(precision, identity), pick(gradient, 0.0)
+        pairs = ((cost, _IMPOSSIBLE), (precision, identity), (gradient, 0.0))
+        return tuple(jnp.where(usable, found, instead) for found, instead in pairs)
 
-    def step(_: int, state: Any) -> Any:
+    def step(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         x, cost, precision, gradient, damping = state
         inverse = _once(triangular_inverse(cholesky(precision + damping * jnp.diag(jnp.diag(precision)))))
         newton = inverse.T @ (inverse @ gradient)
         shorter = _LONGEST_STEP / jnp.maximum(jnp.sqrt(newton @ newton), _LONGEST_STEP)
         trial = _once(x - shorter * newton)
-        new_cost, new_precision, new_gradient = expand(trial)
-        pick = partial(jnp.where, new_cost < cost)
-        return (
-            pick(trial, x),
-            pick(new_cost, cost),
-            pick(new_precision, precision),
-            pick(new_gradient, gradient),
-            pick(_DECREASE * damping, _INCREASE * damping),
-        )
+        found = expand(trial)
+        after, before = (trial, *found, _DECREASE * damping), (x, cost, precision, gradient, _INCREASE * damping)
+        return tuple(jnp.where(found[0] < cost, *pair) for pair in zip(after, before, strict=True))
 
     # The first step has zero gradient and infinite cost: it evaluates the start.
     damping = jnp.asarray(_INCREASE * _FIRST_DAMPING)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,7 +24,7 @@ from glassformer.channels.attention.softmax import symmetric_logits
 from glassformer.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
 from glassformer.channels.multi_index.deep_attention_channel import AttentionChannel
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.latent_posterior import LatentPosterior
+from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.numerics.small_matrices import inverse_and_log_det, row_flips, triangular_inverse
@@ -164,7 +165,7 @@ def label_dimension(rank: int, tokens: int, hidden: int) -> int:
     return visible * tokens - _angles(visible)
 
 
-def rotations(skew: Any, rank: int) -> tuple[Any, Any]:
+def rotations(skew: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:
     """Return the orthogonal matrices of all charts, shape (2^r, r, r), and the log-density of each chart.
 
     Args:
@@ -180,7 +181,7 @@ def rotations(skew: Any, rank: int) -> tuple[Any, Any]:
     above = jnp.zeros((rank, rank)).at[np.triu_indices(rank, 1)].set(skew)
     matrix, identity = above - above.T, jnp.eye(rank)
     inverse, log_det = inverse_and_log_det(identity + matrix)
-    return signs[:, :, None] * ((identity - matrix) @ inverse), -rank * log_det
+    return ((identity - matrix) @ inverse) * signs[:, :, None], -rank * log_det
 
 
 def _directions_from_scores(scores: Array, rank: int, hidden: int) -> tuple[Array, Array]:
@@ -210,7 +211,7 @@ def _functions(network: Architecture) -> LatentPosterior:
     before, angles, scale = network.rows - rank, _angles(rank), network.typical_length
     mixing = earlier_mixing(network)
 
-    def target(x: Any, datum: Any) -> tuple[Any, Any]:
+    def target(x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array]:
         """Return the whitened deviations of the last rows on all charts of the rotation, and the log-weight."""
         vectors, omega, root = datum
         earlier, skew, hidden = jnp.split(x, [before * tokens, before * tokens + angles])
@@ -225,13 +226,13 @@ def _functions(network: Architecture) -> LatentPosterior:
         log_weight = log_weight - rank * log_det + 0.5 * (jnp.sum(skew**2) + jnp.sum(hidden**2))
         return residual.reshape(len(turns), -1), jnp.broadcast_to(log_weight, len(turns))
 
-    def features(x: Any, datum: Any) -> Any:
+    def features(x: jax.Array, datum: Datum) -> jax.Array:
         last = target(x, datum)[0]
         return jnp.concatenate([jnp.broadcast_to(x[: before * tokens], (len(last), before * tokens)), last], axis=1)
 
     flips = np.array(list(itertools.product([1.0, -1.0], repeat=before)))
 
-    def images(x: Any, datum: Any) -> Any:
+    def images(x: jax.Array, datum: Datum) -> jax.Array:
         """Return the latents with the signs of the earlier rows flipped."""
         if before == 0:
             return x[None]
@@ -243,6 +244,6 @@ def _functions(network: Architecture) -> LatentPosterior:
     return LatentPosterior(target, features, attention_link(network), images)
 
 
-def _last_directions(network: Architecture) -> Callable[[Any], Any]:
+def _last_directions(network: Architecture) -> Callable[[jax.Array], jax.Array]:
     before = network.rows - _rank(network)
     return lambda fields: fields[before:] @ earlier_mixing(network)(fields[:before]).T

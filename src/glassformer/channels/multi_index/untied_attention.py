@@ -3,9 +3,9 @@ r"""Attention networks with keys and queries of their own, whose last layer inve
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
 from glassformer.channels.multi_index.deep_attention_channel import AttentionChannel
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.latent_posterior import LatentPosterior
+from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.numerics.small_matrices import cholesky, inverse_and_log_det, row_flips, triangular_inverse
@@ -134,10 +134,10 @@ def _functions(network: Architecture) -> LatentPosterior:
     flips = np.array([2 * flip for flip in itertools.product([1.0, -1.0], repeat=network.depth - 1)])
     mixing = earlier_mixing(network)
 
-    def ordered(omega: Any, root: Any) -> tuple[Any, Any]:
+    def ordered(omega: jax.Array, root: jax.Array) -> tuple[jax.Array, jax.Array]:
         return omega[order], cholesky((root @ root.T)[order][:, order])
 
-    def target_and_deviations(x: Any, datum: Any) -> tuple[Any, Any, Any]:
+    def target_and_deviations(x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Return residuals of the last layer for both signs, log-weights.
 
         The deviations of all rows are returned as well, in the order of the network.
@@ -158,14 +158,14 @@ def _functions(network: Architecture) -> LatentPosterior:
         both = jnp.concatenate([jnp.broadcast_to(deviation, (2, before, tokens)), last], axis=1)
         return residual, jnp.broadcast_to(log_weight, (2,)), both[:, back]
 
-    def target(x: Any, datum: Any) -> tuple[Any, Any]:
+    def target(x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array]:
         return target_and_deviations(x, datum)[:2]
 
-    def features(x: Any, datum: Any) -> Any:
+    def features(x: jax.Array, datum: Datum) -> jax.Array:
         deviations = target_and_deviations(x, datum)[2]
         return jnp.einsum("ab,sbl->sal", triangular_inverse(datum[2]), deviations).reshape(2, -1)
 
-    def images(x: Any, datum: Any) -> Any:
+    def images(x: jax.Array, datum: Datum) -> jax.Array:
         """Return the latents with the signs of each earlier layer flipped."""
         if before == 0:
             return x[None]
@@ -177,12 +177,12 @@ def _functions(network: Architecture) -> LatentPosterior:
     return LatentPosterior(target, features, attention_link(network), images)
 
 
-def _last_vectors(network: Architecture) -> Any:
+def _last_vectors(network: Architecture) -> Callable[[jax.Array], jax.Array]:
     """Return key and query vectors of the last layer, without the mean of the query if softmax hides it."""
     last = [network.depth - 1, 2 * network.depth - 1]
     earlier = _order(network.depth)[:-2]
 
-    def pair(fields: Any) -> Any:
+    def pair(fields: jax.Array) -> jax.Array:
         key, query = fields[np.array(last)] @ earlier_mixing(network)(fields[earlier]).T
         query = query - jnp.mean(query) if network.activation == "softmax" else query
         return jnp.stack([key, query])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,8 +16,8 @@ _NO_WEIGHT = 1e-290
 
 
 def weighted_moments(
-    log_weight: Sequence[Any], values: Sequence[Sequence[Any]], shares: Sequence[int] = (1,)
-) -> tuple[Any, ...]:
+    log_weight: Sequence[jax.Array], values: Sequence[Sequence[jax.Array]], shares: Sequence[int] = (1,)
+) -> tuple[jax.Array, ...]:
     """Return the moments that :class:`~.importance_sampling.PosteriorMoments` lists, for one share after the other.
 
     The moments of a share are means over so many equal parts of the sample, each with as many latents of both halves.
@@ -34,7 +35,7 @@ def weighted_moments(
     # Sets are halves, their parts, and halves of the parts unless a part has a single latent.
     ends = 2 if samples >= 4 * finest else 1
     top, sums = _sums_of_sets(log_weight, values, 2 * finest * ends)
-    moments: list[Any] = []
+    moments: list[jax.Array] = []
     for share in shares:
         sets = jnp.sum(sums.reshape(len(sums), 2, share, ends, finest // share, -1), axis=4)
         of_share = _moments_of_halves(top - jnp.log(samples // share), sets, size)
@@ -42,7 +43,7 @@ def weighted_moments(
     return tuple(moments)
 
 
-def prior_moments(log_weight: Any, values: Sequence[Any]) -> tuple[Any, ...]:
+def prior_moments(log_weight: jax.Array, values: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
     """Return means of each half, and second moments minus one, of normal latents: pure sampling error.
 
     No ratios are taken: all expectations vanish exactly, however few latents there are.
@@ -59,7 +60,7 @@ def prior_moments(log_weight: Any, values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(jnp.moveaxis(part, -1, 0) for part in (first, second, square - jnp.eye(len(values))[:, :, None]))
 
 
-def _moments_of_halves(log_unit: Any, sets: Any, size: int) -> tuple[Any, ...]:
+def _moments_of_halves(log_unit: jax.Array, sets: jax.Array, size: int) -> tuple[jax.Array, ...]:
     """Return moments from the sums of :func:`_sums_of_sets`, shape (sums, 2, parts, halves of parts, data points).
 
     The bias of a ratio falls as one over the sample size, so twice the whole minus the mean of its halves is free of
@@ -92,7 +93,9 @@ def _moments_of_halves(log_unit: Any, sets: Any, size: int) -> tuple[Any, ...]:
     return log_partition, first, second, covariance[place], square[place, 0], square[place, 1]
 
 
-def _sums_of_sets(log_weight: Sequence[Any], values: Sequence[Sequence[Any]], count: int) -> tuple[Any, Any]:
+def _sums_of_sets(
+    log_weight: Sequence[jax.Array], values: Sequence[Sequence[jax.Array]], count: int
+) -> tuple[jax.Array, jax.Array]:
     """Return the logarithm of the unit of weights, and sums over ``count`` consecutive sets of weighted samples.
 
     Sums are those of the weights, of weighted values and of their weighted products, lower triangle row by row: shape
@@ -103,9 +106,10 @@ def _sums_of_sets(log_weight: Sequence[Any], values: Sequence[Sequence[Any]], co
     weight = [no_recompute(jnp.exp(part - top)) for part in log_weight]
     size = len(values[0])
 
-    def sums(of_branch: Any) -> Any:
-        whole = sum(w * of_branch(own) for w, own in zip(weight, values, strict=True))
+    def sums(*factors: int) -> jax.Array:
+        """Return sums of the weighted product of these values."""
+        products = (w * math.prod(own[k] for k in factors) for w, own in zip(weight, values, strict=True))
+        whole = sum(products, jnp.zeros(()))
         return jnp.sum(whole.reshape(count, -1, whole.shape[-1]), axis=1)
 
-    products = [sums(lambda own, a=a, b=b: own[a] * own[b]) for a, b in zip(*np.tril_indices(size), strict=True)]
-    return top, jnp.stack([sums(lambda own: 1.0), *(sums(lambda own, a=a: own[a]) for a in range(size)), *products])
+    return top, jnp.stack([sums(), *map(sums, range(size)), *(sums(a, b) for a in range(size) for b in range(a + 1))])
