@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from scipy.stats import poisson
 
 from glassformer.channels.confusion import CONFUSIONS, confusion_law
+from glassformer.core.arrays import AnyArray
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.registry import create_by_name
@@ -36,7 +37,7 @@ class LabelLaw(ABC):
         """Name in tables."""
 
     @abstractmethod
-    def log_density(self, y: Any, link: Any) -> Any:
+    def log_density(self, y: AnyArray, link: AnyArray) -> jax.Array:
         """Return the log density, or log probability, of labels; elementwise, in jax.numpy, smooth in ``link``."""
 
     @abstractmethod
@@ -77,7 +78,7 @@ class Laplace(LabelLaw):
     def label(self) -> str:
         return f"laplace:{self.scale:g}"
 
-    def log_density(self, y: Any, link: Any) -> Any:
+    def log_density(self, y: AnyArray, link: AnyArray) -> jax.Array:
         return -jnp.abs(y - link) / self.scale - np.log(2 * self.scale)
 
     def quantile(self, link: Array, uniform: Array) -> Array:
@@ -102,7 +103,7 @@ class Logistic(LabelLaw):
 
     label = "logistic"
 
-    def log_density(self, y: Any, link: Any) -> Any:
+    def log_density(self, y: AnyArray, link: AnyArray) -> jax.Array:
         return -jnp.logaddexp(0.0, -y * link)
 
     def quantile(self, link: Array, uniform: Array) -> Array:
@@ -126,9 +127,9 @@ class Poisson(LabelLaw):
 
     label = "poisson"
 
-    def log_density(self, y: Any, link: Any) -> Any:
+    def log_density(self, y: AnyArray, link: AnyArray) -> jax.Array:
         rate = jnp.minimum(link, _LOG_LARGEST_RATE)
-        return y * rate - jnp.exp(rate) - gammaln(y + 1)
+        return rate * y - jnp.exp(rate) - gammaln(y + 1)
 
     def quantile(self, link: Array, uniform: Array) -> Array:
         return np.asarray(poisson.ppf(uniform, self.mean(link)), dtype=float)

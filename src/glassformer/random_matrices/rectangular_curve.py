@@ -33,6 +33,8 @@ from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
 
 Flags = NDArray[np.bool_]
+Elements = slice | NDArray[np.intp] | Flags
+"""Selects elements of a batch."""
 
 
 def upper_edge(rho: Array, a2: Array, a1: Array, k: Array) -> Array:
@@ -203,14 +205,14 @@ class ProductCurve:
         a1 = 1 / rho + 1 / (rho * beta) + (1 + 2 * noise) / beta
         return 1 / (beta * rho), a1, (noise * rho) ** 2 / beta
 
-    def square(self, m: NDArray[Any], p: NDArray[Any], at: Any = slice(None)) -> NDArray[Any]:
+    def square(self, m: NDArray[Any], p: NDArray[Any], at: Elements = slice(None)) -> NDArray[Any]:
         r"""Return ``s^2`` from ``m`` and ``p = m + rho``."""
         beta, rho, noise = self.beta[at], self.rho[at], self.noise[at]
         left = (1 + m) * p / rho + noise * m
         right = (1 + m / beta) * p / rho + noise * m / beta
         return np.sqrt(beta) * left * right * rho / (m * p)
 
-    def square_at(self, points: ArcPoints, at: Any = slice(None)) -> Array:
+    def square_at(self, points: ArcPoints, at: Elements = slice(None)) -> Array:
         """Return ``s^2`` at points of an arc that belongs to the batch elements ``at``."""
         return np.abs(self.square(points.m, points.p, at))
 
@@ -279,7 +281,7 @@ class ProductCurve:
         m4 = self.upper_edge
         return lower, middle, Arc(sign, high_m, high_p, m4, m4 + rho, m4 - high_m, turns, np.ones_like(gap))
 
-    def points(self, arc: Arc, from_left: Array, from_right: Array, at: Any = slice(None)) -> ArcPoints:
+    def points(self, arc: Arc, from_left: Array, from_right: Array, at: Elements = slice(None)) -> ArcPoints:
         """Return points at fractions ``from_left = 1 - from_right`` of the arc's interval.
 
         Slopes are per unit fraction.

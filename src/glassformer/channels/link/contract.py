@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glassformer.core.errors import LinkError
 from glassformer.core.estimate import Array
@@ -232,7 +233,7 @@ def label_size_problem(labels: Array) -> tuple[str, ...]:
     return f"labels of a size between {_SMALLEST_LABEL:g} and {_LARGEST_LABEL:g}", remedy
 
 
-def function_name(function: Any) -> str:
+def function_name(function: object) -> str:
     """Return the name of a function, or of the class of a callable object.
 
     Example:
@@ -310,7 +311,7 @@ def _compiled(function: Callable[..., Any]) -> Function:
     )
 
 
-def _call(function: Callable[[Any], Any], fields: Any) -> Any:
+def _call(function: Callable[[Array], Any], fields: Array) -> Any:
     """Call a function in double precision, without warnings about overflow.
 
     Raises:
@@ -328,12 +329,12 @@ def _call(function: Callable[[Any], Any], fields: Any) -> Any:
             raise RuntimeError(f"it calls sys.exit({error.code!r})") from error
 
 
-def _is_jax(label: Any) -> bool:
+def _is_jax(label: object) -> bool:
     jax = sys.modules.get("jax")
     return jax is not None and isinstance(label, jax.Array)
 
 
-def _real(label: Any) -> Array:
+def _real(label: ArrayLike) -> Array:
     values = np.asarray(label)
     if values.dtype.kind not in "biuf":
         raise TypeError(f"{values.dtype} is not a real number type")
@@ -345,7 +346,7 @@ def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _format(fields: Any) -> str:
+def _format(fields: object) -> str:
     """Format fields or a label in one short line."""
     if isinstance(fields, np.ndarray | np.floating):
         return "field = " + " ".join(np.array2string(np.asarray(fields), precision=6).split())

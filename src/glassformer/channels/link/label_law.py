@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from glassformer.channels.link.quadrature import (
     stack_estimates,
 )
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
+from glassformer.core.arrays import AnyArray
 from glassformer.core.errors import DataError
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
@@ -452,6 +453,6 @@ def log_probabilities(law: LabelLaw) -> Callable[[Array, Array], Array]:
     return function
 
 
-def _log_density(y: Any, link: Any, law: LabelLaw) -> Any:
+def _log_density(y: AnyArray, link: AnyArray, law: LabelLaw) -> jax.Array:
     log_density = law.log_density(y, link)
     return jnp.where(jnp.isnan(log_density), -jnp.inf, log_density)

@@ -68,5 +68,5 @@ class AttentionChannel(LatentChannel):
         return RowSymmetries.of_rotations(self.network.groups, self.network.exchangeable)
 
 
-def _with_skip(make: Callable[[Architecture], Any], network: Architecture, *skip: Any) -> Any:
+def _with_skip(make: Callable[[Architecture], Any], network: Architecture, *skip: float) -> Any:
     return make(replace(network, skip=skip))

@@ -151,5 +151,5 @@ class LatentChannel(SampledRowsChannel):
         return self.moments(y, omega, root), root, np.linalg.inv(root)
 
 
-def _label(make: Callable[..., LatentPosterior], *numbers: Any) -> Any:
+def _label(make: Callable[..., LatentPosterior], *numbers: float) -> Callable[[Any], Any]:
     return make(*numbers).label

@@ -77,5 +77,5 @@ class PosteriorFamily(NamedTuple):
         return np.asarray(map_points(partial(_evaluate, self.make), np.asarray(data, dtype=float), *self.numbers))
 
 
-def _evaluate(make: Callable[..., Any], datum: Datum, *numbers: jax.Array) -> jax.Array:
+def _evaluate(make: Callable[..., Any], datum: jax.Array, *numbers: jax.Array) -> jax.Array:
     return make(*numbers)(datum)

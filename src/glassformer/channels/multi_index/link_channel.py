@@ -155,7 +155,7 @@ def link_channel(
     if trial.error is not None:
         raise _untraceable(trial.link, trial.error) from trial.error
 
-    def flat(fields: Any) -> Any:
+    def flat(fields: jax.Array) -> jax.Array:
         return jnp.ravel(jnp.asarray(link(fields), dtype=jnp.float64))
 
     parts = (flat, indices, tokens, trial.link.label_shape)
