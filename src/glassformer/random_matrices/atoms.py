@@ -110,7 +110,7 @@ def adaptive_panels(bulks: Array, terms: Callable[[Array], Array]) -> tuple[Bulk
         totals.append(np.sum(np.abs(fine[:, good]), axis=1))
         if good.all():
             break
-        pending = _halved(BulkPanels(pending.ends[~good], pending.soft[~good]))
+        pending = BulkPanels(_halves(pending.ends[~good]), np.tile(pending.soft[~good], 2))
     ends, soft = (np.concatenate(parts) for parts in zip(*done, strict=True))
     order = np.argsort(ends[:, 0])
     return BulkPanels(ends[order], soft[order]), np.sum(differences, axis=0)
@@ -123,10 +123,10 @@ def _integrals(panels: BulkPanels, terms: Callable[[Array], Array], count: int) 
     return np.asarray(np.sum((found * weight.ravel()).reshape(len(found), len(panels.soft), count), axis=2))
 
 
-def _halved(panels: BulkPanels) -> BulkPanels:
-    middle = panels.ends.mean(axis=1)
-    ends = np.concatenate([np.stack([panels.ends[:, 0], middle], 1), np.stack([middle, panels.ends[:, 1]], 1)])
-    return BulkPanels(ends, np.concatenate([panels.soft, panels.soft]))
+def _halves(ends: Array) -> Array:
+    """Return the lower halves of intervals, shape (n, 2), and then the upper halves."""
+    parts = np.stack([ends[:, 0], ends.mean(axis=1), ends[:, 1]], axis=1)
+    return np.concatenate([parts[:, :2], parts[:, 1:]])
 
 
 def merge_close_atoms(atoms: Array, weights: Array, noise: float) -> tuple[Array, Array]:
@@ -259,12 +259,15 @@ class AtomsCurve(ABC):
         if not inside.size:
             return points, weight
         index = int(inside[0])
-        low, high = panels.ends[index, :1], panels.ends[index, 1:]
-        middle = float(bracketed_root(lambda u: self._excess(u, cut), low, high)[0])
-        ends = np.array([[panels.ends[index, 0], middle], [middle, panels.ends[index, 1]]])
-        # Both halves are halved again, so that a rule of fixed order keeps its digits.
-        quarters = np.stack([ends[:, 0], ends.mean(axis=1), ends[:, 1]], axis=1)
-        ends = np.concatenate([quarters[:, :2], quarters[:, 1:]])
+
+        def excess(u: Array) -> tuple[Array, Array]:
+            own = self.block(u)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return own.value - cut, own.weight / own.density
+
+        middle = float(bracketed_root(excess, panels.ends[index, :1], panels.ends[index, 1:])[0])
+        # Both parts are halved, so that a rule of fixed order keeps its digits.
+        ends = _halves(np.array([[panels.ends[index, 0], middle], [middle, panels.ends[index, 1]]]))
         u, share = BulkPanels(ends, np.full(len(ends), panels.soft[index])).nodes()
         new = self.at(u.ravel())
         taken = np.ones(len(weight), dtype=bool)
@@ -272,23 +275,16 @@ class AtomsCurve(ABC):
         joined = CurvePoints(*(np.concatenate([old[taken], more]) for old, more in zip(points, new, strict=True)))
         return joined, np.concatenate([weight[taken], new.weight * share.ravel()])
 
-    def _excess(self, u: Array, cut: float) -> tuple[Array, Array]:
-        """Return value minus cut, and its slope in ``u``."""
-        points = self.block(u)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return points.value - cut, points.weight / points.density
-
     @cached_property
     def _ends(self) -> Array:
         """Values at the ends of panels, shape (panels, 2)."""
         ends = self.quadrature[0].ends
         return self.at(ends.ravel()).value.reshape(ends.shape)
 
-    @cached_property
+    @property
     def support(self) -> Array:
         """Values at the ends of bulks, shape (bulks, 2)."""
-        ends = self.bulks
-        return self.at(ends.ravel()).value.reshape(ends.shape)
+        return self._edges[0].reshape(-1, 2)
 
     @cached_property
     def _edges(self) -> tuple[Array, Array]:

@@ -87,12 +87,18 @@ class RectangularAtomsLaw(AtomsLaw):
 
 
 class _Line(NamedTuple):
-    """On the real line: ``A``, and of ``s^2`` three derivatives, shape (n,) each."""
+    """On the real line: ``A`` and minus its slope, slope and bend of ``s^2``, shape (n,) each."""
 
     height: Array
+    fall: Array
     slope: Array
     bend: Array
-    third: Array
+
+    def relative_slope(self) -> tuple[Array, Array]:
+        """Return the slope of ``s^2`` over the square of ``A``, and its derivative."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            square = self.height**2
+            return self.slope / square, (self.bend + 2 * self.slope * self.fall / self.height) / square
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,10 @@ class RectangularCurve(AtomsCurve):
     @cached_property
     def bulks(self) -> Array:
         left, right = self._gaps()
-        ends = np.concatenate([self._first(), right]), np.concatenate([left, self._last()])
+        low, high = self.atoms[:1] - self._reach, self.atoms[-1:] + self._reach
+        zero = self._height_root(low, self.atoms[:1] - 0.5 * self.kappa * self.weights[:1])
+        first, last = self._edge(low, zero, -1.0), self._edge(self.atoms[-1:], high, 1.0)
+        ends = np.concatenate([first, right]), np.concatenate([left, last])
         # The first bulk may begin where w is negative, that is where its root is imaginary.
         return np.sqrt(np.maximum(np.stack(ends, axis=1), 0.0))
 
@@ -117,20 +126,18 @@ class RectangularCurve(AtomsCurve):
             inverse = 1 / (w[:, None] - self.atoms)
         power = self.weights * inverse
         g = power.sum(1)
-        t, t3, t4 = ((power := power * inverse).sum(1) for _ in range(3))
+        t, t3 = ((power := power * inverse).sum(1) for _ in range(2))
         a = 1 + k * g
         slope = a**2 - 2 * k * t * w * a - k**2 * b1 * t
         bend = -4 * k * a * t + 4 * k * t3 * w * a + 2 * k**2 * t**2 * w + 2 * k**2 * b1 * t3
-        third = 6 * k**2 * t**2 + 12 * k * a * t3 - 12 * k * t4 * w * a - 12 * k**2 * t * t3 * w - 6 * k**2 * b1 * t4
-        return _Line(a, slope, bend, third)
+        return _Line(a, k * t, slope, bend)
 
     def _height_root(self, low: Array, high: Array) -> Array:
         """Return where ``A``, which falls from ``low`` to ``high``, is zero."""
 
         def condition(w: Array) -> tuple[Array, Array]:
-            with np.errstate(divide="ignore", over="ignore"):
-                inverse = 1 / (w[:, None] - self.atoms)
-            return -(1 + self.kappa * (inverse @ self.weights)), self.kappa * (inverse**2 @ self.weights)
+            line = self._line(w)
+            return -line.height, line.fall
 
         return bracketed_root(condition, low, high, last_step=1e-12)
 
@@ -139,9 +146,7 @@ class RectangularCurve(AtomsCurve):
 
         def condition(w: Array) -> tuple[Array, Array]:
             line = self._line(w)
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                value = line.slope / line.height**2
-                slope = (line.bend + 2 * line.slope * self._fall(w) / line.height) / line.height**2
+            value, slope = line.relative_slope()
             # For square matrices both may vanish together: that is the edge at which singular values begin at zero.
             value = np.where(line.height == 0, -1.0, value)
             # Poles of second order become close to linear.
@@ -150,25 +155,12 @@ class RectangularCurve(AtomsCurve):
 
         return bracketed_root(condition, low, high, last_step=1e-12)
 
-    def _fall(self, w: Array) -> Array:
-        """Return ``-A'``."""
-        with np.errstate(divide="ignore", over="ignore"):
-            return np.asarray(self.kappa * ((1 / (w[:, None] - self.atoms)) ** 2 @ self.weights))
-
     @property
     def _reach(self) -> float:
         """Beyond the outermost atoms by this much there is no density."""
         return float(
             4 * (self.kappa * (self.beta + 1) + np.sqrt(self.kappa * self.beta * (self.atoms[-1] + self.kappa)))
         )
-
-    def _first(self) -> Array:
-        low = self.atoms[:1] - self._reach
-        zero = self._height_root(low, self.atoms[:1] - 0.5 * self.kappa * self.weights[:1])
-        return self._edge(low, zero, -1.0)
-
-    def _last(self) -> Array:
-        return self._edge(self.atoms[-1:], self.atoms[-1:] + self._reach, 1.0)
 
     def _gaps(self) -> tuple[Array, Array]:
         """Return the ends of the intervals between atoms in which there is no density."""
@@ -183,15 +175,14 @@ class RectangularCurve(AtomsCurve):
             if not pending.size:
                 break
             w = 0.5 * (low[pending] + high[pending])
-            line, fall = self._line(w), self._fall(w)
+            line = self._line(w)
             found = line.slope > 0
             best[pending[found]] = w[found]
-            falling = line.bend * line.height + 2 * fall * line.slope < 0
+            falling = line.bend * line.height + 2 * line.fall * line.slope < 0
             high[pending[falling]], low[pending[~falling]] = w[falling], w[~falling]
             # A concave function is nowhere above its tangents.
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                value = line.slope / line.height**2
-                slope = (line.bend + 2 * line.slope * fall / line.height) / line.height**2
+            value, slope = line.relative_slope()
+            with np.errstate(invalid="ignore"):
                 bound = value + np.maximum(slope * (high[pending] - w), slope * (low[pending] - w))
             pending = pending[~found & ~(bound < 0)]
         at = np.isfinite(best)

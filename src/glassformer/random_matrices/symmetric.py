@@ -50,6 +50,16 @@ def eigenvalue_at(rho: Array | float, noise: Array | float, s: Array) -> tuple[A
     return np.asarray(value), np.asarray(root * (1 + noise / s**2) - noise / (root * (noise + s) ** 2))
 
 
+def log_s_at(z: Array, low: Array, high: Array, rho: Array | float, noise: Array | float) -> Array:
+    """Return where on a piece of the curve the eigenvalue is ``z``; the nearer end where it is nowhere."""
+
+    def condition(t: Array) -> tuple[Array, Array]:
+        value, slope = eigenvalue_at(rho, noise, np.exp(t))
+        return value - z, slope * np.exp(t)
+
+    return bracketed_root(condition, low, high)
+
+
 def eigenvalue_of(rho: float, noise: float, G: Array) -> tuple[Array, Array]:
     """Return the functional equation of the Stieltjes transform, and its derivative."""
     rest = np.sqrt(rho) - G
@@ -385,7 +395,7 @@ class SymmetricLaw:
                 continue
             rho, noise = (x[exists, None] for x in self._parameters)
             ends = np.log(low[exists, None]), np.log(high[exists, None])
-            middle = self._log_s_at(place[exists, None], *ends, rho, noise)
+            middle = log_s_at(place[exists, None], *ends, rho, noise)
             for start, end in ((ends[0], middle), (middle, ends[1])):
                 s = np.exp(start + (end - start) * rule.from_left)
                 z, slope = eigenvalue_at(rho, noise, s)
@@ -393,16 +403,6 @@ class SymmetricLaw:
                 found.append(np.zeros((3, len(place), rule.weight.size)))
                 found[-1][:, exists] = z, weight, np.sqrt(rho) * s
         return LawNodes(*np.concatenate(found, axis=2))
-
-    @staticmethod
-    def _log_s_at(z: Array, low: Array, high: Array, rho: Array, noise: Array) -> Array:
-        """Return where on a piece of the curve the eigenvalue is ``z``; the nearer end where it is nowhere."""
-
-        def condition(t: Array) -> tuple[Array, Array]:
-            value, slope = eigenvalue_at(rho, noise, np.exp(t))
-            return value - z, slope * np.exp(t)
-
-        return bracketed_root(condition, low, high)
 
     def mass(self) -> Array:
         """Return the total mass of the law, 1 up to integration error, shape (batch,)."""
@@ -477,13 +477,7 @@ class SymmetricLaw:
         second = z > self.support[0, 0, 1]
         low = np.where(second, start, first)
         high = np.where(second | np.isnan(end), last, end)
-
-        def condition(t: Array) -> tuple[Array, Array]:
-            s = np.exp(t)
-            value, slope = eigenvalue_at(rho, noise, s)
-            return value - z, slope * s
-
-        s = np.exp(bracketed_root(condition, np.log(low), np.log(high)))
+        s = np.exp(log_s_at(z, np.log(low), np.log(high), rho, noise))
         one = np.ones(1, dtype=bool)
         u = direction_at(rho, noise, np.log(s))[0] / np.sqrt(noise + s)
         with np.errstate(divide="ignore"):
