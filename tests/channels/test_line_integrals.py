@@ -362,3 +362,27 @@ def test_lines_along_fields_that_only_choose_are_left_out():
     # A label may vary where derivatives do not show it.
     stopped = SequenceMultiIndex(lambda z: z[1, 0] + jax.lax.stop_gradient(jnp.tanh(z[0, 0])), indices=2)
     assert stopped.channel._level == ((False,), (False,))
+
+
+@pytest.mark.parametrize("unit", [2.0**-24, 2.0**24])
+def test_the_unit_of_labels_does_not_change_scores(unit):
+    """A jump is no point of the level set, however small it is. Products with powers of two are exact."""
+
+    def link(z):
+        return z[0, 0] + 0.7 * jnp.sign(z[1, 0]) + 0.3 * z[1, 0] ** 2
+
+    omega, z = data()
+    y = z[:, 0] + 0.7 * np.sign(z[:, 1]) + 0.3 * z[:, 1] ** 2
+    plain, scaled = posterior(link, omega, y), posterior(lambda x: unit * link(x), omega, unit * y)
+    np.testing.assert_allclose(scaled.score, plain.score, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(scaled.log_partition + np.log(unit), plain.log_partition, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [2.0**-150, 2.0**150])
+def test_labels_may_exceed_single_precision(unit):
+    omega, z = data()
+    y = z[:, 0] * z[:, 1]
+    plain = posterior(lambda x: x[0, 0] * x[1, 0], omega, y)
+    scaled = posterior(lambda x: unit * (x[0, 0] * x[1, 0]), omega, unit * y)
+    # Points are located with fifteen digits instead of seven, and then improved by one Newton step: by trial.
+    np.testing.assert_allclose(scaled.score, plain.score, rtol=1e-4, atol=1e-4)

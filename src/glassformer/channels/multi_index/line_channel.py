@@ -67,9 +67,9 @@ _PILOT = 64
 _LINES_AT_ONCE, _POOL_NUMBERS = 2**14, 800_000
 # Share of a level set in intervals, times the spread of the fields, from which on it has positive measure.
 _POSITIVE_MEASURE = 1e-9
-# Whitened deviation of fields below which cells are too short for single precision, and median of the labels over their
-# spread from which on single precision does not resolve their changes.
-_SINGLE_PRECISION, _FAR_FROM_ZERO = 3e-3, 16.0
+# Whitened deviation of fields below which cells are too short for single precision, median of the labels over their
+# spread from which on single precision does not resolve their changes, and sizes of labels within its range.
+_SINGLE_PRECISION, _FAR_FROM_ZERO, _SINGLE_RANGE = 3e-3, 16.0, (1e-30, 1e30)
 # Fields from which on a program takes as long to compile as to run: all states share one, in double precision.
 _MANY_FIELDS = 5
 # Random fields that show the values of a discrete label, and the variance below which the mean alone decides.
@@ -160,11 +160,14 @@ class LineChannel(LinkRowsChannel):
     @cached_property
     def _tolerance(self) -> tuple[float, ...]:
         """Difference of equal labels by rounding, of each entry; atoms of continuous labels have the typical size."""
-        size = label_tolerance(self._shown_labels.reshape(_FIELDS, -1))
-        if not self.discrete:
-            shown = np.abs(self._shown_labels)
-            size = label_tolerance(np.median(shown[shown > 0])[None, None])
-        return tuple(size.tolist())
+        labels = self._shown_labels.reshape(_FIELDS, -1) if self.discrete else np.full((1, 1), self._label_size)
+        return tuple(label_tolerance(labels).tolist())
+
+    @cached_property
+    def _label_size(self) -> float:
+        """Typical size of a label other than zero."""
+        shown = np.abs(self._shown_labels)
+        return float(np.median(shown[shown > 0]))
 
     @property
     def family(self) -> PosteriorFamily:
@@ -204,9 +207,12 @@ class LineChannel(LinkRowsChannel):
         return tuple(map(tuple, level.tolist()))
 
     @cached_property
-    def _far_from_zero(self) -> bool:
+    def _needs_double_precision(self) -> bool:
+        """Whether labels, or their changes, are out of the range of single precision."""
         if self.discrete:
             return False
+        if self._rough is np.float64:
+            return True
         fields = np.random.default_rng(2).standard_normal((_TRIAL_LINES, *self.field_components))
         low, middle, high = np.quantile(self.label_from(fields, fields), (0.25, 0.5, 0.75))
         return bool(abs(middle) > _FAR_FROM_ZERO * (high - low))
@@ -235,7 +241,7 @@ class LineChannel(LinkRowsChannel):
         spread = np.linalg.svd(data.root, compute_uv=False)[:, -1]
         # Single precision gets signs wrong next to a crossing only, which then is in the next cell, unless cells are as
         # short as that.
-        exact = spread.min() < _SINGLE_PRECISION or self._far_from_zero or self.latents >= _MANY_FIELDS
+        exact = spread.min() < _SINGLE_PRECISION or self._needs_double_precision or self.latents >= _MANY_FIELDS
         kinds = ["intervals"] * (self.atoms > 0) + ["exact points" if exact else "points"] * (self.atoms < 1)
         sums = [self._integrals(kind, data, lines, near) for kind in kinds]
         # A level set of positive measure has no points apart from it that matter. A node that meets a point has the
@@ -257,17 +263,22 @@ class LineChannel(LinkRowsChannel):
         joined = (np.concatenate(columns, axis=1) for columns in zip(*found, strict=True))
         return [part.reshape(len(part), count, blocks, *part.shape[2:]).mean(axis=2) for part in joined]
 
+    @property
+    def _rough(self) -> type:
+        """Type of numbers in whose range labels are."""
+        return np.float32 if _SINGLE_RANGE[0] < self._label_size < _SINGLE_RANGE[1] else np.float64
+
     @cached_property
     def _near(self) -> CachedJit:
-        return CachedJit(near_level_set, link=self.link)
+        return CachedJit(near_level_set, link=self.link, rough=self._rough)
 
     @cached_property
     def _compiled(self) -> dict[str, CachedJit]:
         halvings = HALVINGS_AT_KINKS if self.sharp else HALVINGS
         level_sets: dict[str, Callable[[Lines], LevelSet]] = {
             "intervals": partial(intervals, tolerance=self._tolerance),
-            "points": partial(points, rough=np.float32, halvings=halvings),
-            "exact points": partial(points, rough=np.float64, halvings=halvings),
+            "points": partial(points, rough=np.float32, size=self._label_size, halvings=halvings),
+            "exact points": partial(points, rough=np.float64, size=self._label_size, halvings=halvings),
         }
         searches = {
             name: Search(self.link, own, self.cells, self.sharp, self._level) for name, own in level_sets.items()

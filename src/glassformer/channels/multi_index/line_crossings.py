@@ -23,7 +23,7 @@ _SECANTS = 7
 _INTERVAL_HALVINGS = 16
 # Step of the differences that make a gradient, in whitened coordinates.
 GRADIENT_STEP = 1e-5
-# Largest deviation of the label at a point of the level set, in units of the gradient: a jump deviates more.
+# Largest deviation of the label at a point of the level set, in units of gradient and label: a jump deviates more.
 _ROOT_DEVIATION = 1e-5
 # Share of a cell below which two points are one.
 _SAME_POINT = 1e-4
@@ -105,14 +105,19 @@ class LevelSet(NamedTuple):
     hidden: Callable[[list[jax.Array], jax.Array], Moments]
 
 
-def points(lines: Lines, rough: type, halvings: int = HALVINGS) -> LevelSet:
+def points(lines: Lines, rough: type, size: float, halvings: int = HALVINGS) -> LevelSet:
     r"""Return points at which a continuous label passes the observed label.
 
     Each has the weight :math:`|\partial_jg|/|\nabla g|^2`.
 
-    Numbers of the type ``rough`` locate a point to some digits; one Newton step in double precision gives the others.
+    Args:
+        lines: the lines.
+        rough: type of the numbers that locate a point to some digits. One Newton step in double precision gives the
+            others.
+        size: typical size of labels, in whose units rounding moves them.
+        halvings: of a cell before the secants.
     """
-    rough_lines, rounding = lines.astype(rough), np.finfo(rough).eps / np.finfo(np.float32).eps
+    rough_lines, rounding = lines.astype(rough), size * np.finfo(rough).eps / np.finfo(np.float32).eps
 
     def value(place: jax.Array) -> jax.Array:
         return no_recompute(rough_lines.deviations(rough_lines.fields(place.astype(rough)))[0].astype(rough))
@@ -127,12 +132,12 @@ def points(lines: Lines, rough: type, halvings: int = HALVINGS) -> LevelSet:
         deviation, gradient = _with_gradient(lambda z: lines.deviations(z)[0], lines.fields(start), lines.directions)
         slope = sum(jnp.where(lines.axis == q, part, 0.0) for q, part in enumerate(gradient))
         step = -deviation / jnp.where(slope == 0, 1.0, slope)
-        size = sum(part**2 for part in gradient)
+        square = sum(part**2 for part in gradient)
         # A jump of the label is no root, nor is a place next to it.
-        allowed = _ROOT_DEVIATION * (rounding + jnp.sqrt(size))
-        root = here & (jnp.abs(deviation) <= allowed) & (size > 0)
+        allowed = _ROOT_DEVIATION * (rounding + jnp.sqrt(square))
+        root = here & (jnp.abs(deviation) <= allowed) & (square > 0)
         place = no_recompute(jnp.where(root, jnp.clip(start + step, low, high), 0.0))
-        return place, no_recompute(jnp.where(root, _normal_density(place) * jnp.abs(slope) / size, 0.0))
+        return place, no_recompute(jnp.where(root, _normal_density(place) * jnp.abs(slope) / square, 0.0))
 
     def moments(place: jax.Array, weight: jax.Array) -> Moments:
         return weight, weight * place, weight * place**2

@@ -149,13 +149,16 @@ def _columns(array: AnyArray) -> Entries:
     return split_entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
 
 
-def near_level_set(data: Data, pilot: jax.Array, link: Callable[[jax.Array], jax.Array]) -> tuple[jax.Array, jax.Array]:
+def near_level_set(
+    data: Data, pilot: jax.Array, link: Callable[[jax.Array], jax.Array], rough: type
+) -> tuple[jax.Array, jax.Array]:
     """Return centre and spread of the part of the prior next to each level set, in whitened coordinates, shape (n, D).
 
     Args:
         data: labels and fields.
         pilot: standard normal whitened coordinates, shape (points, D).
         link: from the fields of a data point to its flat label.
+        rough: type of the numbers that compare distances. Single precision suffices, and is five times as fast.
     """
     scalar_link = scalarize(link)
 
@@ -173,8 +176,7 @@ def near_level_set(data: Data, pilot: jax.Array, link: Callable[[jax.Array], jax
         centre, spread = jnp.zeros(pilot.shape[1]), jnp.ones(pilot.shape[1])
         for _ in range(_PILOT_ROUNDS):
             points = centre + spread * pilot
-            # Single precision suffices to choose, and is five times as fast.
-            _, index = jax.lax.top_k(-distance(points).astype(jnp.float32), _PILOT_NEAREST)
+            _, index = jax.lax.top_k(-distance(points).astype(rough), _PILOT_NEAREST)
             close = points[index]
             share = jax.nn.softmax(0.5 * jnp.sum(pilot[index] ** 2 - close**2, axis=1))
             centre = share @ close
