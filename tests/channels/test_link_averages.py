@@ -357,3 +357,16 @@ def test_a_binary_signal_of_width_one_is_found_through_any_link(noise):
     model = BilinearSequenceRegression(width=1, prior="rademacher", link=np.floor, noise=noise)
     table = limits(model, [1.5])
     assert table.converged and table["error"][0] < 1e-9
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_averages_do_not_depend_on_the_unit_of_labels(noise):
+    """Labels of the extrema of a cubic link are told apart in any unit."""
+    unit, v = 2.0**50 if noise else 2.0**-50, np.array([1e-6, 0.01, 0.3])
+    plain = LinkChannel(lambda h: h**3 - 2 * h, noise=noise)
+    scaled = LinkChannel(lambda h: unit * (h**3 - 2 * h), noise=noise * unit**2)
+    np.testing.assert_allclose(scaled.information(v).value, plain.information(v).value, rtol=1e-9)
+    errors, expected = scaled.label_integrals(v), plain.label_integrals(v)
+    for name, found in errors.items():
+        np.testing.assert_allclose(found.value / unit**2, expected[name].value, rtol=1e-9)
+        np.testing.assert_allclose(found.error / unit**2, expected[name].error, rtol=1e-3)

@@ -183,6 +183,15 @@ def test_a_link_is_defined_by_its_labels_of_one_sample(function, shape):
     np.testing.assert_allclose(link(fields), [function(sample) for sample in fields], rtol=1e-6)
 
 
+def test_the_unit_of_labels_does_not_decide_how_batches_are_evaluated():
+    def centred(z):
+        return z - np.mean(z)
+
+    fields = np.random.default_rng(0).standard_normal((20, 3))
+    small = Link(lambda z: 1e-20 * centred(z), (3,))
+    np.testing.assert_allclose(1e20 * small(fields), [centred(z) for z in fields], rtol=1e-12, atol=1e-12)
+
+
 def test_functions_of_whole_arrays_are_accepted():
     def link(h):
         out = np.zeros(len(h))

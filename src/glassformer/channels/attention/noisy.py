@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.projected import Root
-from glassformer.channels.link.contract import label_size_problem
+from glassformer.channels.link.contract import label_size_problem, same_labels
 from glassformer.channels.sampled import (
     SampledChannel,
     SampledPosterior,
@@ -108,7 +108,7 @@ class NoisyAttentionChannel(SampledChannel):
         unfit = label_size_problem(probe)
         if unfit:
             raise LinkError("channel", self.function, *unfit)
-        if not np.allclose(probe, turned[::-1], rtol=1e-9, atol=1e-12):
+        if not same_labels(probe, turned[::-1]):
             allowed = "a link that gives one label for one field"
             raise LinkError("channel", self.function, allowed, "it is random, or mixes samples")
         wide = _TRIAL_DEVIATION * np.random.default_rng(6).standard_normal((_TRIALS, self.components))

@@ -179,7 +179,7 @@ class Link:
             except Exception:
                 # A function of one sample need not work on a batch.
                 continue
-            if labels.shape == first.shape and np.allclose(labels, first, rtol=1e-9, atol=1e-12, equal_nan=True):
+            if same_labels(labels, first):
                 return _Evaluation(evaluate, first.shape[1:], True)
         return _Evaluation(self._one_by_one, first.shape[1:], False)
 
@@ -189,7 +189,7 @@ class Link:
             evaluate = next(_batch_evaluations(self.function, False))
             whole, again = (_call(evaluate, probe) for _ in range(2))
             parts = np.concatenate([_call(evaluate, probe[k : k + 1]) for k in range(_COMPARED)])
-            works = whole.shape == parts.shape and np.allclose(whole, parts, rtol=1e-9, atol=1e-12, equal_nan=True)
+            works = same_labels(whole, parts)
         except Exception:
             works = False
         if not works:
@@ -221,6 +221,19 @@ class Link:
             if arrays[-1].shape != arrays[0].shape:
                 raise self.error("labels of one shape", f"it returns shapes {arrays[0].shape} and {arrays[-1].shape}")
         return arrays
+
+
+def same_labels(labels: Array, others: Array) -> bool:
+    """Return whether two evaluations of a link agree, in shape and up to rounding relative to the size of labels.
+
+    Example:
+        >>> same_labels(np.array([1e-20, 2e-20]), np.array([1e-20, 3e-20]))
+        False
+    """
+    if labels.shape != others.shape:
+        return False
+    size = np.max(np.abs(others), initial=0.0, where=np.isfinite(others))
+    return np.allclose(labels, others, rtol=1e-9, atol=1e-12 * size, equal_nan=True)
 
 
 def label_size_problem(labels: Array) -> tuple[str, ...]:

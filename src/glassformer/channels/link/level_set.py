@@ -47,6 +47,7 @@ _FLAT_SLOPE = (
     # a branch approaches a limiting label if its slope at the end of the table is below this share of its largest slope
     0.05
 )
+_SAME_LABEL = 1e-14  # labels with a smaller relative difference are one label
 _BLURRED = 1e-6  # a solution within this distance of a break is the break itself, up to rounding near extrema
 _CACHED, _CHUNK = 5_000_000, 2_000_000  # number of doubles of all cached level sets, and of one temporary array
 
@@ -207,7 +208,9 @@ class LevelSetPosterior(LinkPosterior):
         return distinct(fields, SAME)
 
     def _fields_with(self, labels: list[float]) -> Array:
-        fields = preimages(self.pieces, distinct(np.array(labels), 1e-14)).h.ravel()
+        ascending = np.unique(labels)
+        different = np.diff(ascending, prepend=-np.inf) > _SAME_LABEL * np.abs(ascending)
+        fields = preimages(self.pieces, ascending[different]).h.ravel()
         return distinct(fields[np.abs(fields) < TAIL], SAME)
 
     def _distances(self, h: Array) -> Array:

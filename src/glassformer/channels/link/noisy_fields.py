@@ -227,7 +227,8 @@ class FieldIntegrals:
     @cached_property
     def _fields_with_break_labels(self) -> list[tuple[float, float]]:
         """Fields that share a label with a break of the link, and the widths over which noise blurs that label."""
-        labels = distinct(np.array(self.pieces.critical_labels()), SAME)
+        # Noise blurs finer differences of labels.
+        labels = distinct(np.array(self.pieces.critical_labels()), SAME * self._sigma)
         if not self.pieces.branches or labels.size == 0:
             return []
         solutions = preimages(self.pieces, labels)

@@ -25,6 +25,8 @@ _ROWS = 128  # number of means of the field of one block
 _PAIRS = 400_000  # number of means times intervals of one block
 # Relative change that ends the refinement of smooth labels. The finer of the two rules has twice as many digits.
 _SETTLED_SMOOTH = 1e-7
+# Share of the mean square of labels at typical fields that is rounding: changes below it end the refinement as well.
+_ROUNDING, _TYPICAL = 1e-20, np.linspace(-2.0, 2.0, 101)
 
 
 def prediction_errors(pieces: PiecewiseLink, v: float, nodes: int) -> Estimate:
@@ -41,9 +43,13 @@ def prediction_errors(pieces: PiecewiseLink, v: float, nodes: int) -> Estimate:
         >>> prediction_errors(find_pieces(np.sign), 0.5, 12).value.round(8).tolist()[2]  # arccos(sqrt(1/2))/pi
         0.25
     """
+    # Rounding of squared errors is relative to the square of the labels.
+    square = float(np.mean(pieces.link(_TYPICAL) ** 2))
     if pieces.is_step_function:
-        return refine((_step_errors(pieces, v, rule, nodes) for rule in RULES), SETTLED)
-    return refine((_smooth_errors(pieces, v, *rules, nodes) for rules in pairwise(RULES)), _SETTLED_SMOOTH)
+        floors = _ROUNDING * np.array([square, square, 1.0])
+        return refine((_step_errors(pieces, v, rule, nodes) for rule in RULES), SETTLED, floors)
+    errors = (_smooth_errors(pieces, v, *rules, nodes) for rules in pairwise(RULES))
+    return refine(errors, _SETTLED_SMOOTH, _ROUNDING * square)
 
 
 def _smooth_errors(pieces: PiecewiseLink, v: float, outer: Rule, inner: Rule, nodes: int) -> Array:

@@ -43,17 +43,17 @@ class Rule(NamedTuple):
 RULES = (Rule(1, 0.75, 0.14), Rule(1, 1.0, 0.1), Rule(2, 1.0, 0.06), Rule(4, 1.0, 0.04))
 
 
-def refine(values: Iterable[Array], tolerance: float, floor: float = 1e-20, truncation: float = 0.0) -> Estimate:
+def refine(values: Iterable[Array], tolerance: float, floor: Array | float, truncation: float = 0.0) -> Estimate:
     """Return the first value of a refined sequence that agrees with the previous one. The error is the last change.
 
     Args:
         values: arrays of one shape, one for each rule, computed when they are needed.
         tolerance: relative change that ends the refinement.
-        floor: absolute change that ends the refinement.
+        floor: absolute change that ends the refinement, of each number or all.
         truncation: share of the values that every rule leaves out, added to the change.
 
     Example:
-        >>> refine((np.array([1.0 + 10.0**-k]) for k in range(9)), 1e-3).error.round(6)
+        >>> refine((np.array([1.0 + 10.0**-k]) for k in range(9)), 1e-3, 0.0).error.round(6)
         array([0.0009])
     """
     rest = iter(values)
