@@ -364,6 +364,7 @@ def test_lines_along_fields_that_only_choose_are_left_out():
     assert stopped.channel._level == ((False,), (False,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [2.0**-24, 2.0**24])
 def test_the_unit_of_labels_does_not_change_scores(unit):
     """A jump is no point of the level set, however small it is. Products with powers of two are exact."""
@@ -378,6 +379,7 @@ def test_the_unit_of_labels_does_not_change_scores(unit):
     np.testing.assert_allclose(scaled.log_partition + np.log(unit), plain.log_partition, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [2.0**-150, 2.0**150])
 def test_labels_may_exceed_single_precision(unit):
     omega, z = data()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike, NDArray
 
-from glassformer.core.estimate import Estimate
+from glassformer.core.estimate import Array, Estimate
 
 # Relative rounding error of a sum of some hundred terms.
 _ROUNDING = 1e-14
@@ -18,9 +18,9 @@ _ROUNDING = 1e-14
 class UnitRule(NamedTuple):
     """Nodes on (0, 1) by their distances to both ends, which keep their relative precision at both ends."""
 
-    from_left: NDArray[np.float64]
-    from_right: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    from_left: Array
+    from_right: Array
+    weight: Array
 
 
 @lru_cache(maxsize=8)
@@ -41,7 +41,7 @@ def tanh_sinh(nodes: int, extent: float = 3.8) -> UnitRule:
     return UnitRule(left, right, step * np.pi * np.cosh(t) * left * right)
 
 
-def trapezoid(values: NDArray[np.float64], step: float) -> Estimate:
+def trapezoid(values: Array, step: float) -> Estimate:
     """Return the trapezoid rule on the last axis, for functions that vanish at both ends.
 
     The error is the difference from the rule with every second node.
@@ -56,15 +56,10 @@ def trapezoid(values: NDArray[np.float64], step: float) -> Estimate:
     return Estimate(value, np.abs(value - coarse) + _ROUNDING * np.abs(value))
 
 
-@lru_cache(maxsize=32)
-def _legendre(nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    s, w = leggauss(nodes)
-    return s, w
+_legendre = lru_cache(maxsize=32)(leggauss)
 
 
-def gauss_panels(
-    edges: NDArray[np.float64], nodes: int, soft: NDArray[np.bool_] | bool = False
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def gauss_panels(edges: Array, nodes: int, soft: NDArray[np.bool_] | bool = False) -> tuple[Array, Array]:
     """Return Gauss-Legendre nodes and weights on the panels between consecutive ``edges``.
 
     On ``soft`` panels the substitution :math:`x = 3s^2 - 2s^3` smooths square-root singularities at the ends.
@@ -91,9 +86,7 @@ def gauss_panels(
     return (edges[..., :-1, None] + width * s).reshape(flat), (width * w).reshape(flat)
 
 
-def normal_nodes(
-    breaks: ArrayLike = (), panels: int = 12, nodes: int = 12, tail: float = 8.5
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def normal_nodes(breaks: ArrayLike = (), panels: int = 12, nodes: int = 12, tail: float = 8.5) -> tuple[Array, Array]:
     """Return nodes and probabilities of a standard normal variable, on panels that end at the breaks as well.
 
     Example:
@@ -101,8 +94,6 @@ def normal_nodes(
         >>> round(float(weight @ (t > 0.3)), 12)
         0.382088577811
     """
-    edges = np.concatenate(
-        [np.linspace(-tail, tail, panels + 1), np.clip(np.asarray(breaks, dtype=float), -tail, tail)]
-    )
-    t, weight = gauss_panels(np.unique(edges), nodes)
+    inner = np.clip(np.asarray(breaks, dtype=float), -tail, tail)
+    t, weight = gauss_panels(np.union1d(np.linspace(-tail, tail, panels + 1), inner), nodes)
     return t, weight * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)

@@ -77,9 +77,7 @@ def confidence_factor(replicas: int, confidence: float = 0.95) -> float:
         2.3646
     """
     # The distributions of scipy.stats take a third of a second to import.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(max(replicas - 1, 1), 0.5 * (1 + confidence)))
+    return float(scipy.special.stdtrit(max(replicas - 1, 1), 0.5 * (1 + confidence)))
 
 
 def normal_score(distance: float, replicas: int) -> float:
@@ -93,9 +91,7 @@ def normal_score(distance: float, replicas: int) -> float:
         >>> round(normal_score(5.3, 5), 1), round(normal_score(382.0, 2), 1)
         (2.7, 3.1)
     """
-    from scipy.special import ndtri, stdtr
-
-    size = -float(ndtri(stdtr(max(replicas - 1, 1), -abs(distance))))
+    size = -float(scipy.special.ndtri(scipy.special.stdtr(max(replicas - 1, 1), -abs(distance))))
     # Probabilities below the smallest number belong to many replicas, for which both distributions agree.
     return float(np.copysign(min(size, abs(distance)), distance))
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from glassformer.core.estimate import Array
 
 
 def bracketed_root(
@@ -64,11 +63,7 @@ def bracketed_root(
 
 
 def root_by_growth(
-    function: Callable[[float], float],
-    low: float,
-    high: float,
-    bounds: tuple[float, float],
-    xtol: float = 1e-12,
+    function: Callable[[float], float], low: float, high: float, bounds: tuple[float, float], xtol: float = 1e-12
 ) -> float:
     """Return the root of a monotone function of one number; the first bracket need not contain it.
 

@@ -7,6 +7,7 @@ programs run: two programs at once can wait for each other's threads forever.
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -108,3 +109,20 @@ def row_flips(latent: Array, mean: Array, root: Array, signs: ArrayLike) -> Arra
     flips = jnp.asarray(signs)
     flipped = flips[:, :, None] * (mean + root @ latent.reshape(mean.shape)) - mean
     return (triangular_inverse(root) @ flipped).reshape(len(flips), -1)
+
+
+def flip_first_rows(latent: Array, mean: Array, root: Array, signs: ArrayLike) -> Array:
+    """Return the images of :func:`row_flips` for the first rows; the other latents stay as they are.
+
+    Args:
+        latent: latents of the first rows, and then any others.
+        mean: of all rows, shape (P, K).
+        root: of all rows, lower triangular.
+        signs: the signs of the first rows, shape (count, rows).
+    """
+    rows = np.shape(signs)[1]
+    if rows == 0:
+        return latent[None]
+    own, others = jnp.split(latent, [rows * mean.shape[1]])
+    flipped = row_flips(own, mean[:rows], root[:rows, :rows], signs)
+    return jnp.concatenate([flipped, jnp.broadcast_to(others, (len(flipped), len(others)))], axis=1)

@@ -20,6 +20,8 @@ from glassformer.numerics.normal import inverse_mills_ratio
 
 # Correlation of the standardised row differences.
 CORRELATION = 1 / 3
+# Standard deviation of one of them given the other.
+_ACROSS = np.sqrt(1 - CORRELATION**2)
 
 # Row differences beyond this number of standard deviations have a certain label. Nodes of the two Gauss rules compared.
 _REACH, _NODES = 9.0, (96, 72)
@@ -154,7 +156,7 @@ def _closed_form(sign: Array, omega: Array, variance: Array) -> tuple[Array, Arr
         sign[..., row] * (np.sqrt(2) * omega[..., entry] - omega[..., 1]) / width + 1e-100
         for row, entry in enumerate((0, 2))
     )
-    r, root = CORRELATION * both, np.sqrt(1 - CORRELATION**2)
+    r, root = CORRELATION * both, _ACROSS
     z = orthant(h, k, r)
     likely = z > _LIKELY
     safe, height, across = np.where(likely, z, 1.0), np.exp(-0.5 * h**2), (k - r * h) / root
@@ -212,13 +214,12 @@ def orthant(h: Array, k: Array, correlation: Array | float) -> Array:
 
 def _of_differences(first: Array, second: Array) -> tuple[Array, Array]:
     r"""Return V E[|g|^2 | omega] and E[log Z | omega] at standardised row differences, in closed form."""
-    root = np.sqrt(1 - CORRELATION**2)
     square, log_z = np.zeros_like(first), np.zeros_like(first)
     for sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
         h, k, r = sign[0] * first, sign[1] * second, sign[0] * sign[1] * CORRELATION
         z = np.maximum(orthant(h, k, r), 0.0)
-        p = np.exp(-0.5 * h**2) / np.sqrt(2 * np.pi) * ndtr((k - r * h) / root)
-        s = np.exp(-0.5 * k**2) / np.sqrt(2 * np.pi) * ndtr((h - r * k) / root)
+        p = np.exp(-0.5 * h**2) / np.sqrt(2 * np.pi) * ndtr((k - r * h) / _ACROSS)
+        s = np.exp(-0.5 * k**2) / np.sqrt(2 * np.pi) * ndtr((h - r * k) / _ACROSS)
         # A probability below rounding contributes nothing.
         square += (p**2 + s**2 + 2 * r * p * s) / np.where(z > 1e-13, z, np.inf)
         log_z += xlogy(z, z)
@@ -249,19 +250,18 @@ def _plane_average(v: Array, power: float, which: int) -> tuple[Array, Array]:
 
 def _over_box(ratio: float, nodes: int, which: int) -> float:
     x, w, plane, strip = _box(nodes)
-    root = np.sqrt(1 - CORRELATION**2)
     one = w * np.exp(-0.5 * (x / ratio) ** 2) / (ratio * np.sqrt(2 * np.pi))
     # Density of the second difference given the first, and its mass beyond the box.
-    centre = CORRELATION * x
-    other = w * np.exp(-0.5 * ((x - centre[:, None]) / (ratio * root)) ** 2) / (ratio * root * np.sqrt(2 * np.pi))
-    beyond = ndtr((-_REACH - centre) / (ratio * root)) + ndtr((centre - _REACH) / (ratio * root))
+    centre, width = CORRELATION * x, ratio * _ACROSS
+    other = w * np.exp(-0.5 * ((x - centre[:, None]) / width) ** 2) / (width * np.sqrt(2 * np.pi))
+    beyond = ndtr((-_REACH - centre) / width) + ndtr((centre - _REACH) / width)
     return float(one @ np.sum(other * plane[which], axis=1) + 2 * one @ (beyond * strip[which]))
 
 
 def _over_normal(ratio: float, nodes: int, which: int) -> float:
     t, w = _hermite_rule(nodes)
-    w, root = w / np.sqrt(2 * np.pi), np.sqrt(1 - CORRELATION**2)
+    w = w / np.sqrt(2 * np.pi)
     # An offset far below rounding avoids the singular line of Owen's function at zero.
     first = ratio * t[:, None] + 1e-12
-    second = ratio * (CORRELATION * t[:, None] + root * t) + 1e-12
+    second = ratio * (CORRELATION * t[:, None] + _ACROSS * t) + 1e-12
     return float(w @ _of_differences(np.broadcast_to(first, second.shape), second)[which] @ w)

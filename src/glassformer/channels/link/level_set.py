@@ -23,15 +23,7 @@ from glassformer.channels.link.piecewise import (
     preimages,
 )
 from glassformer.channels.link.posterior import LinkPosterior
-from glassformer.channels.link.quadrature import (
-    RULES,
-    TAIL,
-    WINDOW,
-    interval_mass,
-    lattice,
-    normal_density,
-    subdivide,
-)
+from glassformer.channels.link.quadrature import RULES, TAIL, WINDOW, interval_mass, lattice, normal_density, subdivide
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
@@ -43,10 +35,8 @@ _LOG_WEIGHT, _DISTANCE = 45.0, 30.0
 # solutions on neighbouring branches lie within _DISTANCE.
 _MOST_OCTAVES, _FAR_OCTAVES = 30, 6
 _LEAST_WEIGHT = 1e-25  # nodes of smaller weight are left out
-_FLAT_SLOPE = (
-    # a branch approaches a limiting label if its slope at the end of the table is below this share of its largest slope
-    0.05
-)
+# A branch approaches a limiting label if its slope at the end of the table is below this share of its largest slope.
+_FLAT_SLOPE = 0.05
 _SAME_LABEL = 1e-14  # labels with a smaller relative difference are one label
 _BLURRED = 1e-6  # a solution within this distance of a break is the break itself, up to rounding near extrema
 _CACHED, _CHUNK = 5_000_000, 2_000_000  # number of doubles of all cached level sets, and of one temporary array
@@ -168,13 +158,8 @@ class LevelSetPosterior(LinkPosterior):
         own = np.array([branch.contains(h) for branch in pieces.branches])
         # Fields beyond the table of the link lie on no branch.
         inside = np.any(own, axis=0)
-        h, w, solutions, log_slope, own = (
-            h[inside],
-            w[inside],
-            solutions[:, inside],
-            log_slope[:, inside],
-            own[:, inside],
-        )
+        h, w, solutions, log_slope = (part[..., inside] for part in (h, w, solutions, log_slope))
+        own = own[:, inside]
         own_log_slope = np.sum(np.where(own, log_slope, 0.0), axis=0)
         other = ~own & ~np.isnan(solutions)
         # Only few of many branches lie within reach. The number of rows is the largest number of solutions of a field.

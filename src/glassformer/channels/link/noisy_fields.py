@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from glassformer.channels.link.piecewise import SAME, PiecewiseLink, distinct, preimages
 from glassformer.channels.link.posterior_panels import LabelPanels, branch_panels, flat_panels
-from glassformer.channels.link.quadrature import FEW, SHORT, Rule, interval_mass, lattice, normal_density
+from glassformer.channels.link.quadrature import (
+    SHORT,
+    Rule,
+    interval_mass,
+    lattice,
+    normal_density,
+    short_and_long_panels,
+)
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 
@@ -202,10 +209,7 @@ class FieldIntegrals:
         edges = np.concatenate([smooth[~crowded], fixed])
         edges = distinct(edges[np.abs(edges) <= _FIELD_RANGE], 1e-13)
         short = self.pieces.is_flat(0.5 * (edges[1:] + edges[:-1])) & (np.diff(edges) < SHORT * scale)
-        panels = np.stack([edges[:-1], edges[1:]], axis=-1)
-        rules = [(~short, rule.panel_order(self.nodes)), (short, FEW)]
-        parts = [gauss_panels(panels[at], order) for at, order in rules if at.any()]
-        h, w = (np.concatenate([part.ravel() for part in column]) for column in zip(*parts, strict=True))
+        h, w = short_and_long_panels(edges, short, rule.panel_order(self.nodes))
         w = w * normal_density(h)
         return (h[h > 0], 2 * w[h > 0]) if symmetric else (h, w)
 

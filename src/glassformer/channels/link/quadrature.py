@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from glassformer.channels.link.piecewise import distinct
@@ -112,11 +113,17 @@ def omega_nodes(v: float, breaks: Array, rule: Rule, nodes: int) -> tuple[Array,
     edges = subdivide(distinct(edges[np.abs(edges) <= TAIL * (1 + 1e-12)], 1e-13), rule.parts)
     # Panels are also short compared with the spread of omega: near V = 1 all panels are short compared with sqrt(V).
     short = np.diff(edges) * max(np.sqrt(q), scale) < SHORT * scale
-    panels = np.stack([edges[:-1], edges[1:]], axis=-1)
-    rules = (gauss_panels(panels[at], order) for at, order in ((~short, rule.order(nodes)), (short, FEW)) if at.any())
-    t, w = (np.concatenate([part.ravel() for part in parts]) for parts in zip(*rules, strict=True))
+    t, w = short_and_long_panels(edges, short, rule.order(nodes))
     order = np.argsort(t)
     return np.sqrt(q) * t[order], (w * normal_density(t))[order]
+
+
+def short_and_long_panels(edges: Array, short: NDArray[np.bool_], nodes: int) -> tuple[Array, Array]:
+    """Return Gauss nodes and weights on panels, :data:`FEW` on the short ones, which come last."""
+    panels = np.stack([edges[:-1], edges[1:]], axis=-1)
+    parts = (gauss_panels(panels[at], order) for at, order in ((~short, nodes), (short, FEW)) if at.any())
+    x, w = (np.concatenate([part.ravel() for part in column]) for column in zip(*parts, strict=True))
+    return x, w
 
 
 def _distance(x: Array, breaks: Array) -> Array:

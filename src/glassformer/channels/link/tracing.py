@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.link.contract import Link
-from glassformer.numerics.cached_jit import CachedJit
+from glassformer.numerics.batching import map_points
 from glassformer.numerics.jax_settings import jax_settings, require_backend
 
 if TYPE_CHECKING:
@@ -67,13 +67,9 @@ def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
         >>> has_slope(lambda z: jnp.sign(z[0]), (2,)), has_slope(lambda z: jnp.tanh(z[0]), (2,))
         (False, True)
     """
-    with jax_settings():
-        fields = np.random.default_rng(3).standard_normal((_SLOPE_SAMPLES, *shape))
-        return bool(np.any(np.asarray(CachedJit(_slopes, link=function)(fields)) != 0))
-
-
-def _slopes(fields: jax.Array, link: Callable[[Any], Any]) -> jax.Array:
-    return jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link(z), dtype=float))))(fields)
+    fields = np.random.default_rng(3).standard_normal((_SLOPE_SAMPLES, *shape))
+    slope = jax.grad(lambda z: jnp.sum(jnp.asarray(function(z), dtype=float)))
+    return bool(np.any(map_points(slope, fields) != 0))
 
 
 def returns_positions(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:

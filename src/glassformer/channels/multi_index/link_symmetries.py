@@ -7,14 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.confusion import label_tolerance
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.estimate import Array
 from glassformer.numerics.batching import map_points
-from glassformer.numerics.jax_settings import jax_settings
 
 # Random fields on which symmetries are tried, and random fields for gradients and jumps.
 _TRIALS, _FIELDS = 64, 512
@@ -79,20 +77,16 @@ def _visible(flat: Link, indices: int, tokens: int, discrete: bool) -> Array:
     """
     rng = np.random.default_rng(2)
     fields = rng.standard_normal((_FIELDS, indices, tokens))
-    normals = _jump_normals(flat, fields) if discrete else _gradients(flat, fields)
+    if discrete:
+        normals = _jump_normals(flat, fields)
+    else:
+        normals = np.nan_to_num(map_points(jax.jacfwd(flat), fields)).reshape(-1, indices, tokens)
     values, vectors = np.linalg.eigh(np.einsum("npl,nql->pq", normals, normals))
     none = vectors[:, values <= _FLAT * values[-1]]
     moved = fields + np.einsum("pk,nkl->npl", none, rng.standard_normal((_FIELDS, none.shape[1], tokens)))
     before, after = map_points(flat, fields), map_points(flat, moved)
     blind = np.all(np.abs(after - before) <= label_tolerance(before))
     return np.eye(indices) - none @ none.T * blind
-
-
-def _gradients(flat: Link, fields: Array) -> Array:
-    """Return the gradients of the entries of labels, shape (n, P, L)."""
-    with jax_settings():
-        gradients = np.asarray(jax.jit(jax.vmap(jax.jacfwd(flat)))(jnp.asarray(fields)))
-    return np.nan_to_num(gradients).reshape(-1, *fields.shape[1:])
 
 
 def _jump_normals(flat: Link, fields: Array) -> Array:

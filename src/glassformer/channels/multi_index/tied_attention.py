@@ -27,7 +27,7 @@ from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.numerics.small_matrices import inverse_and_log_det, row_flips, triangular_inverse
+from glassformer.numerics.small_matrices import flip_first_rows, inverse_and_log_det, triangular_inverse
 
 # Eigenvalues beyond the rank, relative to the largest, that are rounding.
 _ROUNDING = 1e-6
@@ -233,13 +233,8 @@ def _functions(network: Architecture) -> LatentPosterior:
     flips = np.array(list(itertools.product([1.0, -1.0], repeat=before)))
 
     def images(x: jax.Array, datum: Datum) -> jax.Array:
-        """Return the latents with the signs of the earlier rows flipped."""
-        if before == 0:
-            return x[None]
         _, omega, root = datum
-        rows = row_flips(x[: before * tokens], omega[:before], root[:before, :before], flips)
-        rest = jnp.broadcast_to(x[before * tokens :], (len(rows), angles + means))
-        return jnp.concatenate([rows, rest], axis=1)
+        return flip_first_rows(x, omega, root, flips)
 
     return LatentPosterior(target, features, attention_link(network), images)
 

@@ -17,7 +17,7 @@ from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.numerics.small_matrices import cholesky, inverse_and_log_det, row_flips, triangular_inverse
+from glassformer.numerics.small_matrices import cholesky, flip_first_rows, inverse_and_log_det, triangular_inverse
 
 # A label whose second singular value exceeds this share of the first is not the attention of one pair of vectors.
 _RANK_ONE = 1e-6
@@ -166,13 +166,8 @@ def _functions(network: Architecture) -> LatentPosterior:
         return jnp.einsum("ab,sbl->sal", triangular_inverse(datum[2]), deviations).reshape(2, -1)
 
     def images(x: jax.Array, datum: Datum) -> jax.Array:
-        """Return the latents with the signs of each earlier layer flipped."""
-        if before == 0:
-            return x[None]
         _, omega, root = datum
-        omega, root = ordered(omega, root)
-        rows = row_flips(x[: before * tokens], omega[:before], root[:before, :before], flips)
-        return jax.vmap(lambda row: jnp.concatenate([row, x[before * tokens :]]))(rows)
+        return flip_first_rows(x, *ordered(omega, root), flips)
 
     return LatentPosterior(target, features, attention_link(network), images)
 
