@@ -38,6 +38,7 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
         discrete: whether labels take few values.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> found = row_symmetries(lambda z: jnp.ravel(jnp.tanh(z[0] + z[1])), 2, 1, False)
         >>> len(found.invariances), len(found.relabellings), found.visible.round(6).tolist()
         (2, 4, [[0.5, 0.5], [0.5, 0.5]])
