@@ -19,6 +19,7 @@ from glassformer.designs.dense import DenseDesign
 from glassformer.learners.empirical_risk import EmpiricalRisk, certified_gap
 from glassformer.learners.proximal_gradient import least_risk
 from glassformer.risk.losses import Logistic, Square
+from glassformer.risk.penalties import ElasticNet
 
 LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 SIGNS = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
@@ -57,7 +58,7 @@ def solvers(d: int = 50, samples: int = 1250) -> None:
         np.sign(fields),
     )
     limit = Iteration(tolerance=1e-6, max_iterations=20000)
-    ours, _ = seconds(lambda: least_risk(EmpiricalRisk(design, labels, Square(), 1.0, 0.0), limit))
+    ours, _ = seconds(lambda: least_risk(EmpiricalRisk(design, labels, Square(), ElasticNet(1.0)), limit))
     matrix = cvxpy.Variable((d, d))
     cost = 0.5 * cvxpy.sum_squares(inputs @ cvxpy.vec(matrix, order="C") - labels) + cvxpy.normNuc(matrix)
     theirs, _ = seconds(lambda: cvxpy.Problem(cvxpy.Minimize(cost)).solve(solver="SCS", eps=1e-5))
@@ -67,7 +68,7 @@ def solvers(d: int = 50, samples: int = 1250) -> None:
         ("logistic with ridge", Logistic(), signs, LogisticRegression(C=2.0, fit_intercept=False, max_iter=1000)),
     ):
         theirs, _ = seconds(lambda other=other, y=y: other.fit(inputs, y))
-        risk, matrix = EmpiricalRisk(design, y, loss, 0.0, 0.5), other.coef_.reshape(d, d)
+        risk, matrix = EmpiricalRisk(design, y, loss, ElasticNet(0.0, 0.5)), other.coef_.reshape(d, d)
         gap = max(certified_gap(risk, matrix), 1e-10)
         equal = Iteration(tolerance=gap, max_iterations=20000)
         ours, _ = seconds(lambda risk=risk, equal=equal: least_risk(risk, equal))

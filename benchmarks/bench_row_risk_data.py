@@ -22,7 +22,7 @@ from glassformer.designs.projection import ProjectionDesign
 from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
 from glassformer.learners.row_risk import minimise_rows
 from glassformer.risk.losses import loss_of
-from glassformer.risk.rows.penalties import row_penalty
+from glassformer.risk.penalties import penalty_of
 from glassformer.risk.rows.student import Student, linear_prediction
 
 # Gap that both have to reach, strength of ridge, and tolerances of scikit-learn, the loosest first.
@@ -56,11 +56,11 @@ def main() -> None:
     design, settings = ProjectionDesign(inputs), Iteration(tolerance=GAP, max_iterations=5000)
     targets = student.targets(labels)
     # Compiles; memory is counted from here.
-    few = EmpiricalRowRisk(student, design.first(50), targets[:50], row_penalty("ridge"), STRENGTH, np.ones(d))
+    few = EmpiricalRowRisk(student, design.first(50), targets[:50], penalty_of("ridge"), STRENGTH, np.ones(d))
     minimise_rows(few, settings=settings)
     for intercept in (False, True):
         risk = EmpiricalRowRisk(
-            student, design, targets, row_penalty("ridge"), STRENGTH, np.ones(d), has_intercept=intercept
+            student, design, targets, penalty_of("ridge"), STRENGTH, np.ones(d), has_intercept=intercept
         )
         before = peak_megabytes()
         ours, found = timed(lambda risk=risk: minimise_rows(risk, settings=settings), repeats)

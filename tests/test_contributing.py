@@ -121,3 +121,13 @@ def test_parts_answer_their_questions_and_pass_their_conformance_checks(copy):
     assert run.returncode == 0, run.stdout[-6000:]
     for name, least in LEAST.items():
         assert len(re.findall(rf"{name}\S* PASSED", run.stdout)) >= least, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["loss", "penalty"])
+def test_parts_without_a_table_run_as_they_are(kind):
+    """Each example is short, and compares its theory with runs."""
+    page = (HOME / "docs" / "extending.md").read_text()
+    (code,) = re.findall(rf"^## A new {kind}\n.*?^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    assert len(code.splitlines()) < 40 and "\nassert " in code.replace("    assert", "assert")
+    exec(compile(code, f"<A new {kind}>", "exec"), {"__name__": f"a_new_{kind}"})

@@ -1,16 +1,14 @@
-"""Penalties of regularised risk: of matrices, and of rows of weights."""
+"""Penalties of regularised risk: of singular values, eigenvalues and weights."""
 
 from __future__ import annotations
 
 from glassformer.core.public import public_names
 
 _HOMES = {
-    "MatrixPenalty": "risk.penalties",
-    "Penalty": "risk.penalties",
-    "RowPenalty": "risk.rows.penalties",
-    "WeightPenalty": "risk.rows.one_row_penalties",
+    "ElasticNet": "risk.penalties",
+    "GroupNorm": "risk.penalties",
+    "Penalty": "risk.penalty_base",
     "penalty_of": "risk.penalties",
-    "row_penalty": "risk.rows.penalties",
 }
 
 __all__ = sorted(_HOMES)

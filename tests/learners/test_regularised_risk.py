@@ -27,6 +27,7 @@ from glassformer.learners.proximal_gradient import least_risk
 from glassformer.learners.ridge import ridge
 from glassformer.risk.cross_entropy import CrossEntropy
 from glassformer.risk.losses import Hinge, Huber, Logistic, Square
+from glassformer.risk.penalties import ElasticNet
 
 SIGNS = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
 
@@ -41,10 +42,10 @@ def data(sign=False, d=10, samples=120):
 def test_square_loss_agrees_with_the_other_solvers():
     design, labels = data()
     accurate = Iteration(tolerance=1e-9, max_iterations=20000)
-    mine = least_risk(EmpiricalRisk(design, labels, Square(), 2.0, 0.0), accurate)
+    mine = least_risk(EmpiricalRisk(design, labels, Square(), ElasticNet(2.0)), accurate)
     other = least_nuclear_norm(design, labels, penalty=2.0, settings=Iteration(tolerance=1e-10))
     np.testing.assert_allclose(mine.value, other.value, atol=1e-4)
-    flat = least_risk(EmpiricalRisk(design, labels, Square(), 0.0, 0.7), accurate)
+    flat = least_risk(EmpiricalRisk(design, labels, Square(), ElasticNet(0.0, 0.7)), accurate)
     np.testing.assert_allclose(flat.value, ridge(design, labels, 0.7).value, atol=3e-5)
     assert mine.converged and flat.converged
 
@@ -62,7 +63,7 @@ def test_smooth_risks_of_inputs_in_single_precision_reach_their_minimum(loss, wi
     risks = []
     for stored in (inputs.astype(np.float32), inputs):
         given = np.sign(labels) if isinstance(loss, Logistic) else labels
-        found = least_risk(EmpiricalRisk(DenseDesign(stored), given, loss, 0.0, strength), settings)
+        found = least_risk(EmpiricalRisk(DenseDesign(stored), given, loss, ElasticNet(0.0, strength)), settings)
         assert found.converged
         risks.append(found.extra["risk"][0])
     np.testing.assert_allclose(*risks, rtol=1e-5)
@@ -73,7 +74,7 @@ def test_smooth_risks_of_inputs_in_single_precision_reach_their_minimum(loss, wi
 def test_gap_bounds_the_distance_from_the_minimum(loss, spectral, square):
     """No small change of the estimate lowers the risk by more than the certified gap."""
     design, labels = data(sign=True)
-    risk = EmpiricalRisk(design, labels, loss, spectral, square)
+    risk = EmpiricalRisk(design, labels, loss, ElasticNet(spectral, square))
     found = least_risk(risk, Iteration(tolerance=1e-7, max_iterations=20000))
     nothing = np.sum(loss.value(labels, np.zeros(len(labels))))
 
@@ -91,7 +92,8 @@ def test_gap_bounds_the_distance_from_the_minimum(loss, spectral, square):
 def test_logistic_with_ridge_is_that_of_a_general_solver():
     design, labels = data(sign=True)
     found = least_risk(
-        EmpiricalRisk(design, labels, Logistic(), 0.0, 0.5), Iteration(tolerance=1e-10, max_iterations=20000)
+        EmpiricalRisk(design, labels, Logistic(), ElasticNet(0.0, 0.5)),
+        Iteration(tolerance=1e-10, max_iterations=20000),
     )
     inputs = design.inputs[0].reshape(len(labels), -1) / 10
 
@@ -112,7 +114,7 @@ def test_cross_entropy_has_a_certified_gap(channel, tokens):
     design = QuadraticDesign(rng.standard_normal((60, tokens, 8)))
     teacher = rng.standard_normal((8, 4))
     labels = model.model.channel.sample(design.forward(teacher @ teacher.T / np.sqrt(32), 0), rng)
-    risk = EmpiricalRisk(design, model.model.channel.shares_of(labels), loss, 0.6, 0.0, positive=True)
+    risk = EmpiricalRisk(design, model.model.channel.shares_of(labels), loss, ElasticNet(0.6), positive=True)
     found = least_risk(risk, Iteration(tolerance=1e-7, max_iterations=20000))
     nothing = np.sum(loss.value(risk.labels, np.zeros((60, tokens * (tokens + 1) // 2))))
 
@@ -133,7 +135,7 @@ def test_known_trace_is_preserved():
     design = QuadraticDesign(rng.standard_normal((90, 1, 10)))
     teacher = rng.standard_normal((10, 4))
     labels = design.forward(teacher @ teacher.T / np.sqrt(40), 0) + 0.2 * rng.standard_normal((90, 1))
-    risk = EmpiricalRisk(design, labels, Square(), 0.0, 0.0, positive=True, trace=6.0)
+    risk = EmpiricalRisk(design, labels, Square(), ElasticNet(0.0), positive=True, trace=6.0)
     found = least_risk(risk, Iteration(tolerance=1e-8, max_iterations=20000))
     least = np.sum(Square().value(labels, design.forward(found.value[0], 0)))
     assert found.converged and np.trace(found.value[0]) == pytest.approx(6.0, abs=1e-9)
@@ -152,9 +154,13 @@ def sum_with_transpose(matrix):
 
 def test_hinge_has_a_certified_gap():
     design, labels = data(sign=True)
-    found = least_risk(EmpiricalRisk(design, labels, Hinge(), 0.5, 0.0), Iteration(tolerance=1e-3, max_iterations=4000))
+    found = least_risk(
+        EmpiricalRisk(design, labels, Hinge(), ElasticNet(0.5)), Iteration(tolerance=1e-3, max_iterations=4000)
+    )
     assert found.converged and found.residual[0] <= 1e-3
-    stopped = least_risk(EmpiricalRisk(design, labels, Hinge(), 0.5, 0.0), Iteration(tolerance=1e-9, max_iterations=20))
+    stopped = least_risk(
+        EmpiricalRisk(design, labels, Hinge(), ElasticNet(0.5)), Iteration(tolerance=1e-9, max_iterations=20)
+    )
     assert not stopped.converged and stopped.residual[0] > 1e-9
 
 
@@ -285,7 +291,8 @@ def test_gap_of_a_hinge_bounds_the_distance_from_the_minimum(spectral, square):
     """Also around slopes that are not zero: no small change lowers the risk by more than is certified."""
     design, labels = data(sign=True)
     found = least_risk(
-        EmpiricalRisk(design, labels, Hinge(), spectral, square), Iteration(tolerance=1e-7, max_iterations=5000)
+        EmpiricalRisk(design, labels, Hinge(), ElasticNet(spectral, square)),
+        Iteration(tolerance=1e-7, max_iterations=5000),
     )
 
     def value(matrix):

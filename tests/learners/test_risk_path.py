@@ -21,6 +21,7 @@ from glassformer.learners.risk_path import PenalisedProblem
 from glassformer.learners.validation import out_of_fold_predictions
 from glassformer.learners.weighted_losses import BestIntercept, Intercept, WeightedLoss
 from glassformer.risk.losses import Hinge, Huber, Logistic, Square, loss_of
+from glassformer.risk.penalties import ElasticNet
 
 ACCURATE = Iteration(tolerance=1e-8, max_iterations=20000)
 
@@ -42,7 +43,7 @@ def test_every_point_of_a_path_is_the_minimiser(loss, sign):
     assert path.iterations < 30
     for strength, estimate in zip(path.strengths, path.estimates, strict=True):
         kind = {"square": Square(), "logistic": Logistic(), "huber": Huber()}[loss]
-        alone = least_risk(EmpiricalRisk(design, labels, kind, strength * 8**0.5, 0.0), ACCURATE)
+        alone = least_risk(EmpiricalRisk(design, labels, kind, ElasticNet(strength * 8**0.5)), ACCURATE)
         np.testing.assert_allclose(estimate, alone.value[0], atol=2e-3)
 
 
@@ -334,9 +335,9 @@ def test_intercept_and_estimate_are_the_joint_minimum(loss):
     risks = []
     for shift in path.intercepts[0] + np.array([-0.1, 0.0, 0.1]):
         weighted = WeightedLoss(loss_of(loss), 1.0 + np.arange(120) % 3)
-        risk = EmpiricalRisk(design, labels, WeightedLoss(weighted, shift=float(shift)), 0.5 * np.sqrt(6), 0.0)
+        risk = EmpiricalRisk(design, labels, WeightedLoss(weighted, shift=float(shift)), ElasticNet(0.5 * np.sqrt(6)))
         found = least_risk(risk, sharp).value[0]
-        penalty = risk.spectral * np.linalg.norm(found, "nuc")
+        penalty = risk.penalty.absolute * np.linalg.norm(found, "nuc")
         risks.append(float(np.sum(risk.loss.value(labels, design.forward(found, 0)))) + penalty)
         if shift == path.intercepts[0]:
             np.testing.assert_allclose(path.estimates[0], found, atol=1e-3 * np.linalg.norm(found))
@@ -371,13 +372,13 @@ def test_the_intercept_of_a_hinge_is_that_of_a_general_solver(penalty, strength,
 
     matrix, shift = cvxpy.Variable(20), cvxpy.Variable()
     margins = cvxpy.multiply(labels, design.inputs[0].reshape(60, 20) @ matrix / np.sqrt(20) + shift)
-    spectral = cvxpy.normNuc(cvxpy.reshape(matrix, (4, 5), order="C")) if one.spectral else 0.0
-    cost = unit * (one.spectral * spectral + 0.5 * one.square * cvxpy.sum_squares(matrix))
+    spectral = cvxpy.normNuc(cvxpy.reshape(matrix, (4, 5), order="C")) if one.penalty.absolute else 0.0
+    cost = unit * (one.penalty.absolute * spectral + 0.5 * one.penalty.square * cvxpy.sum_squares(matrix))
     problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum(cvxpy.pos(1 - margins)) + cost))
     problem.solve(solver="CLARABEL")
     found, b = path.estimates[0], float(path.intercepts[0])
     own = np.sum(np.maximum(0, 1 - labels * (design.forward(found, 0) + b)))
-    own += unit * (one.spectral * np.linalg.norm(found, "nuc") + 0.5 * one.square * np.sum(found**2))
+    own += unit * (one.penalty.absolute * np.linalg.norm(found, "nuc") + 0.5 * one.penalty.square * np.sum(found**2))
     of_zero = np.sum(np.maximum(0, 1 - labels * b))
     assert -1e-6 <= (own - problem.value) / of_zero <= 1e-4
 

@@ -20,8 +20,8 @@ from glassformer.learners.row_fit import learn_rows, row_risk_on
 from glassformer.learners.row_risk import RowMinimum, minimise_along_path, minimise_rows
 from glassformer.models.comparison import NewInputs
 from glassformer.risk.losses import Huber, loss_of
+from glassformer.risk.penalties import penalty_of
 from glassformer.risk.rows.limits import RowRisk
-from glassformer.risk.rows.penalties import row_penalty
 from glassformer.risk.rows.student import Student, linear_prediction
 
 SAMPLES, D, CLASSES = 120, 40, (0.0, 1.0, 2.0)
@@ -45,7 +45,7 @@ def risk_of(loss, penalty, strength, labels, intercept=False, rows=1, design=Non
     design = ProjectionDesign(data()[0]) if design is None else design
     spectrum = np.ones(D) if spectrum is None else spectrum
     targets = student.targets(labels)
-    return EmpiricalRowRisk(student, design, targets, row_penalty(penalty), strength, spectrum, None, intercept)
+    return EmpiricalRowRisk(student, design, targets, penalty_of(penalty), strength, spectrum, None, intercept)
 
 
 def features():

@@ -11,7 +11,8 @@ from glassformer.risk.attention_averages import HardmaxAverages, ProductAverages
 from glassformer.risk.cross_entropy import CrossEntropy, minimise, minimise_two_tokens
 from glassformer.risk.limits import risk_limits
 from glassformer.risk.losses import loss_of
-from glassformer.risk.penalties import OrderParameters, penalty_of
+from glassformer.risk.order_parameters import OrderParameters
+from glassformer.risk.penalties import penalty_of
 
 
 def risk(model, alpha, strength, loss="cross-entropy"):

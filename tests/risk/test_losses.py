@@ -42,9 +42,6 @@ class HalfSquare(Loss):
     def value(self, y, h):
         return 0.5 * (y - h) ** 2
 
-    def proximal(self, y, omega, variance):
-        return omega + variance * (y - omega) / (1 + variance)
-
     def score(self, y, omega, variance):
         g = (y - omega) / (1 + variance)
         return g, np.broadcast_to(1 / (1 + np.asarray(variance)), g.shape)

@@ -16,9 +16,10 @@ from glassformer.priors.law import Law
 from glassformer.priors.laws import Discrete, GaussBernoulli
 from glassformer.risk.custom_loss import CustomLoss
 from glassformer.risk.losses import HardMargin, Hinge, Huber, Logistic, Square, SquaredHinge
-from glassformer.risk.penalties import ConjugateParameters
+from glassformer.risk.order_parameters import ConjugateParameters
+from glassformer.risk.penalties import penalty_of
 from glassformer.risk.rows.one_row import one_row_points
-from glassformer.risk.rows.one_row_penalties import WEIGHT_PENALTIES, weight_penalty
+from glassformer.risk.rows.one_row_weights import weight_moments
 
 
 def sign(z):
@@ -45,7 +46,7 @@ SPARSE = SequenceMultiIndex(field, noise=0.1, prior="gauss-bernoulli:0.2")
 
 def columns(model, alpha, loss, penalty="ridge", strength=None, intercept=False):
     found = one_row_points(
-        model, np.atleast_1d(np.asarray(alpha, float)), loss, weight_penalty(penalty), strength, intercept
+        model, np.atleast_1d(np.asarray(alpha, float)), loss, penalty_of(penalty), strength, intercept
     )
     assert all(status.ok for status in found.statuses())
     return {name: np.ravel(value) for name, value in found.columns().items()}
@@ -63,7 +64,7 @@ def test_logistic_ridge_on_signs_has_the_known_order_parameters(alpha, strength,
 
 def test_the_maximum_likelihood_estimator_has_the_published_bias_and_variance():
     """Sur and Candes: bias 1.4994, standard deviation 4.7436 and lambda 3.0269 at kappa = 0.2 and gamma^2 = 5."""
-    found = one_row_points(LOGISTIC, np.array([5.0]), Logistic(), weight_penalty("ridge"), 0.0)
+    found = one_row_points(LOGISTIC, np.array([5.0]), Logistic(), penalty_of("ridge"), 0.0)
     order = found.points.order
     bias, kappa = order.overlap[0] / np.sqrt(5), 0.2
     deviation = np.sqrt((order.power[0] - order.overlap[0] ** 2) / kappa)
@@ -131,7 +132,7 @@ def test_the_free_energy_is_stationary(model, loss, intercept, penalty):
     slope = (free_energy(alpha, strength + step) - free_energy(alpha, strength - step)) / (2 * step)
     norm = (row["free_energy"][0] - alpha * row["training_loss"][0]) / strength
     np.testing.assert_allclose(slope, norm, rtol=1e-5)
-    found = one_row_points(model, np.array([alpha]), loss, weight_penalty(penalty), strength, intercept)
+    found = one_row_points(model, np.array([alpha]), loss, penalty_of(penalty), strength, intercept)
     proximal = 0.5 * found.points.order.susceptibility[0] * found.points.averages.q_hat[0]
     slope = (free_energy(alpha + step, strength) - free_energy(alpha - step, strength)) / (2 * step)
     np.testing.assert_allclose(slope, row["training_loss"][0] + proximal, rtol=1e-5)
@@ -236,8 +237,8 @@ def test_scikit_learn_reaches_the_limit(model, loss, penalty, solver):
         fitted = solver(strength, len(y)).fit(features, y)
         weights, shift = np.ravel(fitted.coef_), float(np.ravel(fitted.intercept_)[0]) if has_intercept else 0.0
         own = weights * root
-        absolute = WEIGHT_PENALTIES[penalty]
-        cost = absolute.spectral * np.abs(weights).sum() + 0.5 * absolute.square * np.sum(weights**2)
+        kind = penalty_of(penalty)
+        cost = kind.absolute * np.abs(weights).sum() + 0.5 * kind.square * np.sum(weights**2)
         risk = np.sum(loss.value(y, features @ weights + shift)) + strength * cost
         runs.append([own @ own / d, own @ seen / d, np.mean((own - seen) ** 2), risk / d])
     names = ("power", "overlap", "error", "free_energy")
@@ -274,8 +275,8 @@ def test_closed_moments_of_mixtures_are_those_of_a_quadrature(law):
     closed, numeric = (SequenceMultiIndex(field, prior=one).prior for one in (law, Opaque(law)))
     conjugate = ConjugateParameters(*(np.array(part) for part in ([0.3, 0.02], [1.0, 2.0], [0.8, 1.5])))
     strength = np.array([0.4, 0.3])
-    for penalty in WEIGHT_PENALTIES.values():
-        one, other = (penalty.moments(prior, strength, conjugate) for prior in (closed, numeric))
+    for penalty in map(penalty_of, ("ridge", "lasso", "elastic")):
+        one, other = (weight_moments(penalty, prior, strength, conjugate) for prior in (closed, numeric))
         for first, second in zip(one.order[:5], other.order[:5], strict=True):
             np.testing.assert_allclose(first, second, rtol=1e-8)
         np.testing.assert_allclose(one.penalty, other.penalty, rtol=1e-8)
@@ -343,7 +344,7 @@ def test_a_wide_huber_loss_is_the_square_and_a_narrow_one_the_absolute_error():
 )
 def test_what_has_no_theory_is_refused(model, loss, penalty, strength, message):
     with pytest.raises(IncompatibleError, match=message):
-        one_row_points(model, np.array([1.0]), loss, weight_penalty(penalty), strength)
+        one_row_points(model, np.array([1.0]), loss, penalty_of(penalty), strength)
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic"])

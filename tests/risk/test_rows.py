@@ -14,16 +14,17 @@ from glassformer import Accuracy, DeepAttention, RegularisedRisk, SequenceMultiI
 from glassformer.cli import main
 from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.status import Status
-from glassformer.learners.regularised_risk import OneRowTheory, RowTheory
+from glassformer.learners.rows_risk import OneRowTheory, RowTheory
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
-from glassformer.risk.penalties import ConjugateParameters
+from glassformer.risk.order_parameters import ConjugateParameters
+from glassformer.risk.penalties import penalty_of
 from glassformer.risk.rows import thresholds
 from glassformer.risk.rows.fixed_points import fixed_point_from
 from glassformer.risk.rows.limits import RowRisk, best_strength, free_energies_of_sets, start_state
-from glassformer.risk.rows.one_row_penalties import weight_penalty
-from glassformer.risk.rows.penalties import RowConjugates, row_penalty
+from glassformer.risk.rows.one_row_weights import weight_moments
 from glassformer.risk.rows.student import student_of
 from glassformer.risk.rows.thresholds import _interpolation
+from glassformer.risk.rows.weights import RowConjugates, weight_order
 
 
 def sign(z):
@@ -170,13 +171,13 @@ def test_an_even_student_stays_at_zero_overlap(softmax):
 @pytest.mark.parametrize("name", ["lasso", "elastic", "group"])
 def test_penalties_of_several_rows_solve_their_own_conditions(name):
     """At the minimum of w V w / 2 - b w + lambda r(w) the order parameters have finite-difference responses."""
-    penalty, prior = row_penalty(name), SequenceMultiIndex(two_tanh, indices=2, noise=0.1).prior
+    penalty, prior = penalty_of(name), SequenceMultiIndex(two_tanh, indices=2, noise=0.1).prior
     v_hat, field = np.array([[2.0, 0.4], [0.4, 1.0]]), np.array([[1.5, -0.7, 0.1], [0.3, 2.0, -0.2]])
     w, response, square = penalty.minimisers(field, v_hat, 0.5)
 
     def objective(weights):
         square = np.einsum("an,ab,bn->n", weights, v_hat, weights) / 2 - np.sum(field * weights, axis=0)
-        return square + 0.5 * np.array([penalty.value(one[:, None], np.ones(1)) for one in weights.T])
+        return square + 0.5 * np.array([penalty.value(one[:, None]).sum() for one in weights.T])
 
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -188,8 +189,8 @@ def test_penalties_of_several_rows_solve_their_own_conditions(name):
         slopes[:, :, k] = (penalty.minimisers(shifted, v_hat, 0.5)[0] - w).T / step
     np.testing.assert_allclose(response, slopes.mean(axis=0), atol=1e-4)
     np.testing.assert_allclose(square, np.mean([np.kron(own, own) for own in slopes], axis=0), atol=1e-4)
-    order = penalty.order(
-        prior, 0.5, RowConjugates(0.3 * np.eye(2), np.eye(2), v_hat, np.zeros((2, 1))), np.zeros((1, 1))
+    order = weight_order(
+        penalty, prior, 0.5, RowConjugates(0.3 * np.eye(2), np.eye(2), v_hat, np.zeros((2, 1))), np.zeros((1, 1))
     )
     assert np.all(np.linalg.eigvalsh(order.power - order.overlap @ order.overlap.T) > -1e-12)
 
@@ -198,10 +199,11 @@ def test_the_spread_of_sampled_weights_is_their_error():
     """Rows that do not know of each other have the power of one row, which is a closed form."""
     prior = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=0.3).prior
     conjugates = RowConjugates(0.3 * np.eye(2), np.eye(2), 1.5 * np.eye(2), np.zeros((2, 1)))
-    orders = [row_penalty("lasso").order(prior, 0.5, conjugates, np.zeros((1, 1)), one) for one in (*range(8), None)]
+    lasso = penalty_of("lasso")
+    orders = [weight_order(lasso, prior, 0.5, conjugates, np.zeros((1, 1)), one) for one in (*range(8), None)]
     *parts, whole = (np.trace(order.power) / 2 for order in orders)
     one = ConjugateParameters(*(np.array([value]) for value in (0.3, 1.0, 1.5)))
-    exact = weight_penalty("lasso").order_parameters(prior, np.array([0.5]), one).power[0]
+    exact = weight_moments(lasso, prior, np.array([0.5]), one).order.power[0]
     mean, error = mean_and_error(np.array(parts))
     assert mean == pytest.approx(whole, rel=1e-12)
     assert abs(whole - exact) < confidence_factor(8) * error < 0.02 * exact
@@ -239,7 +241,7 @@ def test_starts_of_descent_on_data_have_the_theory_of_the_lowest_minimum(softmax
     for start, own in (("random,zero", None), ("zero", None), ("informed", "informed")):
         assert RegularisedRisk(strength=0.05, branch=start).theory(softmax).of_runs(np.ones(1))["branch"] == own
     given = RegularisedRisk(strength=0.05, branch=[[[0.5]], [[1.0]]])
-    assert isinstance(given.row_risk.branch, tuple)
+    assert isinstance(given.of_rows.branch, tuple)
 
 
 def test_rows_of_different_heads_see_different_coordinates():

@@ -25,7 +25,7 @@ from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.results import Table
 from glassformer.core.status import Status
 from glassformer.errors import ParameterError
-from glassformer.learners.regularised_risk import RiskTheory
+from glassformer.learners.matrix_risk import RiskTheory
 from glassformer.learners.ridge import RidgeTheory
 from glassformer.risk.losses import Huber
 from glassformer.verbs import simulate as simulating

@@ -254,10 +254,9 @@ def learner_options(name: str) -> list[Option]:
     """
     from glassformer.risk.losses import LOSSES
     from glassformer.risk.penalties import PENALTIES
-    from glassformer.risk.rows.penalties import ROW_PENALTIES
 
     # An empty word is the default.
-    words = {"loss": ("", *LOSSES), "penalty": tuple(dict.fromkeys(["", *PENALTIES, *ROW_PENALTIES]))}
+    words = {"loss": ("", *LOSSES), "penalty": ("", *PENALTIES)}
     kind = learner_type(name)
     shown = _DESCENT if name == "sgd" else kind.info.limit_settings or kind.info.trajectory_settings
     found = [replace(one, among=words.get(one.field, one.among)) for one in options_in(kind) if one.field in shown]

@@ -1,6 +1,6 @@
 r"""Empirical risk: a regularised risk on given inputs, with a certified bound on the distance from its minimum.
 
-The risk is :math:`F(S) = \sum_\mu\ell(y_\mu, h_\mu(S)) + p(S)` with a penalty
+The risk is :math:`F(S) = \sum_\mu\ell(y_\mu, h_\mu(S)) + p(S)` with a penalty on the singular values, for instance
 :math:`p = w_1\|S\|_* + \frac{w_2}2\|S\|^2`. Any slopes ``u`` of the loss give a value of the dual problem,
 :math:`-\sum_\mu\ell^*(y_\mu, u_\mu) - p^*(-A^Tu)`, and the duality gap bounds the distance from the minimum. A loss
 with kinks is smoothed by its envelope around slopes :math:`v`, initially zero,
@@ -19,6 +19,7 @@ import numpy as np
 from glassformer.core.estimate import Array
 from glassformer.numerics.decompositions import eigh, singular_values, svd
 from glassformer.risk.loss_base import Loss
+from glassformer.risk.penalty_base import Penalty
 
 # Share of the penalty in the risk of an estimate of zero below which gaps are relative to the penalty, and gaps of the
 # size of rounding errors, relative to the risk of an estimate of zero.
@@ -49,8 +50,7 @@ class EmpiricalRisk(NamedTuple):
         design: inputs, for signals of one matrix or of several matrices, each with its own penalty.
         labels: labels of the samples, in the form that the loss expects.
         loss: loss of labels and fields.
-        spectral: :math:`w_1`, in the metric of the design's signals.
-        square: :math:`w_2`, in the same metric.
+        penalty: of the singular values, or eigenvalues, in the metric of the design's signals, with its strength.
         positive: whether estimates are positive symmetric matrices.
         trace: known trace of the estimates, for positive matrices without another penalty; None if unknown.
     """
@@ -58,20 +58,19 @@ class EmpiricalRisk(NamedTuple):
     design: Any
     labels: Array
     loss: Loss
-    spectral: float
-    square: float
+    penalty: Penalty
     positive: bool = False
     trace: float | None = None
 
     @property
     def smooth(self) -> bool:
         """Whether loss and penalty are differentiable, and the penalty is strictly convex."""
-        unconstrained = self.spectral == 0 and not self.positive and self.trace is None
-        return unconstrained and self.square > 0 and bool(np.isfinite(self.loss.sharpness))
+        unconstrained = self.penalty.quadratic and not self.positive and self.trace is None
+        return unconstrained and self.penalty.square > 0 and bool(np.isfinite(self.loss.sharpness))
 
     def with_strength_times(self, times: float) -> EmpiricalRisk:
         """Return the risk with another strength of the penalty."""
-        return self._replace(spectral=times * self.spectral, square=times * self.square)
+        return self._replace(penalty=self.penalty.times(times))
 
     def proximal(self, matrix: Array, step: float) -> tuple[Array, Array]:
         """Return the penalty's proximal map, and its singular values or eigenvalues (empty without spectral part)."""
@@ -79,8 +78,8 @@ class EmpiricalRisk(NamedTuple):
             values, vectors = eigh(matrix)
             shrunk = self.shrink(values, step)
             return (vectors * shrunk[..., None, :]) @ np.swapaxes(vectors, -1, -2), shrunk
-        if self.spectral == 0:
-            return matrix / (1 + step * self.square), np.zeros(0)
+        if self.penalty.quadratic:
+            return self.penalty.proximal(matrix, step), np.zeros(0)
         left, values, right = svd(matrix)
         shrunk = self.shrink(values, step)
         return (left * shrunk[..., None, :]) @ right, shrunk
@@ -89,7 +88,7 @@ class EmpiricalRisk(NamedTuple):
         """Return the proximal map of singular values, or eigenvalues."""
         if self.trace is not None:
             return project_on_simplex(values, self.trace)
-        return np.asarray(np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square))
+        return np.maximum(self.penalty.proximal(values, step), 0.0)
 
     def slopes(self, fields: Array, width: float, around: Array | float = 0.0) -> Array:
         """Return slopes of the loss, or for a positive width those of its envelope around given slopes."""
@@ -135,19 +134,20 @@ class EmpiricalRisk(NamedTuple):
         """
         slopes, widths = self.slopes(fields, width, around), self.widths(width)
         shifted = fields + widths * around
-        penalty = unit * (self.spectral * float(np.sum(values)) + 0.5 * self.square * float(np.sum(matrix**2)))
+        loss = float(np.sum(self.loss.value(self.labels, fields)))
+        penalty = unit * float(np.sum(self.penalty.value(matrix if self.penalty.quadratic else values)))
         pull = -self.design.adjoint(slopes, 0)
         penalty_conjugate, share = 0.0, 1.0
         if self.trace is not None:
             penalty_conjugate = unit * self.trace * float(np.max(self._dual_values(pull)))
-        elif self.square > 0:
-            excess = np.maximum(self._dual_values(pull) - self.spectral, 0.0)
-            penalty_conjugate = unit * float(np.sum(excess**2)) / (2 * self.square)
-        else:
+        elif self.penalty.is_norm:
             # Slopes scaled into the ball of the dual norm.
-            share = min(1.0, self.spectral / max(float(np.max(self._dual_values(pull))), 1e-300))
+            share = min(1.0, self.penalty.kink / max(float(np.max(self._dual_values(pull))), 1e-300))
+        else:
+            # Negative eigenvalues never meet a positive matrix, and no minimiser has a penalty above this risk.
+            pulls, reach = np.maximum(self._dual_values(pull), 0.0), (loss + penalty) / unit
+            penalty_conjugate = unit * self.penalty.conjugate_bound(pulls, 1.0, reach)
         dual = -float(np.sum(self.loss.conjugate_at(self.labels, shifted, slopes, share))) - penalty_conjugate
-        loss = float(np.sum(self.loss.value(self.labels, fields)))
         # Negative values are rounding errors; the absolute value gives their size.
         gap, scale = abs(loss + penalty - dual), risk_of_zero
         # An estimate of zero is the minimiser if its slopes are in the ball of the dual norm.
@@ -165,9 +165,9 @@ class EmpiricalRisk(NamedTuple):
         """Return the arguments of the penalty's conjugate: eigenvalues, singular values, or the norm."""
         if self.positive:
             return eigh(pull)[0]
-        if self.spectral > 0:
-            return singular_values(pull)
-        return np.array([np.sqrt(np.sum(pull**2))])
+        if self.penalty.quadratic:
+            return np.array([np.sqrt(np.sum(pull**2))])
+        return singular_values(pull)
 
 
 def gap_scale(gap: float, penalty: float, risk_of_zero: float) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 from glassformer.core.estimate import Array
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
-from glassformer.risk.rows.penalties import RowPenalty
+from glassformer.risk.penalty_base import Penalty
 from glassformer.risk.rows.student import Student
 
 # Steps of Newton's method for the intercept, and the size of a step that ends it.
@@ -70,7 +70,7 @@ class EmpiricalRowRisk:
     student: Student
     design: Any
     targets: Array
-    penalty: RowPenalty
+    penalty: Penalty
     strength: float
     spectrum: Array
     encodings: Array | None = None
@@ -147,7 +147,7 @@ class EmpiricalRowRisk:
         slope = self.design.adjoint(slopes, 0)
         if self.encodings is not None:
             slope = slope + slopes.sum(axis=0) @ self.encodings / np.sqrt(self.shape[1])
-        risk = loss + self.strength * self.penalty.value(weights, self.spectrum)
+        risk = loss + self.strength * self._penalty_value(weights)
         return RiskPoint(weights, intercept, loss, risk, slope, output_slope)
 
     def _losses(self, fields: Array, intercept: Array) -> tuple[float, Array, Array]:
@@ -158,6 +158,10 @@ class EmpiricalRowRisk:
             )
             loss, slopes, output_slope = (np.asarray(part) for part in found)
         return float(loss), slopes, output_slope
+
+    def _penalty_value(self, weights: Array) -> float:
+        """Return the penalty of weights, without its strength."""
+        return float(np.sum(self.penalty.value(weights / np.sqrt(self.spectrum))))
 
     def gap(self, point: RiskPoint) -> float:
         r"""Return how far a point is from a minimum, relative to the risk of zero.
@@ -173,40 +177,22 @@ class EmpiricalRowRisk:
             return lengths[0] * max(lengths[1], 1.0) / self.risk_of_zero
         roots = np.sqrt(self.spectrum)
         own, pull = point.weights / roots, point.slope * roots
-        absolute, square, group = (self.strength * part for part in _parts(self.penalty))
-        if absolute == group == 0:
+        if self.penalty.quadratic:
+            square = self.strength * self.penalty.square
             return float(np.sum((pull + square * own) ** 2)) / (2 * square) / self.risk_of_zero
-        excess = np.maximum(np.abs(pull) - absolute, 0.0)
-        if group > 0:
-            excess = np.maximum(np.linalg.norm(excess, axis=0) - group, 0.0)
-        if square > 0:
-            conjugate = float(np.sum(excess**2)) / (2 * square)
-        else:
-            conjugate = float(np.max(excess)) * point.risk / (absolute + group)
-        penalty = self.strength * self.penalty.value(point.weights, self.spectrum)
+        conjugate = self.penalty.conjugate_bound(pull, self.strength, point.risk)
+        penalty = self.strength * self._penalty_value(point.weights)
         return (penalty + float(np.sum(point.slope * point.weights)) + conjugate) / self.risk_of_zero
 
     def proximal(self, weights: Array, steps: Array) -> Array:
         """Return the proximal map of the penalty for steps of gradient descent of these lengths, shape (d,)."""
-        absolute, square, group = (self.strength * steps * part for part in _parts(self.penalty))
         roots = np.sqrt(self.spectrum)
-        shrunk = np.sign(weights) * np.maximum(np.abs(weights) - absolute / roots, 0.0)
-        norms = np.maximum(np.linalg.norm(shrunk, axis=0), np.finfo(float).tiny)
-        shrunk = shrunk * np.maximum(1 - group / roots / norms, 0.0)
-        return np.asarray(shrunk / (1 + square / self.spectrum))
+        return np.asarray(roots * self.penalty.proximal(weights / roots, self.strength * steps / self.spectrum))
 
     def penalty_slope(self, weights: Array) -> Array:
         """Return the derivative of the penalty, where it has one, with its strength."""
-        absolute, square, group = (self.strength * part for part in _parts(self.penalty))
         roots = np.sqrt(self.spectrum)
-        slope = square * weights / self.spectrum + absolute * np.sign(weights) / roots
-        if group > 0:
-            slope = slope + group / roots * weights / np.maximum(np.linalg.norm(weights, axis=0), np.finfo(float).tiny)
-        return np.asarray(slope)
-
-
-def _parts(penalty: RowPenalty) -> tuple[float, float, float]:
-    return float(penalty.absolute), float(penalty.square), float(penalty.group)
+        return np.asarray(self.strength * self.penalty.slope(weights / roots) / roots)
 
 
 def _loss_and_slopes(

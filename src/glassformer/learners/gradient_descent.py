@@ -138,13 +138,14 @@ class GradientDescent(Descent):
         """Return the certified gap of the convex risk of decay and width, or the residual of training without one."""
         from glassformer.learners.empirical_risk import EmpiricalRisk, certified_gap
         from glassformer.risk.losses import Square
+        from glassformer.risk.penalties import ElasticNet
 
         convex = model.parametrisation.convex
         if convex is None or self.weight_decay == 0 or not np.all(np.isfinite(result.signals)):
             return result.training.residual
         spectral = self.weight_decay * convex.weight(width, data.design.signal_shape)
         labels = model.channel.components_of(data.labels)
-        risk = EmpiricalRisk(data.design, labels, Square(), spectral, 0.0, convex.positive)
+        risk = EmpiricalRisk(data.design, labels, Square(), ElasticNet(spectral), convex.positive)
         return max(certified_gap(risk, signal) for signal in result.signals)
 
     def _estimates(self, signals: Array) -> Array:

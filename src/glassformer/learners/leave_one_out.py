@@ -32,6 +32,7 @@ from glassformer.learners.proximal_gradient import NARROW, input_scale
 from glassformer.learners.risk_path import PenalisedProblem
 from glassformer.learners.weighted_losses import WeightedLoss
 from glassformer.numerics.decompositions import eigh
+from glassformer.risk.penalty_base import Penalty
 
 MatrixDesign = DenseDesign | PooledDesign
 """Inputs of one matrix that know the fields of products of columns."""
@@ -70,7 +71,7 @@ def leave_one_out(
     estimate: Array,
     strength: float,
     loss: Any = "square",
-    penalty: str = "nuclear",
+    penalty: str | Penalty = "nuclear",
     *,
     intercept: bool | float = False,
     weights: ArrayLike | None = None,
@@ -127,6 +128,10 @@ def leave_one_out(
         raise IncompatibleError(
             f"loss {problem.loss.name} has kinks, and the approximation needs a smooth loss: use square or huber"
         )
+    if problem.penalty.parts is None:
+        raise IncompatibleError(
+            f"penalty {problem.penalty.name} has no closed forms, which the approximation needs: use nuclear or ridge"
+        )
     refit = isinstance(intercept, bool | np.bool_)
     shift = problem.best_intercept(problem.design.forward(estimate, 0)) if refit else float(intercept)
     risk = problem.at(strength, WeightedLoss(problem.loss, shift=shift))
@@ -146,8 +151,9 @@ def approximate_leave_one_out(risk: EmpiricalRisk, matrix: Array, intercept: boo
     Example:
         >>> from glassformer.designs.dense import DenseDesign
         >>> from glassformer.risk.losses import Square
+        >>> from glassformer.risk.penalties import ElasticNet
         >>> x, y = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 2.0])
-        >>> risk = EmpiricalRisk(DenseDesign(x[:, None, None]), y, Square(), 0.0, 1.0)
+        >>> risk = EmpiricalRisk(DenseDesign(x[:, None, None]), y, Square(), ElasticNet(0.0, 1.0))
         >>> slope = (x @ y) / (x @ x + 1)
         >>> found = approximate_leave_one_out(risk, np.array([[slope]]))
         >>> bool(np.isclose(found.fields[0], x[0] * (x[1:] @ y[1:]) / (x[1:] @ x[1:] + 1)))
@@ -238,9 +244,10 @@ class _TangentSpace(NamedTuple):
         else:
             left, values, across = np.linalg.svd(moved)
             right = across.T
-        contraction = 1 / (1 + step * risk.square)
-        shrunk = contraction * np.maximum(values - step * risk.spectral, 0.0)
-        rank = int(np.sum(shrunk > 0)) if risk.spectral else len(values)
+        absolute, square = risk.penalty.parts
+        contraction = 1 / (1 + step * square)
+        shrunk = contraction * np.maximum(values - step * absolute, 0.0)
+        rank = int(np.sum(shrunk > 0)) if absolute else len(values)
         tangent = cls(left, right, rank, len(values), risk.positive, np.zeros(0))
         i, j = tangent.pairs
         # Slopes of the proximal map; for two positive values it is a multiple of the identity.

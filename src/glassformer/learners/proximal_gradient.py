@@ -129,10 +129,11 @@ def least_risk(
     Example:
         >>> from glassformer.designs.dense import DenseDesign
         >>> from glassformer.risk.losses import Logistic
+        >>> from glassformer.risk.penalties import ElasticNet
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(150, (10, 10), rng)
         >>> labels = np.sign(design.forward(np.outer(rng.standard_normal(10), rng.standard_normal(10)), 0))
-        >>> found = least_risk(EmpiricalRisk(design, labels, Logistic(), 0.5, 0.0), Iteration(tolerance=1e-6))
+        >>> found = least_risk(EmpiricalRisk(design, labels, Logistic(), ElasticNet(0.5)), Iteration(tolerance=1e-6))
         >>> str(found.status[0]), bool(found.residual[0] <= 1e-6)
         ('converged', True)
     """
@@ -158,11 +159,12 @@ def largest_ratio(risk: EmpiricalRisk, scale: InputScale) -> float:
     """
     if risk.trace is not None:
         return 1.0
-    if risk.spectral == 0:
-        return scale.largest * (risk.loss.sharpness if np.isfinite(risk.loss.sharpness) else 1.0) / risk.square
+    if risk.penalty.kink == 0:
+        slope = float(risk.penalty.slope(np.ones(1))[0])
+        return scale.largest * (risk.loss.sharpness if np.isfinite(risk.loss.sharpness) else 1.0) / slope
     fields = risk.design.forward(np.zeros(risk.design.signal_shape), 0)
     slopes = risk.slopes(fields, 0.0 if np.isfinite(risk.loss.sharpness) else NARROW)
-    return (float(np.max(singular_values(risk.design.adjoint(slopes, 0)))) or 1.0) / risk.spectral
+    return (float(np.max(singular_values(risk.design.adjoint(slopes, 0)))) or 1.0) / risk.penalty.kink
 
 
 def _proximal_gradient(risk: EmpiricalRisk, settings: Iteration, x: Array, scale: InputScale) -> Solution:
@@ -239,7 +241,7 @@ def _newton_step(risk: EmpiricalRisk, x: Array, fields: Array, step: float, scal
     rows, columns, count = len(left), len(right), len(values)
     sigma, shrunk = np.zeros((2, max(rows, columns), 1))
     sigma[:count, 0], shrunk[:count, 0] = values, risk.shrink(values, long)
-    differences = _ratio(shrunk - shrunk.T, sigma - sigma.T, (shrunk > 0) / (1 + long * risk.square))
+    differences = _ratio(shrunk - shrunk.T, sigma - sigma.T, (shrunk > 0) / (1 + long * risk.penalty.square))
     sums = _ratio(shrunk + shrunk.T, sigma + sigma.T, 0.0)
     same, swapped = (part[:rows, :columns].reshape(-1, 1) / 2 for part in (sums + differences, differences - sums))
     partner = np.arange(rows * columns).reshape(rows, columns)
@@ -275,11 +277,11 @@ def _conjugate_gradients(risk: EmpiricalRisk, settings: Iteration, x: Array, sca
     r"""Return the minimiser of a smooth risk; a gradient ``g`` bounds the gap by :math:`|g|^2/(2w_2)`."""
     fields = risk.design.forward(x, 0)
     unit, risk_of_zero = scale.unit, scale.risk_of_zero
-    certificate, history = _NO_CERTIFICATE, []
+    certificate, history, square = _NO_CERTIFICATE, [], risk.penalty.square
     direction, last_gradient = np.zeros_like(x), np.zeros_like(x)
     for _ in range(settings.max_iterations):
-        gradient = risk.design.adjoint(risk.slopes(fields, 0.0), 0) + risk.square * x
-        history.append(unit * float(np.sum(gradient**2)) / (2 * risk.square * risk_of_zero))
+        gradient = risk.design.adjoint(risk.slopes(fields, 0.0), 0) + square * x
+        history.append(unit * float(np.sum(gradient**2)) / (2 * square * risk_of_zero))
         if history[-1] <= settings.tolerance:
             # Fields are computed again, without the rounding errors of all steps.
             fields = risk.design.forward(x, 0)
@@ -308,8 +310,8 @@ def _conjugate_weight(gradient: Array, last: Array, direction: Array) -> float:
 def _line_minimum(risk: EmpiricalRisk, unit: float, start: tuple[Array, Array], line: tuple[Array, Array]) -> float:
     """Return the distance of the minimum along a line and its fields, or 0 if the slope is a rounding error."""
     (x, fields), (direction, change) = start, line
-    slope = unit * risk.square * float(np.vdot(x, direction))
-    curvature = unit * risk.square * float(np.vdot(direction, direction))
+    slope = unit * risk.penalty.square * float(np.vdot(x, direction))
+    curvature = unit * risk.penalty.square * float(np.vdot(direction, direction))
 
     def derivative(length: float) -> float:
         return float(np.vdot(change, risk.slopes(fields + length * change, 0.0))) + slope + length * curvature

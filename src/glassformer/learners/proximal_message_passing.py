@@ -123,19 +123,22 @@ class ProximalStep(UndampedStep):
 
     def _denoised(self, matrix: Array, step: float) -> tuple[Array, float]:
         """Return the penalty's proximal map, and its divergence per entry."""
-        risk, contraction = self.risk, 1 / (1 + step * self.risk.square)
+        risk = self.risk
         if risk.positive:
             values, vectors = eigh(matrix)
             shrunk = risk.shrink(values, step)
-            # A known trace removes one degree of freedom of the positive eigenvalues.
-            slope = contraction if risk.trace is None else 1 - 1 / max(int(np.sum(shrunk > 0)), 1)
-            slopes = np.where(shrunk > 0, slope, 0.0)
+            slopes = risk.penalty.proximal_slope(values, step)
+            if risk.trace is not None:
+                # A known trace removes one degree of freedom of the positive eigenvalues.
+                slopes = np.full_like(values, 1 - 1 / max(int(np.sum(shrunk > 0)), 1))
+            slopes = np.where(shrunk > 0, slopes, 0.0)
             return (vectors * shrunk) @ vectors.T, symmetric_divergence(values, shrunk, slopes)
-        if risk.spectral == 0:
+        if risk.penalty.quadratic:
+            contraction = 1 / (1 + step * risk.penalty.square)
             return contraction * matrix, contraction
         left, values, right = svd(matrix)
         shrunk, excess = risk.shrink(values, step), abs(matrix.shape[0] - matrix.shape[1])
-        slopes = np.where(shrunk > 0, contraction, 0.0)
+        slopes = np.where(shrunk > 0, risk.penalty.proximal_slope(values, step), 0.0)
         return (left * shrunk) @ right, rectangular_divergence(values, shrunk, slopes, excess)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -12,7 +11,6 @@ from glassformer.core.checks import real_numbers
 from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_strength, parse_text
-from glassformer.core.results import name_or_value
 from glassformer.core.settings import (
     Iteration,
     boolean,
@@ -20,30 +18,21 @@ from glassformer.core.settings import (
     positive_integer,
     setting,
 )
-from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo, StepContext, Theory
-from glassformer.learners.descent import refuse_side_information
-from glassformer.learners.gamp import refuse_overlap
-from glassformer.models.base import require_theory
+from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo, Theory
+from glassformer.learners.rows_risk import BRANCHES_OF_THEORY, RowTheory, row_theory
 
 if TYPE_CHECKING:
-    from glassformer.bayes_optimal.threshold_results import Thresholds
-    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
-    from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
-    from glassformer.learners.empirical_risk import EmpiricalRisk
-    from glassformer.risk.loss_base import Loss
-    from glassformer.risk.penalties import MatrixPenalty, Penalty
+    from glassformer.learners.matrix_risk import MatrixRisk
+    from glassformer.models.base import Model
+    from glassformer.risk.penalty_base import Penalty
     from glassformer.risk.rows.limits import RowRisk
-    from glassformer.risk.rows.one_row_penalties import WeightPenalty
 
 # Settings that only models of rows have.
 _OF_ROWS = ("student", "student_rows", "intercept", "positions", "branch")
 # Branches by name; those from random or zero weights are for data alone.
-_BRANCHES_OF_THEORY = ("informed", "uninformed", "positional")
-_BRANCHES = (*_BRANCHES_OF_THEORY, "random", "zero")
-# Singular values below this share of the largest one, or of one, are rounding errors.
-_ROUNDING = 1e-9
+_BRANCHES = (*BRANCHES_OF_THEORY, "random", "zero")
 
 
 def _is_pair(branch: Any) -> bool:
@@ -147,10 +136,10 @@ class RegularisedRisk(Learner):
         "square",
         read=parse_function,
     )
-    penalty: str | None = setting(
-        None,
+    penalty: str | Penalty | None = parameter(
         "nuclear (default), ridge or elastic; trace, or pinned (trace known), for positive matrices; smi and "
         "attention: ridge (default), lasso, elastic or group",
+        None,
     )
     strength: float | None = parameter(
         "weight of the regulariser, or best (default the best one)", None, read=parse_strength, check=non_negative
@@ -180,14 +169,12 @@ class RegularisedRisk(Learner):
     def __post_init__(self) -> None:
         super().__post_init__()
         from glassformer.risk.losses import loss_of
-        from glassformer.risk.penalties import PENALTIES
-        from glassformer.risk.rows.penalties import ROW_PENALTIES
+        from glassformer.risk.penalties import penalty_of
 
         # Unknown names raise.
         loss_of(self.loss, convex=self.student is None)
-        allowed = list(dict.fromkeys([*PENALTIES, *ROW_PENALTIES]))
-        if self.penalty is not None and self.penalty not in allowed:
-            raise ParameterError("penalty", self.penalty, f"one of {', '.join(allowed)}")
+        if self.penalty is not None:
+            penalty_of(self.penalty)
         self._check_row_settings()
 
     def _check_row_settings(self) -> None:
@@ -208,7 +195,7 @@ class RegularisedRisk(Learner):
             raise ParameterError("branch", self.branch, allowed)
 
     @property
-    def row_risk(self) -> RowRisk:
+    def of_rows(self) -> RowRisk:
         """The risk of a model of rows."""
         from glassformer.risk.rows.limits import RowRisk
 
@@ -224,41 +211,34 @@ class RegularisedRisk(Learner):
         )
 
     @property
-    def penalty_name(self) -> str:
-        """Penalty on a matrix."""
-        return self.penalty or "nuclear"
+    def of_matrix(self) -> MatrixRisk:
+        """The risk of a model of one matrix.
 
-    @property
-    def minimised(self) -> tuple[Loss, MatrixPenalty, float | None]:
-        """Loss, penalty and strength."""
+        Raises:
+            ParameterError: the loss or the penalty is not for matrices.
+            IncompatibleError: a setting is for models of rows.
+        """
+        from glassformer.learners.matrix_risk import MatrixRisk
         from glassformer.risk.losses import loss_of
         from glassformer.risk.penalties import penalty_of
+        from glassformer.risk.penalty_base import MATRICES, POSITIVE_MATRICES
 
         given = [name for name in _OF_ROWS if getattr(self, name) not in (None, False)]
         if given:
             raise IncompatibleError(f"{given[0]} is a setting for smi and attention only: leave it out")
-        return loss_of(self.loss), penalty_of(self.penalty_name), self.strength
+        penalty = penalty_of(self.penalty or "nuclear", MATRICES, POSITIVE_MATRICES)
+        return MatrixRisk(loss_of(self.loss), penalty, self.strength)
 
-    @property
-    def minimised_over_row(self) -> tuple[Loss, WeightPenalty, float | None, bool]:
-        """Loss, penalty and strength of one row of weights, and whether an intercept is fitted."""
-        from glassformer.risk.losses import loss_of
-        from glassformer.risk.rows.one_row_penalties import weight_penalty
-
-        return loss_of(self.loss), weight_penalty(self.penalty or "ridge"), self.strength, self.intercept
-
-    def check(self, model: Any) -> None:
-        from glassformer.risk.problem import risk_problem
-
+    def check(self, model: Model) -> None:
         try:
             if model.overlap_shape:
                 self._row_theory(model).require()
             else:
-                risk_problem(model, *self.minimised)
+                self.of_matrix.problem(model)
         except GlassformerError as error:
             raise IncompatibleError(f"is incompatible with this model: {error}") from error
 
-    def completed(self, model: Any) -> Self:
+    def completed(self, model: Model) -> Self:
         if self.strength is None and model.theory_unavailable_reason is not None:
             raise IncompatibleError(
                 f"the best strength follows from theory, and {model.theory_unavailable_reason}: give a strength"
@@ -271,18 +251,22 @@ class RegularisedRisk(Learner):
 
         return (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in (None, *PENALTIES))
 
-    def theory(self, model: Any) -> Theory:
-        return self._row_theory(model) if model.overlap_shape else MatrixRiskTheory(self, model, risk=self)
+    def theory(self, model: Model) -> Theory:
+        from glassformer.learners.matrix_risk import MatrixRiskTheory
 
-    def _row_theory(self, model: Any) -> RowTheory:
-        try:
-            refuse_side_information(model)
-        except IncompatibleError as error:
-            raise IncompatibleError(f"regularised risk {error}; leave it out, or use learner gamp") from None
-        equations = OneRowTheory if self.is_one_linear_row(model) else RowTheory
-        return equations(self, model, risk=self)
+        if model.overlap_shape:
+            return self._row_theory(model)
+        return MatrixRiskTheory(self, model, risk=self.of_matrix, by_message_passing=self._by_message_passing)
 
-    def margins(self, model: Any, alpha: float) -> Table:
+    def _row_theory(self, model: Model) -> RowTheory:
+        return row_theory(self.of_rows, model, self, self._by_message_passing)
+
+    def _by_message_passing(self, steps: int, overlap: float | None) -> ProximalMessagePassing:
+        """Return message passing to the minimiser."""
+        own = {one.name: getattr(self, one.name) for one in fields(RegularisedRisk)}
+        return ProximalMessagePassing(**own, overlap=overlap).at_accuracy(Accuracy(max_iterations=steps))
+
+    def margins(self, model: Model, alpha: float) -> Table:
         """Return quantiles of the margins on training and new samples, for models of rows with labels of classes.
 
         Args:
@@ -296,271 +280,25 @@ class RegularisedRisk(Learner):
         from glassformer.risk.rows.margins import row_risk_margins
 
         self._row_theory(model).require()
-        return row_risk_margins(model, alpha, self.row_risk)
+        return row_risk_margins(model, alpha, self.of_rows)
 
-    def is_one_linear_row(self, model: Any) -> bool:
-        """Return whether the student is one linear row that sees one token: its averages are deterministic."""
-        if (model.channel.rows, model.channel.columns) != (1, 1) or self.penalty == "group":
-            return False
-        if self.positions is not None or self.branch is not None or callable(self.student):
-            return False
-        if getattr(self.loss, "name", self.loss) == "cross-entropy":
-            # Cross-entropy has one row per class.
-            return False
-        if self.student == "linear":
-            return self.student_rows in (None, 1)
-        from glassformer.risk.rows.one_row_labels import has_identity_link
-
-        signs = set(getattr(model.channel, "values", None) or ()) == {-1.0, 1.0}
-        return (signs or callable(self.loss) or has_identity_link(model)) and self.student_rows in (None, 1)
-
-    def learn(self, model: Any, data: DataSet) -> FitResult:
-        from glassformer.learners.proximal_gradient import least_risk
-
+    def learn(self, model: Model, data: DataSet) -> FitResult:
         settings = Iteration(**{name: self.accurate(name) for name in self.accuracy_defaults})
-        if model.overlap_shape:
-            from glassformer.learners.row_fit import learn_rows
+        if not model.overlap_shape:
+            return self.of_matrix.fit(model, data, self._strength_on(model, data), settings)
+        from glassformer.learners.row_fit import learn_rows
 
-            own = replace(self.row_risk, strength=self._strength_on(model, data))
-            return learn_rows(own, model, data, settings)
+        return learn_rows(replace(self.of_rows, strength=self._strength_on(model, data)), model, data, settings)
 
-        risk = self.empirical_risk(model, data)
-        found = least_risk(risk, settings)
-        return FitResult.from_solution(found, **_fit(risk, found.value[0]))
-
-    def _strength_on(self, model: Any, data: DataSet) -> float:
-        """Return the strength on a data set: where none is given the best one of theory."""
+    def _strength_on(self, model: Model, data: DataSet) -> float:
+        """Return the strength on a data set: where none is given the best one of theory, NaN without any effect."""
+        if not model.overlap_shape and self.of_matrix.penalty.pinned:
+            return float("nan")
         if self.strength is not None:
             return float(self.strength)
         self.completed(model)
         ratio = data.design.sample_ratio * model.prior.degrees
         return float(self.theory(model).limits([ratio])["strength"][0])
-
-    def empirical_risk(self, model: Any, data: DataSet) -> EmpiricalRisk:
-        """Return the risk on a data set."""
-        import numpy as np
-
-        from glassformer.learners.empirical_risk import EmpiricalRisk
-        from glassformer.risk.problem import risk_problem
-
-        problem, prior, design = risk_problem(model, *self.minimised), model.prior, data.design
-        penalty, strength, trace = problem.penalty, self.strength, None
-        if penalty.pinned:
-            known = prior.mean(design.signal_shape) if data.teacher is None else data.teacher
-            strength, trace = 0.0, float(np.trace(known))
-        else:
-            strength = self._strength_on(model, data)
-        if strength == 0 and trace is None:
-            raise IncompatibleError(f"strength = 0 of penalty {self.penalty_name} on data: {_without_penalty(penalty)}")
-        rows, columns = design.signal_shape
-        weight = strength / prior.degrees
-        spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
-        y = problem.labels.targets(data.labels)
-        return EmpiricalRisk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
-
-
-def _without_penalty(penalty: Penalty) -> str:
-    """Return the remedy for a strength of zero."""
-    if penalty.positive or (penalty.spectral > 0 and penalty.square > 0):
-        return "no solver is available for the interpolator; give strength > 0"
-    name = "nuclear-norm" if penalty.spectral > 0 else "ridge"
-    return f"use learner {name} with strength 0, or give strength > 0"
-
-
-def _fit(risk: EmpiricalRisk, estimate: Array) -> dict[str, float | None]:
-    """Return errors on the training samples, and the rank."""
-    import numpy as np
-
-    from glassformer.numerics.decompositions import singular_values
-
-    fitted, y = risk.design.forward(estimate, 0), risk.labels
-    values = singular_values(estimate)
-    return {
-        "training_error": float(np.mean((fitted - y) ** 2)) if y.shape == fitted.shape else None,
-        "training_loss": float(np.sum(risk.loss.value(y, fitted)) / len(y)),
-        "rank": float(np.mean(values > _ROUNDING * max(1.0, float(values[0])))),
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class RiskTheory(Theory):
-    """Limits of the minimiser of a regularised risk.
-
-    Attributes:
-        risk: loss, penalty and strength.
-    """
-
-    risk: RegularisedRisk
-
-    def limits(self, alpha: Any, throw: bool = False) -> Table:
-        from glassformer.risk.limits import risk_limits
-
-        return self._labelled(risk_limits(self.model, alpha, *self.risk.minimised, throw))
-
-    def thresholds(self) -> Thresholds:
-        from glassformer.risk.thresholds import risk_thresholds
-
-        found: Thresholds = self._labelled(risk_thresholds(self.model, *self.risk.minimised))
-        return found
-
-    def hysteresis(self, alpha: Any) -> Table:
-        from glassformer.bayes_optimal.hysteresis import one_branch
-
-        return self._labelled(one_branch(self.limits(alpha)))
-
-    def _labelled(self, found: Any) -> Any:
-        """Return a result with learner, loss, penalty and strength among its parameters."""
-        loss, _, strength = self.risk.minimised
-        own = {
-            "loss": loss.name,
-            "penalty": self.risk.penalty_name,
-            "strength": "best" if strength is None else strength,
-        }
-        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **own})
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowTheory(RiskTheory):
-    """Limits of the minimiser over the rows of a student, by averages over sampled labels."""
-
-    def require(self) -> None:
-        """Raise unless model and risk go together."""
-        require_theory(self.model)
-        self.risk.row_risk.problem(self.model, 1.0, self.risk.strength or 1.0)
-
-    def limits(self, alpha: Any, throw: bool = False) -> Table:
-        from glassformer.risk.rows.limits import row_risk_limits
-
-        require_theory(self.model)
-        return self._labelled(row_risk_limits(self.model, alpha, self.risk.row_risk, throw))
-
-    def thresholds(self) -> Thresholds:
-        from glassformer.core.progress import progress
-        from glassformer.risk.rows.thresholds import row_risk_thresholds
-
-        require_theory(self.model)
-        with progress(f"thresholds {self.model.name}"):
-            found: Thresholds = self._labelled(row_risk_thresholds(self.model, self.risk.row_risk))
-        return found
-
-    def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
-        # Branches of descent on data that theory does not have lead to one of its minima, of which the lowest counts.
-        branch = self.risk.branch
-        known = not isinstance(branch, str) or branch in _BRANCHES_OF_THEORY
-        own = replace(self, risk=replace(self.risk, branch=branch if known else None))
-        return super(RowTheory, own).of_runs(alpha, optimum)
-
-    @property
-    def other_minima(self) -> str:
-        risk = self.risk
-        if risk.branch == "informed" or risk.row_risk.problem(self.model, 1.0, risk.strength or 1.0).student.is_convex:
-            return ""
-        return (
-            "the risk is not convex, and descent may end above its minimum: compare free_energy with that of the "
-            "limits, or start at the teacher (branch informed)"
-        )
-
-    def trajectory(self, alpha: Array, context: StepContext) -> Table:
-        from glassformer.risk.rows.trajectory import require_steps, row_risk_trajectory
-
-        own, strengths = self.risk.row_risk, self._strengths(alpha)
-        require_steps(own)
-        return self._labelled(row_risk_trajectory(self.model, alpha, own, strengths, context.steps, context.overlap))
-
-    def _strengths(self, alpha: Array) -> Array:
-        """Return the strength at every sample ratio, the best one where none is given."""
-        import numpy as np
-
-        if self.risk.strength is None:
-            return np.asarray(self.limits(alpha)["strength"])
-        return np.full(len(alpha), float(self.risk.strength))
-
-    def simulated(self, context: StepContext) -> Learner:
-        return _steps_of(self.risk, context.steps, context.overlap)
-
-    def hysteresis(self, alpha: Any) -> Table:
-        from glassformer.risk.rows.limits import row_risk_branches
-
-        require_theory(self.model)
-        return self._labelled(row_risk_branches(self.model, alpha, self.risk.row_risk))
-
-    def display_columns(self, table: Table) -> list[str]:
-        best_strength = ["strength"] if self.risk.strength is None else []
-        return table.known_columns(("label_error", "prediction_error", *best_strength, "cosine", "free_energy"))
-
-    def _labelled(self, found: Any) -> Any:
-        own, strength = self.risk.row_risk, self.risk.strength
-        asked = {
-            "loss": name_or_value(own.loss),
-            "penalty": own.penalty,
-            "strength": "best" if strength is None else strength,
-        }
-        settings = {name: getattr(own, name) for name in _OF_ROWS}
-        optional = {name: name_or_value(value) for name, value in settings.items() if value not in (None, False)}
-        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **asked, **optional})
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneRowTheory(RowTheory):
-    """Limits of the minimiser over one linear row of weights that sees one token, by quadrature."""
-
-    def require(self) -> None:
-        from glassformer.risk.rows.one_row import one_row_problem
-
-        require_theory(self.model)
-        one_row_problem(self.model, *self.risk.minimised_over_row)
-
-    def limits(self, alpha: Any, throw: bool = False) -> Table:
-        from glassformer.risk.rows.one_row import one_row_limits
-
-        return self._labelled(one_row_limits(self.model, alpha, *self.risk.minimised_over_row, throw=throw))
-
-    def hysteresis(self, alpha: Any) -> Table:
-        return RiskTheory.hysteresis(self, alpha)
-
-    def thresholds(self) -> Thresholds:
-        from glassformer.risk.rows.one_row import one_row_problem
-        from glassformer.risk.thresholds import thresholds_of
-
-        problem = one_row_problem(self.model, *self.risk.minimised_over_row)
-        found: Thresholds = self._labelled(thresholds_of(problem, self.risk.strength))
-        return found
-
-    @property
-    def other_minima(self) -> str:
-        return ""
-
-    def trajectory(self, alpha: Array, context: StepContext) -> Table:
-        from glassformer.risk.rows.one_row import one_row_problem
-        from glassformer.risk.trajectory import steps_of
-
-        refuse_overlap(self.learner.name, context)
-        problem = one_row_problem(self.model, *self.risk.minimised_over_row)
-        return self._labelled(steps_of(problem, alpha, self.risk.strength, context.steps))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatrixRiskTheory(RiskTheory):
-    """Limits of the minimiser, and the trajectory of proximal message passing to it."""
-
-    def display_columns(self, table: Table) -> list[str]:
-        best_strength = ["strength"] if self.risk.strength is None else []
-        return table.known_columns(("label_error", *best_strength, "cosine", "rank"))
-
-    def trajectory(self, alpha: Array, context: StepContext) -> Table:
-        from glassformer.risk.trajectory import risk_trajectory
-
-        refuse_overlap(self.learner.name, context)
-        return self._labelled(risk_trajectory(self.model, alpha, *self.risk.minimised, context.steps))
-
-    def simulated(self, context: StepContext) -> Learner:
-        return _steps_of(self.risk, context.steps, None)
-
-
-def _steps_of(risk: RegularisedRisk, steps: int, overlap: float | None) -> ProximalMessagePassing:
-    """Return message passing to the minimiser of a risk."""
-    own = {one.name: getattr(risk, one.name) for one in fields(RegularisedRisk)}
-    return ProximalMessagePassing(**own, overlap=overlap).at_accuracy(Accuracy(max_iterations=steps))
 
 
 @dataclass(frozen=True)
@@ -594,66 +332,10 @@ class ProximalMessagePassing(RegularisedRisk):
 
     overlap: float | None = None
 
-    def learn(self, model: Any, data: DataSet) -> FitResult:
-        if model.overlap_shape:
-            from glassformer.learners.row_message_passing import pass_row_messages
+    def learn(self, model: Model, data: DataSet) -> FitResult:
+        strength, steps = self._strength_on(model, data), self.accurate("max_iterations")
+        if not model.overlap_shape:
+            return self.of_matrix.pass_messages(model, data, strength, steps)
+        from glassformer.learners.row_message_passing import pass_row_messages
 
-            strength, steps = self._strength_on(model, data), self.accurate("max_iterations")
-            return pass_row_messages(self.row_risk, strength, model, data, steps, self.overlap)
-        from glassformer.learners.proximal_message_passing import ProximalStep, take_undamped_steps
-        from glassformer.risk.trajectory import START_SUSCEPTIBILITY
-
-        step = ProximalStep(self.empirical_risk(model, data), START_SUSCEPTIBILITY * float(model.prior.second_moment))
-        last, report = take_undamped_steps(
-            step, self.accurate("max_iterations"), lambda state: data.errors_of(model, state.estimate)
-        )
-        if not report["history"] and data.teacher is not None:
-            reason = f"loss {step.risk.loss.name} is linear around an estimate of zero"
-            raise IncompatibleError(f"{reason}, so that message passing has no first step: use theory only, without d")
-        return FitResult(last.estimate[None], **{**report, **_fit(step.risk, last.estimate)})
-
-
-class SquareLossLearner(Learner):
-    """The minimiser of square loss and a penalty, on labels that are one linear functional of the signal each."""
-
-    penalty: ClassVar[str]
-    """Name of the penalty in :class:`RegularisedRisk`."""
-    strength: float | None
-
-    @abstractmethod
-    def strength_for(self, model: Any) -> float | None:
-        """Return the strength on labels of this model; None for the best one at each sample ratio."""
-
-    @abstractmethod
-    def fit(self, model: Any, data: DataSet) -> Solution:
-        """Return the minimiser."""
-
-    def check(self, model: Any) -> None:
-        if model.channel.field_components:
-            raise IncompatibleError(f"fits one linear label per sample, not the labels of this model ({model.name})")
-        if not model.channel.linear:
-            raise IncompatibleError(f"fits linear labels, not those of channel {model.channel.label}")
-
-    def risk(self, model: Any) -> RegularisedRisk:
-        """Return the risk that is minimised on labels of a model.
-
-        Raises:
-            IncompatibleError: the strength is to follow from the noise of labels that are not linear.
-        """
-        if self.strength is None and not model.channel.linear:
-            raise IncompatibleError(
-                f"learner {self.name} has no best strength for labels of channel {model.channel.label}: give a "
-                f"strength, or use learner risk with loss square and penalty {self.penalty}, which finds it"
-            )
-        return RegularisedRisk("square", self.penalty, self.strength_for(model))
-
-    def learn(self, model: Any, data: DataSet) -> FitResult:
-        found = self.fit(model, data)
-        fields = data.design.forward(found.value[0], 0)
-        return FitResult.from_solution(found, training_error=float(((fields - data.labels) ** 2).mean()))
-
-
-def strength_by_noise() -> Any:
-    """Return the setting ``strength`` whose default is the best one for the label noise."""
-    text = "weight of the regulariser, or best (default the best one for the label noise)"
-    return parameter(text, None, read=parse_strength, check=non_negative)
+        return pass_row_messages(self.of_rows, strength, model, data, steps, self.overlap)

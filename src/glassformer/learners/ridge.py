@@ -12,7 +12,8 @@ from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.base import LearnerInfo, Theory, certified_solution
-from glassformer.learners.regularised_risk import RiskTheory, SquareLossLearner, strength_by_noise
+from glassformer.learners.matrix_risk import RiskTheory
+from glassformer.learners.square_loss import SquareLossLearner, strength_by_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

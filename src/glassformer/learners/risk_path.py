@@ -25,7 +25,8 @@ from glassformer.learners.weighted_losses import BestIntercept, Intercept, Weigh
 from glassformer.numerics.decompositions import singular_values, svd
 from glassformer.risk.loss_base import Loss
 from glassformer.risk.losses import loss_of
-from glassformer.risk.penalties import Penalty, penalty_of
+from glassformer.risk.penalties import penalty_of
+from glassformer.risk.penalty_base import MATRICES, POSITIVE_MATRICES, Penalty
 
 if TYPE_CHECKING:
     import pandas
@@ -83,7 +84,7 @@ def risk_path(
     design: Design | MulticlassDesign,
     labels: ArrayLike,
     loss: Any = "square",
-    penalty: str = "nuclear",
+    penalty: str | Penalty = "nuclear",
     strengths: ArrayLike | int = STRENGTHS,
     *,
     intercept: bool = False,
@@ -173,10 +174,17 @@ class PenalisedProblem:
     loss: Loss
     penalty: Penalty
     intercept: bool
+    positive: bool = False
 
     @classmethod
     def of(
-        cls, design: Any, labels: ArrayLike, loss: object, penalty: str, intercept: bool, weights: ArrayLike | None
+        cls,
+        design: Any,
+        labels: ArrayLike,
+        loss: object,
+        penalty: str | Penalty,
+        intercept: bool,
+        weights: ArrayLike | None,
     ) -> PenalisedProblem:
         """Return the problem on validated data, without samples of weight zero.
 
@@ -196,10 +204,11 @@ class PenalisedProblem:
             design, y, w = design.rows(w > 0), y[w > 0], w[w > 0]
         if np.any(w != 1):
             own = WeightedLoss(own, w.reshape(-1, *[1] * (y.ndim - 1)))
-        problem = cls(design, y, own, penalty_of(penalty), intercept)
+        chosen = penalty_of(penalty, MATRICES, POSITIVE_MATRICES)
+        problem = cls(design, y, own, chosen, intercept, positive=MATRICES not in chosen.signals)
         if problem.penalty.pinned:
             raise ParameterError("penalty", penalty, "a penalty with strengths, for instance trace: pinned has none")
-        if problem.penalty.positive:
+        if problem.positive:
             pull = design.adjoint(y, 0)
             if pull.shape[-2] != pull.shape[-1] or not np.allclose(pull, np.swapaxes(pull, -1, -2)):
                 allowed = "nuclear, ridge or elastic for these inputs, whose fields are not those of symmetric matrices"
@@ -209,16 +218,19 @@ class PenalisedProblem:
     @cached_property
     def scale(self) -> InputScale:
         """Scale of the inputs, with the fields of their entries for direct solutions of smooth problems."""
-        smooth = bool(np.isfinite(self.loss.sharpness)) and (self.penalty.spectral > 0 or self.loss.constant_curvature)
-        direct = smooth and self.labels.ndim == 1 and not self.penalty.positive
+        smooth = bool(np.isfinite(self.loss.sharpness)) and (
+            not self.penalty.quadratic or self.loss.constant_curvature
+        )
+        direct = smooth and self.penalty.parts is not None and self.labels.ndim == 1 and not self.positive
         return input_scale(self.at(1.0, self.fitted_loss(0.0)), with_entries=direct)
 
     def at(self, strength: float, loss: Loss | None = None) -> EmpiricalRisk:
         """Return the risk at a strength, with the problem's loss or another one."""
         rows, columns = self.design.signal_shape[-2:]
-        unit = 1.0 if self.penalty.positive else float(rows * columns) ** 0.25
-        spectral, square = strength * self.penalty.spectral * unit, strength * self.penalty.square
-        return EmpiricalRisk(self.design, self.labels, loss or self.loss, spectral, square, self.penalty.positive)
+        unit = 1.0 if self.positive else float(rows * columns) ** 0.25
+        return EmpiricalRisk(
+            self.design, self.labels, loss or self.loss, self.penalty.times(strength, unit), self.positive
+        )
 
     def strengths(self, strengths: ArrayLike | int) -> Array:
         """Return strengths in decreasing order; a number of strengths is replaced by a grid."""
@@ -231,7 +243,7 @@ class PenalisedProblem:
     def largest_strength(self) -> float:
         """Smallest strength with an estimate of zero; for ridge, the one that halves the strongest direction."""
         risk = self.at(1.0, self.fitted_loss(0.0))
-        return largest_ratio(risk, self.scale) * (1.0 if risk.spectral == 0 else _MARGIN)
+        return largest_ratio(risk, self.scale) * (1.0 if risk.penalty.kink == 0 else _MARGIN)
 
     def best_intercept(self, fields: Array) -> Any:
         """Return the intercept, or one intercept per field, that minimises the loss; 0 without an intercept."""
@@ -264,7 +276,7 @@ class PenalisedProblem:
             after: a larger strength, and the estimate and intercept at it, for instance the end of another path; an
                 estimate of zero by default.
         """
-        if self.penalty.spectral == 0 and self.scale.entries is not None:
+        if self.penalty.quadratic and self.scale.entries is not None:
             return self._ridge_path(strengths, settings, self.scale.entries)
         zero = np.zeros(self.design.signal_shape)
         previous, first, shift = after or (None, zero, self.best_intercept(np.zeros_like(self.labels)))

@@ -19,9 +19,10 @@ from glassformer.models.comparison import NewInputs
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points
 from glassformer.priors.features import feature_variances
+from glassformer.risk.penalties import penalty_of
+from glassformer.risk.penalty_base import ROWS
 from glassformer.risk.rows.comparison import match_rows, prediction_quality, row_products
 from glassformer.risk.rows.limits import RowRisk
-from glassformer.risk.rows.penalties import row_penalty
 from glassformer.risk.rows.student import Student, student_of
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def row_risk_on(risk: RowRisk, model: Model, data: DataSet) -> tuple[EmpiricalRo
         student,
         data.design,
         student.targets(data.labels),
-        row_penalty(risk.penalty),
+        penalty_of(risk.penalty, ROWS),
         float(risk.strength),
         feature_variances(model.prior, length),
         _encodings(risk.positions, model, student, data, length),

@@ -35,6 +35,7 @@ from glassformer.risk.rows.limits import RowRisk
 from glassformer.risk.rows.proximal_map import proximal_map
 from glassformer.risk.rows.student import Student
 from glassformer.risk.rows.trajectory import first_state, require_steps
+from glassformer.risk.rows.weights import weight_estimate
 
 if TYPE_CHECKING:
     from glassformer.models.base import Model
@@ -98,7 +99,7 @@ class RowProximalStep(UndampedStep):
         if not (positive and np.all(np.isfinite(score))):
             return replace(state, step_size=np.nan), 0.0
         field = v_hat @ state.weights + risk.design.adjoint(score, 0)
-        weights, susceptibility = risk.penalty.estimate(field, v_hat, risk.strength, risk.spectrum)
+        weights, susceptibility = weight_estimate(risk.penalty, field, v_hat, risk.strength, risk.spectrum)
         moved = float(np.sqrt(np.mean((weights - state.weights) ** 2)))
         step_size = max(moved, float(np.max(np.abs(susceptibility - old))))
         return RowMessages(weights, susceptibility, score, intercept, step_size=step_size, first=False), 1.0

@@ -76,7 +76,7 @@ class _Scaled:
 
     def __init__(self, risk: EmpiricalRowRisk) -> None:
         length = risk.shape[1]
-        square = risk.strength * float(risk.penalty.square)
+        square = risk.strength * risk.penalty.square
         curvatures = risk.samples / length + square / risk.spectrum
         self.risk, self.size = risk, int(np.prod(risk.shape))
         self.unit = np.broadcast_to(np.sqrt(curvatures), risk.shape).ravel()
@@ -126,13 +126,13 @@ def minimise_rows(
     Example:
         >>> from glassformer import SequenceMultiIndex
         >>> from glassformer.designs.projection import ProjectionDesign
-        >>> from glassformer.risk.rows.penalties import row_penalty
+        >>> from glassformer.risk.penalties import penalty_of
         >>> from glassformer.risk.rows.student import student_of
         >>> model, rng = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1), np.random.default_rng(0)
         >>> design, teacher = ProjectionDesign.sample(200, (1, 50), rng), rng.standard_normal((1, 50))
         >>> labels = np.sign(design.forward(teacher, 0)).reshape(200, 1)
         >>> student = student_of(model, "logistic")
-        >>> risk = EmpiricalRowRisk(student, design, labels, row_penalty("ridge"), 0.1, np.ones(50))
+        >>> risk = EmpiricalRowRisk(student, design, labels, penalty_of("ridge"), 0.1, np.ones(50))
         >>> found = minimise_rows(risk, settings=Iteration(tolerance=1e-9))
         >>> str(found.status), found.gap < 1e-9
         ('converged', True)
@@ -160,13 +160,13 @@ def minimise_along_path(
 
     Example:
         >>> from glassformer.designs.projection import ProjectionDesign
-        >>> from glassformer.risk.rows.penalties import row_penalty
+        >>> from glassformer.risk.penalties import penalty_of
         >>> from glassformer.risk.losses import Square
         >>> from glassformer.risk.rows.student import Student, linear_prediction
         >>> rng = np.random.default_rng(0)
         >>> design, y = ProjectionDesign.sample(60, (1, 20), rng), rng.standard_normal((60, 1))
         >>> student = Student(linear_prediction, 1, 1, Square())
-        >>> risk = EmpiricalRowRisk(student, design, y, row_penalty("lasso"), 1.0, np.ones(20))
+        >>> risk = EmpiricalRowRisk(student, design, y, penalty_of("lasso"), 1.0, np.ones(20))
         >>> path = minimise_along_path(risk, [2.0, 1.0, 0.5])
         >>> [str(one.status) for one in path]
         ['converged', 'converged', 'converged']
@@ -196,7 +196,7 @@ def _minimise(risk: EmpiricalRowRisk, weights: Array, intercept: Array, settings
     scaled = _Scaled(risk)
     aim = settings.tolerance * (1.0 if risk.student.is_convex else _NOT_CONVEX)
     most = settings.max_iterations
-    if risk.penalty.smooth or risk.strength == 0:
+    if risk.penalty.kink == 0 or risk.strength == 0:
         point = _lbfgs(scaled, scaled.pack(weights, intercept), None, aim, most)
     else:
         point = _alternate(scaled, scaled.pack(weights, intercept), aim, most)
@@ -271,7 +271,7 @@ def _alternate(scaled: _Scaled, start: Array, tolerance: float, most: int) -> Ri
         point, curvature = _proximal_steps(scaled, vector, curvature, tolerance)
         vector = scaled.pack(point.weights, point.intercept)
         # Weights of a group do not keep their signs: only vanishing ones are kept.
-        signs = np.where(vector == 0, 0.0, np.nan) if scaled.risk.penalty.group > 0 else np.sign(vector)
+        signs = np.sign(vector) if scaled.risk.penalty.separable else np.where(vector == 0, 0.0, np.nan)
         signs[scaled.size :] = np.nan
         if _ends(scaled, point, tolerance, most) or np.all(signs == 0):
             return point

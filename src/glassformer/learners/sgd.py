@@ -543,10 +543,11 @@ class DescentTheory(Theory):
     def _arrival_at_minimum(self, sgd: SGD, path: DescentPath) -> str | None:
         """Return when a path arrives at the minimum of its risk; None unless the minimum is known exactly."""
         from glassformer.learners.regularised_risk import RegularisedRisk
+        from glassformer.learners.rows_risk import is_one_linear_row
 
         strength = path.descent.weight_decay
         risk = RegularisedRisk(sgd.loss, "ridge", strength, student=sgd.student, student_rows=sgd.student_rows)
-        if not (strength > 0 and path.student.is_convex and risk.is_one_linear_row(self.model)):
+        if not (strength > 0 and path.student.is_convex and is_one_linear_row(risk.of_rows, self.model)):
             return None
         try:
             minimum = risk.theory(self.model).limits([path.alpha])

@@ -174,7 +174,7 @@ def cross_validate(
 
     found, ends = validate(wanted)
     # Beyond the strength of an estimate of zero nothing changes.
-    from_zero = problem.penalty.spectral > 0 and found.strengths[0] >= problem.largest_strength * (1 - _FLAT)
+    from_zero = problem.penalty.kink > 0 and found.strengths[0] >= problem.largest_strength * (1 - _FLAT)
     if isinstance(parse_strengths(strengths), int):
         found = _extend(found, ends, from_zero, validate)
     _warn_of_ends(found, from_zero)

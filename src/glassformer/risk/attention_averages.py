@@ -27,7 +27,7 @@ from glassformer.numerics.quadrature import gauss_panels
 from glassformer.numerics.quasi_random import normal_points
 from glassformer.risk.label_averages import EMPTY, SMALLEST, TAIL, LabelAverages, SampleAverages
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import OrderParameters
+from glassformer.risk.order_parameters import OrderParameters
 
 # Numbers of nodes at increasing accuracy: Gauss nodes per panel of the plane of row differences, Gauss nodes per
 # variable of product rules, sampled points per replica (chosen by trial: each accuracy confirms the one before).

@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from glassformer.channels.base import Channel
+from glassformer.core.arrays import AnyArray
 from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
@@ -85,12 +87,12 @@ class CrossEntropy(Loss):
         """Bound on the second derivative: one half per row, for a component in two entries, or twice in one entry."""
         return self._scale**2
 
-    def adapted(self, channel: Any) -> Loss:
+    def adapted(self, channel: Channel) -> Loss:
         if self.temperature is not None:
             return self
         return replace(self, temperature=float(getattr(channel, "temperature", 1.0)))
 
-    def of_vectors(self, y: Any, h: Any) -> Any:
+    def of_vectors(self, y: AnyArray, h: AnyArray) -> AnyArray:
         import jax
 
         return jax.nn.logsumexp(self._scale * h) - jax.numpy.sum(y * (self._scale * h))
@@ -246,6 +248,30 @@ def _inverse(matrices: Array) -> Array:
     return inverse
 
 
+class _Samples(NamedTuple):
+    r"""Samples whose proximal maps, minimisers of :math:`V\ell(y, p) + |p-\omega|^2/2`, are sought.
+
+    Attributes:
+        y: labels, shape (T, T, n).
+        omega: fields, shape (K, n).
+        variance: ``V``, shape (n,).
+        scale: of the indices.
+    """
+
+    y: Array
+    omega: Array
+    variance: Array
+    scale: float
+
+    def select(self, chosen: NDArray[np.intp]) -> _Samples:
+        """Return some of the samples."""
+        return _Samples(self.y[:, :, chosen], self.omega[:, chosen], self.variance[chosen], self.scale)
+
+    def objective(self, p: Array, logits: Array) -> Array:
+        """Return what is minimised, shape (n,)."""
+        return np.asarray(self.variance * _value(self.y, logits) + 0.5 * np.sum((p - self.omega) ** 2, axis=0))
+
+
 def minimise(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Array, Array, Array]:
     r"""Minimise :math:`V\ell(y, p) + |p-\omega|^2/2` by Newton's method with backtracking, for any number of tokens.
 
@@ -256,15 +282,15 @@ def minimise(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Arr
     # then the better start.
     missed = variance * (_value(y, _logits(omega, scale)) - _value(y, 0 * _logits(omega, scale)))
     p = np.where(missed > 0.5 * np.sum(omega**2, axis=0), 0.0, omega)
-    active, before = np.arange(len(variance)), np.full(len(variance), np.inf)
+    samples, active = _Samples(y, omega, variance, scale), np.arange(len(variance))
+    before = np.full(len(variance), np.inf)
     for _ in range(_STEPS):
-        labels, centre, v, here = y[:, :, active], omega[:, active], variance[active], p[:, active]
+        some, here = samples.select(active), p[:, active]
         logits = _logits(here, scale)
         probabilities = _probabilities(logits)
-        slope = v * _slope(labels, probabilities, scale) + here - centre
-        step = -_Hessian.at(probabilities, v, scale).solve(slope)
-        objective = v * _value(labels, logits) + 0.5 * np.sum((here - centre) ** 2, axis=0)
-        p[:, active] = _backtrack(labels, centre, v, here, step, objective, np.sum(slope * step, axis=0), scale)
+        slope = some.variance * _slope(some.y, probabilities, scale) + here - some.omega
+        step = -_Hessian.at(probabilities, some.variance, scale).solve(slope)
+        p[:, active] = _backtrack(some, here, step, some.objective(here, logits), np.sum(slope * step, axis=0))
         size = np.max(np.abs(step), axis=0) / (1 + np.max(np.abs(here), axis=0))
         # Small steps that no longer shrink are rounding errors.
         moving = (size > _LAST_STEP) & ((size > _ROUGH_STEP) | (size < _SHRINKING * before))
@@ -275,15 +301,12 @@ def minimise(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Arr
     return p, -_slope(y, probabilities, scale), _Hessian.at(probabilities, variance, scale).trace()
 
 
-def _backtrack(
-    y: Array, centre: Array, v: Array, here: Array, step: Array, objective: Array, slope: Array, scale: float
-) -> Array:
+def _backtrack(samples: _Samples, here: Array, step: Array, objective: Array, slope: Array) -> Array:
     """Return the ends of steps, halved until the objective decreases enough (Armijo)."""
-    share, waiting, end = np.ones(len(v)), np.arange(len(v)), here + step
+    share, waiting, end = np.ones(len(objective)), np.arange(len(objective)), here + step
     for _ in range(_HALVINGS):
         there = end[:, waiting]
-        value = v[waiting] * _value(y[:, :, waiting], _logits(there, scale))
-        value += 0.5 * np.sum((there - centre[:, waiting]) ** 2, axis=0)
+        value = samples.select(waiting).objective(there, _logits(there, samples.scale))
         allowed = objective[waiting] + _SUFFICIENT_DECREASE * share[waiting] * slope[waiting]
         waiting = waiting[value > allowed + _OBJECTIVE_ROUNDING * (1 + np.abs(objective[waiting]))]
         if not waiting.size:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.core.arrays import AnyArray
 from glassformer.core.cache import memoize
 from glassformer.core.errors import BackendError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
 from glassformer.risk.loss_base import Loss
+
+if TYPE_CHECKING:
+    import jax
 
 # Newton's method for a minimiser: largest number of steps, last relative step, and relative width of a bracket at
 # rounding error (double precision).
@@ -102,7 +106,7 @@ class CustomLoss(Loss):
     def value(self, y: Array, h: Array) -> Array:
         return self._evaluated(0, y, h)
 
-    def of_vectors(self, y: Any, h: Any) -> Any:
+    def of_vectors(self, y: AnyArray, h: AnyArray) -> AnyArray:
         import jax.numpy as jnp
 
         return jnp.sum(jnp.asarray(self.function(y, h)))
@@ -160,7 +164,7 @@ class CustomLoss(Loss):
         return np.where(bounded, u * h - self._evaluated(0, y, h), np.inf)
 
 
-def _derivative(y: Any, h: Any, function: Callable[[Any, Any], Any], order: int) -> Any:
+def _derivative(y: jax.Array, h: jax.Array, function: Callable[[Any, Any], Any], order: int) -> Any:
     """Return the derivative of this order in the field, as a tuple of one array."""
     import jax
 
@@ -169,7 +173,7 @@ def _derivative(y: Any, h: Any, function: Callable[[Any, Any], Any], order: int)
     return (jax.vmap(function)(y, h),)
 
 
-def _minimise(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any], Any]) -> Any:
+def _minimise(y: jax.Array, omega: jax.Array, variance: jax.Array, function: Callable[[Any, Any], Any]) -> Any:
     r"""Return the minimisers of :math:`V\ell(y, p) + (p-\omega)^2/2`, and the loss's two derivatives there.
 
     Newton's method in a shrinking bracket: the minimiser lies between ``omega`` and the end of a gradient step.
@@ -179,10 +183,10 @@ def _minimise(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any], 
 
     slope_of = jax.grad(function, argnums=1)
 
-    def bend_of(y: Any, p: Any) -> Any:
+    def bend_of(y: jax.Array, p: jax.Array) -> Any:
         return jnp.maximum(jax.grad(slope_of, argnums=1)(y, p), 0.0)
 
-    def one(y: Any, omega: Any, v: Any) -> Any:
+    def one(y: jax.Array, omega: jax.Array, v: jax.Array) -> Any:
         def running(state: Any) -> Any:
             return (state[-1] < _STEPS) & ~state[-2]
 

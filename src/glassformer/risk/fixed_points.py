@@ -1,8 +1,8 @@
 r"""Fixed-point equations of regularised risk, and their solution.
 
 The state is the logarithm of the conjugate parameters :math:`(\tau^2, \hat m, \hat V)`. One application of the map
-computes the order parameters of the penalised estimate (:mod:`glassformer.risk.penalties`), and from them the conjugate
-parameters by averages over labels (:mod:`glassformer.risk.label_averages`).
+computes the order parameters of the penalised estimate (:mod:`glassformer.risk.penalised_matrix`), and from them the
+conjugate parameters by averages over labels (:mod:`glassformer.risk.label_averages`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.numerics.fixed_points.newton import Newton
 from glassformer.numerics.fixed_points.solve import solve
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.risk.label_averages import SampleAverages
-from glassformer.risk.penalties import ConjugateParameters, OrderParameters
+from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem
 
 _SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
@@ -130,7 +130,7 @@ def _known_points(problem: RiskProblem, alpha: Array, strength: Array, error: Ar
     zero, recovered = np.zeros_like(alpha), error == 0
     power = np.where(recovered, problem.power, 0.0)
     rank = np.where(recovered, problem.rank, 0.0)
-    degrees = np.where(recovered, 1.0 if problem.penalty.spectral == 0 else np.nan, 0.0)
+    degrees = np.where(recovered, 1.0 if problem.penalty.kink == 0 else np.nan, 0.0)
     order = OrderParameters(power, power, zero, error, degrees, rank, zero)
     averages = problem.labels.averages(order)
     conjugate = problem.conjugate_from_averages(alpha, averages)
@@ -206,7 +206,7 @@ def _limit_of_no_penalty(problem: RiskProblem, alpha: Array, points: FixedPoints
     of positive matrices do not diverge, and change in proportion to the strength or its root; four times the strength
     gives an estimate of this change.
     """
-    if problem.penalty.positive:
+    if problem.positive:
         if not estimated:
             return points
         stronger = fixed_points_near(problem, alpha, 4 * points.strength, points.conjugate.logarithms).order.error
@@ -350,17 +350,17 @@ def _unlearned_start(problem: RiskProblem, alpha: Array, strength: Array) -> Arr
     prior, penalty = problem.model.prior, problem.penalty
     slope, rest = problem.labels.regression
     count = problem.labels_per_unknown(alpha)
-    if penalty.spectral == 0 and problem.loss.quadratic:
+    if penalty.quadratic and problem.loss.quadratic:
         return _ridge_solution(problem, alpha, strength).logarithms
     start = problem.unlearned(alpha)
-    if penalty.spectral > 0:
+    if penalty.kink > 0:
         m_hat = start.m_hat * np.fmin(1.0, strength / (_START_THRESHOLD * problem.lambda_max_at(start)))
         start = start._replace(m_hat=m_hat, v_hat=m_hat)
     # With more labels than unknowns the start has the effective noise of least squares.
     excess = count - 1
     if np.any(excess > 0):
         positive = np.maximum(excess, NEGLIGIBLE_NOISE)
-        threshold = penalty.spectral * np.nan_to_num(strength) / prior.degrees / positive
+        threshold = penalty.kink * np.nan_to_num(strength) / prior.degrees / positive
         noise = np.clip((rest / slope**2 + threshold**2) / positive, SMALL_STRENGTH, start.noise)
         m_hat = np.maximum(start.m_hat, slope * excess)
         guesses = zip((noise, m_hat, m_hat), start, strict=True)

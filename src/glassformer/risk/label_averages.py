@@ -27,7 +27,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import OrderParameters
+from glassformer.risk.order_parameters import OrderParameters
 
 # Integrals over standard normal variables end here: the probability beyond is 2e-17.
 TAIL = 8.5

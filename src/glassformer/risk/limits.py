@@ -11,7 +11,7 @@ from glassformer.core.results import Table
 from glassformer.models.base import Model, require_theory
 from glassformer.risk.fixed_points import FixedPoints, fixed_points, refine_averages
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import MatrixPenalty
+from glassformer.risk.penalty_base import Penalty
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem, positive_alpha, risk_problem
 from glassformer.risk.tuning import best_strength
 
@@ -24,7 +24,7 @@ _LISTED = 6
 
 
 def risk_limits(
-    model: Model, alpha: ArrayLike, loss: Loss, penalty: MatrixPenalty, strength: float | None, throw: bool = True
+    model: Model, alpha: ArrayLike, loss: Loss, penalty: Penalty, strength: float | None, throw: bool = True
 ) -> Table:
     r"""Return error, overlap and spectrum of the minimiser of a regularised risk at each sample ratio.
 
@@ -83,9 +83,9 @@ def risk_limits(
     # At strength zero the threshold is that of the small strength of the limit, except for least squares.
     noisy = points.conjugate.noise > NEGLIGIBLE_NOISE
     limit = (points.strength == 0) & noisy & ~problem.is_least_squares(alpha, points.strength)
-    small = np.where(limit, SMALL_STRENGTH, points.strength) / model.prior.degrees
+    small = np.where(limit, SMALL_STRENGTH, points.strength)
     with np.errstate(divide="ignore", invalid="ignore"):
-        threshold = penalty.threshold(model.prior, small, points.conjugate)
+        threshold = problem.threshold(small, points.conjugate)
     table = Table(
         model=model.name,
         parameters=model.parameters,

@@ -8,11 +8,13 @@ of a duality gap use the conjugate :math:`\ell^*(y, u) = \sup_h[uh - \ell(y, h)]
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassformer.channels.base import Channel
+from glassformer.core.arrays import AnyArray
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
@@ -93,21 +95,22 @@ class Loss(ABC):
     def value(self, y: Array, h: Array) -> Array:
         """Return the loss."""
 
-    def of_vectors(self, y: Any, h: Any) -> Any:
+    def of_vectors(self, y: AnyArray, h: AnyArray) -> AnyArray:
         """Return the loss of a label and a prediction of several rows, both vectors, as JAX traces it.
 
         Losses with kinks round them off. By default it is the sum of :meth:`value` over the entries, whose operations
         must be such that JAX traces them.
         """
-        return self.value(y, h).sum()
-
-    @abstractmethod
-    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        """Return the proximal map ``p``."""
+        value: Callable[..., AnyArray] = self.value
+        return value(y, h).sum()
 
     @abstractmethod
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         r"""Return the score ``g`` and :math:`-\partial_\omega g`."""
+
+    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r"""Return the proximal map, :math:`p = \omega + Vg`."""
+        return np.asarray(omega + variance * self.score(y, omega, variance)[0])
 
     def envelope(self, y: Array, omega: Array, variance: Array | float) -> Array:
         r"""Return the Moreau envelope, :math:`\min_p\,\ell(y, p) + (p-\omega)^2/(2V)`, whose derivative is ``-g``."""
@@ -136,7 +139,7 @@ class Loss(ABC):
         del h
         return self.conjugate(y, share * slopes)
 
-    def adapted(self, channel: Any) -> Loss:
+    def adapted(self, channel: Channel) -> Loss:
         """Return the loss with unset parameters set to those of the channel of the labels."""
         del channel
         return self

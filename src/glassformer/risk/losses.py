@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import expit, ndtr, wrightomega, xlogy
 
+from glassformer.core.arrays import AnyArray
 from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
@@ -49,7 +49,7 @@ class Square(Loss):
     def value(self, y: Array, h: Array) -> Array:
         return 0.5 * (y - h) ** 2
 
-    def of_vectors(self, y: Any, h: Any) -> Any:
+    def of_vectors(self, y: AnyArray, h: AnyArray) -> AnyArray:
         return 0.5 * ((y - h) ** 2).sum()
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
@@ -92,7 +92,7 @@ class Logistic(Loss):
     def value(self, y: Array, h: Array) -> Array:
         return np.logaddexp(0.0, -y * h)
 
-    def of_vectors(self, y: Any, h: Any) -> Any:
+    def of_vectors(self, y: AnyArray, h: AnyArray) -> AnyArray:
         import jax.numpy as jnp
 
         return jnp.sum(jnp.logaddexp(0.0, -y * h))
@@ -149,7 +149,7 @@ class Hinge(Loss):
     def value(self, y: Array, h: Array) -> Array:
         return np.maximum(0.0, 1 - y * h)
 
-    def of_vectors(self, y: Any, h: Any) -> Any:
+    def of_vectors(self, y: AnyArray, h: AnyArray) -> AnyArray:
         import jax.numpy as jnp
 
         missing = 1 - y * h
@@ -195,13 +195,10 @@ class SquaredHinge(Loss):
     def value(self, y: Array, h: Array) -> Array:
         return 0.5 * np.maximum(0.0, 1 - y * h) ** 2
 
-    def of_vectors(self, y: Any, h: Any) -> Any:
+    def of_vectors(self, y: AnyArray, h: AnyArray) -> AnyArray:
         import jax.numpy as jnp
 
         return jnp.sum(0.5 * jnp.maximum(1 - y * h, 0.0) ** 2)
-
-    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        return omega + variance * self.score(y, omega, variance)[0]
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         share = 1 / (1 + np.asarray(variance))
@@ -281,14 +278,11 @@ class Huber(Loss):
         size = np.abs(y - h)
         return np.where(size <= self.knee, 0.5 * size**2, self.knee * (size - 0.5 * self.knee))
 
-    def of_vectors(self, y: Any, h: Any) -> Any:
+    def of_vectors(self, y: AnyArray, h: AnyArray) -> AnyArray:
         import jax.numpy as jnp
 
         size = jnp.abs(y - h)
         return jnp.sum(jnp.where(size <= self.knee, 0.5 * size**2, self.knee * (size - 0.5 * self.knee)))
-
-    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        return omega + variance * self.score(y, omega, variance)[0]
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         g = (y - omega) / (1 + variance)

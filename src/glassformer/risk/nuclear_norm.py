@@ -13,8 +13,7 @@ for :math:`\beta\ge1` (otherwise for the transposed problem). These are the equa
 regularised risks, and the modules of the general case compute them:
 
 - :math:`\nu`, :math:`\hat s` and MMSE: ``noisy_law`` of the prior, in :mod:`~glassformer.random_matrices.rectangular`;
-- ``E`` and ``df`` at given :math:`\tau^2` and :math:`\theta`: ``order_parameters`` of
-  :class:`~glassformer.risk.penalties.MatrixPenalty`;
+- ``E`` and ``df`` at given :math:`\tau^2` and :math:`\theta`: :func:`~glassformer.risk.penalised_matrix.matrix_order`;
 - :math:`\tau^2` and :math:`\theta` at given ``E`` and ``df``: the square loss in
   :mod:`~glassformer.risk.label_averages`, with :math:`V = \mathrm{df}/\hat V` and
   :math:`\hat m = \hat V = \alpha/(1 + V) = \alpha - \mathrm{df}`, so that :math:`\theta = \lambda/\hat m`;

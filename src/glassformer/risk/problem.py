@@ -20,12 +20,17 @@ from glassformer.models.base import Model
 from glassformer.risk.attention_averages import attention_averages
 from glassformer.risk.label_averages import LabelAverages, SampleAverages
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty, OrderParameters, Penalty
+from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
+from glassformer.risk.penalised_matrix import matrix_order, threshold_of
+from glassformer.risk.penalty_base import MATRICES, POSITIVE_MATRICES, Penalty
 
 # Strength in place of the limit of no penalty: errors differ from the limit in proportion to the strength.
 SMALL_STRENGTH = 1e-11
 # Effective noise below which the signal counts as recovered: close to the square of the rounding error.
 NEGLIGIBLE_NOISE = 1e-20
+# Largest useful strength of a penalty whose estimate is never zero, in units of m_hat over its slope at one (a
+# convention).
+STRONG_RIDGE = 30.0
 # Noises for the extrapolation of the statistical dimension, each half of the previous one, and bounds of log c.
 _NOISES, _LOG_THRESHOLDS = 0.02 * 0.5 ** np.arange(4), (-6.0, 2.0)
 
@@ -67,6 +72,16 @@ class RiskProblem:
         return float(self.model.prior.second_moment)
 
     @property
+    def positive(self) -> bool:
+        """Whether signals are positive matrices."""
+        return bool(self.model.prior.symmetric)
+
+    @property
+    def reaches_zero(self) -> bool:
+        """Whether a large strength leaves an estimate of zero."""
+        return self.penalty.kink > 0
+
+    @property
     def rank(self) -> float:
         """Share of the singular values of the teacher that are not zero."""
         return float(self.model.prior.rank)
@@ -103,7 +118,12 @@ class RiskProblem:
     def order_parameters(self, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
         """Return the order parameters at conjugate parameters."""
         prior = self.model.prior
-        return self.penalty.order_parameters(prior, strength / prior.degrees, conjugate)
+        return matrix_order(self.penalty, prior, strength / prior.degrees, conjugate)
+
+    def threshold(self, strength: Array, conjugate: ConjugateParameters) -> Array:
+        """Return the threshold below which singular values of the noisy matrix are set to zero, shape (batch,)."""
+        prior = self.model.prior
+        return threshold_of(self.penalty, prior, strength / prior.degrees, conjugate)
 
     def conjugate_parameters(self, alpha: Array, order: OrderParameters) -> ConjugateParameters:
         """Return the conjugate parameters at order parameters."""
@@ -131,7 +151,7 @@ class RiskProblem:
         norm of exact labels is the signal, and so is the only positive matrix of the same trace that fits them.
         """
         known = np.full(len(alpha), np.nan)
-        if self.penalty.reaches_zero and self.penalty.square == 0:
+        if self.reaches_zero and self.penalty.is_norm:
             known[strength >= self.lambda_max(alpha)] = self.power
         known[((strength == 0) | self.penalty.pinned) & self.recovers(alpha)] = 0.0
         return known
@@ -146,9 +166,9 @@ class RiskProblem:
         These are fixed points of the square loss at strength zero, with a ridge penalty, or with at least as many
         labels as unknowns.
         """
-        if self.penalty.positive or not self.loss.quadratic:
+        if self.positive or not self.loss.quadratic:
             return np.zeros(alpha.shape, dtype=bool)
-        return np.asarray((strength == 0) & ((self.labels_per_unknown(alpha) >= 1) | (self.penalty.spectral == 0)))
+        return np.asarray((strength == 0) & ((self.labels_per_unknown(alpha) >= 1) | self.penalty.quadratic))
 
     def recovers(self, alpha: Array) -> Flags:
         """Return where the interpolator of least norm is the signal."""
@@ -160,7 +180,7 @@ class RiskProblem:
     @property
     def statistical_dimension(self) -> tuple[float, float]:
         """Number of exact labels per unknown that perfect recovery needs, and its error."""
-        known = self.penalty.exact_dimension(self.model.prior)
+        known = self.exact_dimension()
         if known is not None:
             return known, 0.0
         dimension: tuple[float, float] = memoize(
@@ -168,12 +188,18 @@ class RiskProblem:
         )
         return dimension
 
+    def exact_dimension(self) -> float | None:
+        """Return the number of exact labels per unknown for perfect recovery; None if no closed form is known."""
+        if self.penalty.kink == 0:
+            return 1.0
+        return float(self.model.prior.convex_dimension) if self.penalty.is_norm else None
+
     def extrapolated_dimension(self) -> tuple[float, float]:
         """Return the statistical dimension, extrapolated from errors at small noise, and its error."""
 
         def error_at(noise: Array, level: Array) -> Array:
             one = np.ones_like(noise)
-            strength = level * self.model.prior.degrees / self.penalty.spectral
+            strength = level * self.model.prior.degrees / self.penalty.kink
             return self.order_parameters(strength, ConjugateParameters(noise**2, one, one)).error
 
         return descent_dimension(error_at)
@@ -184,8 +210,12 @@ class RiskProblem:
 
     def lambda_max_at(self, conjugate: ConjugateParameters) -> Array:
         """Return the smallest strength with an estimate of zero at these conjugate parameters."""
-        prior = self.model.prior
-        return np.asarray(prior.degrees * self.penalty.largest_strength(prior, conjugate))
+        prior, kink = self.model.prior, self.penalty.kink
+        if kink == 0:
+            largest = STRONG_RIDGE * conjugate.m_hat / self.penalty.slope(np.ones(1))
+        else:
+            largest = conjugate.m_hat * np.nanmax(prior.noisy_law(conjugate.noise).support, axis=(1, 2)) / kink
+        return np.asarray(prior.degrees * largest)
 
 
 def positive_alpha(alpha: ArrayLike) -> Array:
@@ -196,7 +226,7 @@ def positive_alpha(alpha: ArrayLike) -> Array:
     return values
 
 
-def risk_problem(model: Model, loss: Loss, penalty: MatrixPenalty, strength: float | None) -> RiskProblem:
+def risk_problem(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> RiskProblem:
     """Return the problem of a model, loss, penalty and strength.
 
     Raises:
@@ -216,7 +246,7 @@ def risk_problem(model: Model, loss: Loss, penalty: MatrixPenalty, strength: flo
     if getattr(channel, "root", ()):
         correlated = f"token_correlation = {model.parameters['token_correlation']}"
         raise IncompatibleError(f"{correlated}: the theory of risk needs independent tokens: leave it out, or use gamp")
-    if prior.symmetric != penalty.positive:
+    if (POSITIVE_MATRICES if prior.symmetric else MATRICES) not in penalty.signals:
         fitting = "trace or pinned" if prior.symmetric else "nuclear, ridge or elastic"
         raise IncompatibleError(f"this penalty does not apply to the matrices of model {model.name}: use {fitting}")
     if penalty.pinned and not channel.linear:

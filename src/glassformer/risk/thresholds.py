@@ -9,7 +9,8 @@ from glassformer.core.checks import require_arguments
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.roots import root_by_growth
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty
+from glassformer.risk.order_parameters import ConjugateParameters
+from glassformer.risk.penalty_base import Penalty
 from glassformer.risk.problem import RiskProblem, risk_problem
 
 # Logarithms of sample ratios: initial interval of the search for a root, and range of double precision.
@@ -21,7 +22,7 @@ _LOG_NOISES, _LOG_NOISE_RANGE, _STRETCH = (-5.0, 5.0), (-30.0, 40.0), 2.0
 _ROOT, _REPORTED = 1e-12, 1e-9
 
 
-def risk_thresholds(model: Model, loss: Loss, penalty: MatrixPenalty, strength: float | None) -> Thresholds:
+def risk_thresholds(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> Thresholds:
     r"""Return the thresholds of weak recovery, interpolation and perfect recovery of a regularised risk.
 
     Equation :eq:`interpolation` of the documentation.
@@ -68,7 +69,7 @@ def thresholds_of(problem: RiskProblem, strength: float | None) -> Thresholds:
 def _weak_recovery(problem: RiskProblem, strength: float | None) -> Threshold:
     """Return the sample ratio at which the strength is ``lambda_max``."""
     name = "weak_recovery"
-    if strength is None or strength == 0 or not problem.penalty.reaches_zero:
+    if strength is None or strength == 0 or not problem.reaches_zero:
         return Threshold(name, 0.0, 0.0, "the estimate is non-zero at any alpha > 0")
 
     def excess(log_ratio: float) -> float:
@@ -96,7 +97,7 @@ def _exact_fit(problem: RiskProblem) -> Threshold:
         return Threshold(name, np.inf, 0.0, "exact linear labels can be fitted at any sample ratio")
     note = "with fewer samples all labels can be fitted: degrees of freedom = labels"
     per_ratio = problem.labels.components / problem.model.prior.degrees
-    if not problem.penalty.positive:
+    if not problem.positive:
         return Threshold(name, 1 / per_ratio, 0.0, note)
 
     def degrees_and_error(log_noise: float) -> tuple[float, float]:

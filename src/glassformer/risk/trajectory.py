@@ -27,7 +27,8 @@ from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.numerics.sequences import diverges
 from glassformer.risk.fixed_points import AGREEMENT, fixed_points
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.penalties import ConjugateParameters, MatrixPenalty, OrderParameters
+from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
+from glassformer.risk.penalty_base import Penalty
 from glassformer.risk.problem import RiskProblem, positive_alpha, risk_problem
 from glassformer.risk.tuning import best_strength
 
@@ -39,7 +40,7 @@ _DIFFERENCE = 1e-5
 
 
 def risk_trajectory(
-    model: Model, alpha: ArrayLike, loss: Loss, penalty: MatrixPenalty, strength: float | None, steps: int
+    model: Model, alpha: ArrayLike, loss: Loss, penalty: Penalty, strength: float | None, steps: int
 ) -> Steps:
     r"""Return the error after every step of undamped proximal message passing, in the limit of large sizes.
 

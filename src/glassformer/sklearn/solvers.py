@@ -127,7 +127,7 @@ def minimise_risk(settings: Parameters, task: FitTask) -> FittedSignal:
         limit = settings.max_iterations
         text = f"no minimum was reached in max_iterations = {limit}: increase it, the strength, or tolerance"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
-    if _is_strength(given) and penalty_of(settings.penalty).spectral > 0 and not path.estimates.any():
+    if _is_strength(given) and penalty_of(settings.penalty).kink > 0 and not path.estimates.any():
         _warn_of_zero(settings, scaled)
     signal = FittedSignal(
         matrix=chosen.unit * path.estimates[-1],
@@ -224,7 +224,7 @@ def _exact_residuals(settings: Parameters, task: FitTask, strength: float) -> Ar
     Folds leave out more than one sample, which changes the error if there are about as many samples as unknowns.
     """
     loss, penalty = loss_of(settings.loss), penalty_of(settings.penalty)
-    if loss.quadratic and penalty.spectral == 0:
+    if loss.quadratic and penalty.quadratic:
         square = strength * penalty.square
         return np.asarray(task.labels - ridge_leave_one_out(task.design, task.labels, square, task.weights))
     few = np.random.default_rng(0).permutation(len(task.labels))[:_EXACT]

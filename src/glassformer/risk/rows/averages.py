@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.core.arrays import AnyArray
 from glassformer.core.estimate import Array
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
@@ -228,7 +229,7 @@ class LabelSampler:
         return samples.true, student
 
 
-def _averages(state: Any, samples: Any, begin: Any, is_near: Any, student: Student, convex: bool) -> Any:
+def _averages(state: Any, samples: Any, begin: jax.Array, is_near: jax.Array, student: Student, convex: bool) -> Any:
     """Return the averages of one set, and the fields where all minimisations ended; they begin there if ``is_near``."""
     power, overlap, susceptibility, means, intercept = state
     # The part of the field that the true field does not determine: in some directions there may be none.
@@ -239,14 +240,14 @@ def _averages(state: Any, samples: Any, begin: Any, is_near: Any, student: Stude
     lower = cholesky(susceptibility)
     inverse_lower = triangular_inverse(lower)
 
-    def output_cost(outputs: Any, y: Any, fields: Any) -> Any:
+    def output_cost(outputs: jax.Array, y: jax.Array, fields: jax.Array) -> AnyArray:
         return student.loss.of_vectors(y, student.predict(fields) + outputs)
 
     slope_of_outputs = jax.vmap(jax.grad(output_cost), in_axes=(None, 0, 0))
     true, y = samples.true, samples.labels
     count, rows = samples.own.shape[:2]
 
-    def of_side(own: Any) -> tuple[Any, ...]:
+    def of_side(own: tuple[jax.Array, jax.Array]) -> tuple[Any, ...]:
         side, last = own
         omega = overlap @ true + side * root @ samples.own + means
 

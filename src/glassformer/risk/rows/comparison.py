@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from glassformer.core.estimate import Array
+from glassformer.models.base import Model
 from glassformer.risk.rows.student import Student
 
 
@@ -31,7 +32,7 @@ class RowMatch(NamedTuple):
         return float(np.mean(self.row_error))
 
 
-def row_products(model: Any, first: Array, second: Array) -> Array:
+def row_products(model: Model, first: Array, second: Array) -> Array:
     """Return inner products of rows per dimension that they see; rows of different heads see different coordinates.
 
     Args:
@@ -44,7 +45,7 @@ def row_products(model: Any, first: Array, second: Array) -> Array:
     return np.asarray(same * (first @ second.T) / first.shape[1])
 
 
-def match_rows(model: Any, student: Student, power: Array, overlap: Array, teacher: Array | None = None) -> RowMatch:
+def match_rows(model: Model, student: Student, power: Array, overlap: Array, teacher: Array | None = None) -> RowMatch:
     r"""Return cosines and errors of the teacher's rows after the best matching with the student's.
 
     Where the student has the teacher's own link, the symmetries of the labels are allowed. Any other student may
@@ -88,7 +89,9 @@ def match_rows(model: Any, student: Student, power: Array, overlap: Array, teach
     return RowMatch(cosine, row_error, turn[order])
 
 
-def prediction_quality(model: Any, student: Student, true: Array, fields: Array, intercept: Array) -> dict[str, float]:
+def prediction_quality(
+    model: Model, student: Student, true: Array, fields: Array, intercept: Array
+) -> dict[str, float]:
     """Return errors of a student on the labels of new samples, without the labels' own noise.
 
     Args:
@@ -108,7 +111,7 @@ def prediction_quality(model: Any, student: Student, true: Array, fields: Array,
     return {name: float(value) for name, value in found.items()}
 
 
-def label_quality(model: Any, student: Student, true: Array, predictions: Array) -> dict[str, Array]:
+def label_quality(model: Model, student: Student, true: Array, predictions: Array) -> dict[str, Array]:
     """Return what :func:`prediction_quality` returns, for one or several predictions of every sample.
 
     Args:

@@ -18,10 +18,11 @@ from glassformer.core.progress import note, track
 from glassformer.core.results import Branches, Table
 from glassformer.core.status import Status
 from glassformer.models.base import Model
+from glassformer.risk.penalties import penalty_of
+from glassformer.risk.penalty_base import ROWS, Penalty
 from glassformer.risk.rows.averages import LabelSampler, OrderState, RowAverages
 from glassformer.risk.rows.comparison import match_rows, prediction_quality
 from glassformer.risk.rows.fixed_points import Packing, RowFixedPoint, error_of, fixed_point_from, is_inside
-from glassformer.risk.rows.penalties import row_penalty
 from glassformer.risk.rows.problem import RowProblem
 from glassformer.risk.rows.student import student_of
 
@@ -51,7 +52,7 @@ class RowRisk:
 
     Attributes:
         loss: name, or function of label and prediction.
-        penalty: ridge, lasso, elastic or group.
+        penalty: ridge, lasso, elastic or group, or a :class:`~glassformer.risk.penalty_base.Penalty`.
         strength: of the penalty, > 0; None for the best one. On data it may be zero.
         student: function of the student's fields; None for the usual one of the model.
         student_rows: ``P``; None for the usual number.
@@ -66,7 +67,7 @@ class RowRisk:
     """
 
     loss: Any = "square"
-    penalty: str = "ridge"
+    penalty: str | Penalty = "ridge"
     strength: float | None = None
     student: Any = None
     student_rows: int | None = None
@@ -88,7 +89,7 @@ class RowRisk:
                 "strength = 0 is a limit of one linear row alone, not of this student: give one > 0, a small one"
             )
         points = max(_FEWEST, int(model.channel.points) // _SHARE)
-        penalty = row_penalty(self.penalty)
+        penalty = penalty_of(self.penalty, ROWS)
         sampler = LabelSampler(model, student, points, _SETS)
         return RowProblem(sampler, penalty, alpha, strength, gram, bool(self.intercept))
 

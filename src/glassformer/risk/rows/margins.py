@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,13 +73,15 @@ def row_risk_margins(model: Model, alpha: float, risk: RowRisk) -> Table:
     return table
 
 
-def _margins(y: Any, omega: Any, susceptibility: Any, intercept: Any, student: Student) -> tuple[Any, Any]:
+def _margins(
+    y: jax.Array, omega: jax.Array, susceptibility: jax.Array, intercept: jax.Array, student: Student
+) -> tuple[jax.Array, jax.Array]:
     """Return margins of the samples that are learned from, and of the same samples before."""
     lower = cholesky(susceptibility)
     starts = [jnp.zeros_like(omega)]
     fitted = proximal_map(student, y, omega, lower, triangular_inverse(lower), intercept, starts).fitted
 
-    def margin(label: Any, fields: Any) -> Any:
+    def margin(label: jax.Array, fields: jax.Array) -> jax.Array:
         outputs = student.predict(fields) + intercept
         if not student.values:
             return label[0] * outputs[0]

@@ -1,7 +1,7 @@
 r"""The theory of one convex row: the minimiser of a loss and a penalty over one vector of weights.
 
 Equations :eq:`one-row-risk` of the documentation. The labels enter as for matrices
-(:mod:`glassformer.risk.label_averages`), the weights by :mod:`glassformer.risk.rows.one_row_penalties`, and the
+(:mod:`glassformer.risk.label_averages`), the weights by :mod:`glassformer.risk.rows.one_row_weights`, and the
 iteration is that of :mod:`glassformer.risk.fixed_points`.
 """
 
@@ -25,15 +25,18 @@ from glassformer.risk.fixed_points import FixedPoints, fixed_points, fixed_point
 from glassformer.risk.limits import strength_notes
 from glassformer.risk.loss_base import Loss, sign_labels_error
 from glassformer.risk.losses import Hinge
-from glassformer.risk.penalties import ConjugateParameters, OrderParameters
-from glassformer.risk.problem import SMALL_STRENGTH, Flags, RiskProblem
+from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
+from glassformer.risk.penalty_base import Penalty
+from glassformer.risk.problem import SMALL_STRENGTH, STRONG_RIDGE, Flags, RiskProblem
 from glassformer.risk.rows.one_row_averages import OneRowAverages
-from glassformer.risk.rows.one_row_penalties import WeightPenalty
+from glassformer.risk.rows.one_row_weights import WeightMoments, lasso_dimension, weight_moments
 from glassformer.risk.tuning import best_strength
 
 # Strength of the hinge from which the search for the largest margin begins (chosen by trial), and strength that stands
 # for the limit of no penalty, to which errors converge in proportion to the strength.
 _WEAK, _TINY = 1e-3, 1e-12
+# Standard deviations of a weight seen through noise beyond which no weight survives a threshold (a convention).
+_FARTHEST = 6.0
 # Slopes of labels on their field that are rounding.
 _NO_SLOPE = 1e-9
 
@@ -46,7 +49,7 @@ class OneRowProblem(RiskProblem):
         has_intercept: whether a number is fitted that is added to the field.
     """
 
-    penalty: WeightPenalty
+    penalty: Penalty
     given_averages: OneRowAverages | None = None
     has_intercept: bool = False
 
@@ -55,6 +58,33 @@ class OneRowProblem(RiskProblem):
     @property
     def power(self) -> float:
         return 1.0
+
+    @property
+    def positive(self) -> bool:
+        return False
+
+    @property
+    def reaches_zero(self) -> bool:
+        # Some of infinitely many weights exceed any threshold.
+        return False
+
+    def moments(self, strength: Array, conjugate: ConjugateParameters) -> WeightMoments:
+        """Return the order parameters, and the averages that stability and free energy need."""
+        return weight_moments(self.penalty, self.model.prior, strength, conjugate)
+
+    def order_parameters(self, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
+        return self.moments(strength, conjugate).order
+
+    def lambda_max_at(self, conjugate: ConjugateParameters) -> Array:
+        kink = self.penalty.kink
+        if kink == 0:
+            return np.asarray(STRONG_RIDGE * conjugate.m_hat / self.penalty.slope(np.ones(1)))
+        return np.asarray(_FARTHEST * conjugate.m_hat * np.sqrt(1 + conjugate.noise) / kink)
+
+    def exact_dimension(self) -> float | None:
+        if self.penalty.kink == 0:
+            return 1.0
+        return lasso_dimension(self.model.prior) if self.penalty.is_norm else None
 
     @property
     def rank(self) -> float:
@@ -70,7 +100,7 @@ class OneRowProblem(RiskProblem):
         return OneRowAverages.of(self.model, self.loss, self.has_intercept)
 
     def is_least_squares(self, alpha: Array, strength: Array) -> Flags:
-        alike = not whitens(self.model.prior) and self.penalty.spectral == 0
+        alike = not whitens(self.model.prior) and self.penalty.quadratic
         quadratic = np.full(alpha.shape, self.loss.quadratic)
         return np.asarray(quadratic & (strength == 0) & ((alpha >= 1) | alike))
 
@@ -173,7 +203,7 @@ class OneRowPoints(NamedTuple):
 
 
 def one_row_problem(
-    model: Any, loss: Loss, penalty: WeightPenalty, strength: float | None, intercept: bool = False
+    model: Model, loss: Loss, penalty: Penalty, strength: float | None, intercept: bool = False
 ) -> OneRowProblem:
     """Return the problem if model, loss, penalty and strength go together.
 
@@ -192,17 +222,17 @@ def one_row_problem(
         raise IncompatibleError(f"{reason}: turn the sign of the field in the link")
     if strength == 0 and loss.exact_fit is None:
         raise IncompatibleError(f"strength = 0 of loss {loss.name} has no known limit: give one > 0")
-    if strength == 0 and loss.unbounded and penalty.spectral > 0 and penalty.square > 0:
-        reason = f"strength = 0 of loss {loss.name} and penalty elastic: the estimate grows without end"
+    if strength == 0 and loss.unbounded and not (penalty.quadratic or penalty.is_norm):
+        reason = f"strength = 0 of loss {loss.name} and penalty {penalty.name}: the estimate grows without end"
         raise IncompatibleError(f"{reason}: use ridge or lasso, or give one > 0")
     return OneRowProblem(model, loss.adapted(channel), penalty, has_intercept=intercept)
 
 
 def one_row_points(
-    model: Any,
+    model: Model,
     alpha: Array,
     loss: Loss,
-    penalty: WeightPenalty,
+    penalty: Penalty,
     strength: float | None,
     intercept: bool = False,
 ) -> OneRowPoints:
@@ -224,9 +254,9 @@ def one_row_points(
     Example:
         >>> from glassformer import SequenceMultiIndex
         >>> from glassformer.risk.losses import Logistic
-        >>> from glassformer.risk.rows.one_row_penalties import weight_penalty
+        >>> from glassformer.risk.penalties import penalty_of
         >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
-        >>> found = one_row_points(model, np.array([1.0]), Logistic(), weight_penalty("ridge"), 0.1)
+        >>> found = one_row_points(model, np.array([1.0]), Logistic(), penalty_of("ridge"), 0.1)
         >>> found.columns()["power"].round(6).ravel(), found.columns()["label_error"].round(7)
         (array([2.317383]), array([0.2558643]))
     """
@@ -296,7 +326,7 @@ def _completed(problem: OneRowProblem, alpha: Array, points: FixedPoints) -> One
     strength = np.where(points.strength == 0, SMALL_STRENGTH, points.strength)
     # As many labels as weights, some of them noise, make the power of least squares infinite.
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        moments = problem.penalty.moments(problem.model.prior, strength, points.conjugate)
+        moments = problem.moments(strength, points.conjugate)
         order = points.order._replace(susceptibility=moments.order.susceptibility)
         slopes = replace(labels, interpolating=False).slope_square(order)
         if labels.interpolating:
@@ -321,7 +351,7 @@ def one_row_limits(
     model: Model,
     alpha: ArrayLike,
     loss: Loss,
-    penalty: WeightPenalty,
+    penalty: Penalty,
     strength: float | None,
     intercept: bool = False,
     throw: bool = True,
@@ -358,9 +388,9 @@ def one_row_limits(
     Example:
         >>> from glassformer import SequenceMultiIndex
         >>> from glassformer.risk.losses import Hinge
-        >>> from glassformer.risk.rows.one_row_penalties import weight_penalty
+        >>> from glassformer.risk.penalties import penalty_of
         >>> model = SequenceMultiIndex(lambda z: 2.0 * (z[0, 0] > 0) - 1)
-        >>> one_row_limits(model, [1.0], Hinge(), weight_penalty("ridge"), 0.5)["label_error"].round(6)
+        >>> one_row_limits(model, [1.0], Hinge(), penalty_of("ridge"), 0.5)["label_error"].round(6)
         array([0.263176])
     """
     alpha = validated_alpha(alpha)

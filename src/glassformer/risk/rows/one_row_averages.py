@@ -30,8 +30,8 @@ from glassformer.risk.label_averages import (
     _column,
     _normal_panels,
 )
-from glassformer.risk.loss_base import ResidualAverages
-from glassformer.risk.penalties import OrderParameters
+from glassformer.risk.loss_base import Loss, ResidualAverages
+from glassformer.risk.order_parameters import OrderParameters
 from glassformer.risk.rows.one_row_labels import BinaryLaw, JointNodes
 
 # Newton steps for the intercept, and the relative step that ends them: the remaining error is about its square.
@@ -59,7 +59,7 @@ class OneRowAverages(LabelAverages):
     last_intercepts: dict[int, Array] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
 
     @classmethod
-    def of(cls, model: Any, loss: Any, has_intercept: bool = False) -> OneRowAverages:
+    def of(cls, model: Any, loss: Loss, has_intercept: bool = False) -> OneRowAverages:
         """Return the averages over the labels of a model."""
         return cls(model.channel, 1.0, loss, nodes=_NODES, model=model, has_intercept=has_intercept)
 

@@ -15,6 +15,7 @@ from glassformer.channels.link.label_law import label_support, log_probabilities
 from glassformer.channels.link.piecewise import find_pieces
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
+from glassformer.models.smi import SequenceMultiIndex
 from glassformer.numerics.quadrature import gauss_panels
 from glassformer.risk.label_averages import EMPTY, _normal_panels
 
@@ -30,7 +31,7 @@ _LAW_NODES = 12
 _FIELD_NODES, _PANELS, _NEGLIGIBLE = 16, np.arange(-8.0, 8.1, 2.0), 1e-18
 
 
-def has_identity_link(model: Any) -> bool:
+def has_identity_link(model: SequenceMultiIndex) -> bool:
     """Return whether the link of a model of one index and one token is the field itself, noise apart."""
     h = np.linspace(-4.0, 4.0, 33)
     return bool(np.allclose(Link(model.link, (1, 1))(h[:, None, None]), h, rtol=1e-14, atol=0))
@@ -76,7 +77,7 @@ class BinaryLaw(NamedTuple):
     smooth: Any
 
     @classmethod
-    def of(cls, model: Any) -> BinaryLaw:
+    def of(cls, model: SequenceMultiIndex) -> BinaryLaw:
         """Return the law of a model whose labels are +1 and -1.
 
         Raises:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.core.estimate import Array
+from glassformer.risk.penalty_base import Penalty
 from glassformer.risk.rows.averages import LabelSampler, NearbyMinima, OrderState, RowAverages
-from glassformer.risk.rows.penalties import RowConjugates, RowOrder, RowPenalty
 from glassformer.risk.rows.student import Student
+from glassformer.risk.rows.weights import RowConjugates, RowOrder, weight_order
 
 
 class RowStep(NamedTuple):
@@ -37,7 +38,7 @@ class RowProblem:
     """
 
     sampler: LabelSampler
-    penalty: RowPenalty
+    penalty: Penalty
     alpha: float
     strength: float
     gram: tuple[tuple[float, ...], ...]
@@ -101,7 +102,7 @@ class RowProblem:
             v_hat=v_hat * block,
             mean_hat=self.count * mean.score_mean,
         )
-        order = self.penalty.order(self.model.prior, self.strength, conjugates, np.array(self.gram), number)
+        order = weight_order(self.penalty, self.model.prior, self.strength, conjugates, np.array(self.gram), number)
         intercept = state.intercept
         if self.has_intercept:
             # A step of gradient descent on the loss, whose curvature per sample is about one.

@@ -16,10 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.channels.base import Channel
+from glassformer.core.arrays import AnyArray
 from glassformer.core.cache import memoize
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.models.base import Model
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.risk.loss_base import Loss, sign_labels_error
@@ -32,7 +35,7 @@ _SHOWN, _SETS, _TRIED = 4096, 16, 16
 _ROUNDING = 1e-9
 
 
-def linear_prediction(fields: Any) -> Any:
+def linear_prediction(fields: AnyArray) -> Any:
     r"""Return the prediction of a linear student: of each row the sum of its fields over :math:`\sqrt L`, shape (P,).
 
     Example:
@@ -66,12 +69,12 @@ class Student:
     own_link: bool = False
     signs: bool = False
 
-    def predict(self, fields: Any) -> Any:
+    def predict(self, fields: AnyArray) -> Any:
         """Return the prediction for the fields of one sample, as a vector."""
         seen = fields @ jnp.asarray(self.root) if self.root else fields
         return jnp.ravel(jnp.asarray(self.prediction(seen)))
 
-    def cost(self, y: Any, fields: Any) -> Any:
+    def cost(self, y: AnyArray, fields: AnyArray) -> Any:
         """Return the loss of one sample with label ``y``, a vector as :meth:`targets` gives it."""
         return self.loss.of_vectors(y, self.predict(fields))
 
@@ -136,19 +139,24 @@ class Student:
         return self.loss.convex and self.is_linear
 
 
-def _predictions(fields: Any, student: Student) -> Any:
+def _predictions(fields: AnyArray, student: Student) -> Any:
     return jax.vmap(student.predict)(fields)
 
 
-def _losses(y: Any, fields: Any, intercept: Any, student: Student) -> Any:
+def _losses(y: AnyArray, fields: AnyArray, intercept: AnyArray, student: Student) -> Any:
     return jax.vmap(lambda label, own: student.loss.of_vectors(label, student.predict(own) + intercept))(y, fields)
 
 
-def _costs(y: Any, fields: Any, student: Student) -> Any:
+def _costs(y: AnyArray, fields: AnyArray, student: Student) -> Any:
     return jax.vmap(student.cost)(y, fields), jax.vmap(jax.grad(student.cost, argnums=1))(y, fields)
 
 
-def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = None) -> Student:
+def student_of(
+    model: Model,
+    loss: str | Loss | Callable[..., AnyArray],
+    function: str | Callable[[AnyArray], AnyArray] | None = None,
+    rows: int | None = None,
+) -> Student:
     """Return the student of a model.
 
     Without a function it is what users expect: for labels +1 and -1 and for a loss of them, one linear row, and for a
@@ -177,7 +185,12 @@ def student_of(model: Any, loss: Any, function: Any = None, rows: int | None = N
     return student
 
 
-def _tried_student(model: Any, loss: Any, function: Any, rows: int | None) -> Student:
+def _tried_student(
+    model: Model,
+    loss: str | Loss | Callable[..., AnyArray],
+    function: str | Callable[[AnyArray], AnyArray] | None,
+    rows: int | None,
+) -> Student:
     """Return the student of a model after a trial on some of its labels."""
     channel, chosen = model.channel, loss_of(loss, convex=False)
     if rows is not None:
@@ -214,7 +227,7 @@ def _tried_student(model: Any, loss: Any, function: Any, rows: int | None) -> St
     return student
 
 
-def _shown_labels(channel: Any) -> Array:
+def _shown_labels(channel: Channel) -> Array:
     """Return labels of random fields, shape (n, entries)."""
     rng = np.random.default_rng(2)
     shape = (_SHOWN, channel.rows, channel.columns)
@@ -222,7 +235,7 @@ def _shown_labels(channel: Any) -> Array:
     return np.concatenate([np.asarray(labels, dtype=float).reshape(_SHOWN, -1) for labels in drawn])
 
 
-def _require_labels(loss: Loss, model: Any, signs: bool, values: tuple[float, ...], entries: int) -> None:
+def _require_labels(loss: Loss, model: Model, signs: bool, values: tuple[float, ...], entries: int) -> None:
     """Raise unless labels are what the loss takes."""
     if loss.labels == "signs" and not signs:
         raise sign_labels_error(loss.name, model, values, entries)
@@ -232,7 +245,7 @@ def _require_labels(loss: Loss, model: Any, signs: bool, values: tuple[float, ..
         )
 
 
-def _own_link(model: Any) -> Callable[[Any], Any]:
+def _own_link(model: Model) -> Callable[[Any], Any]:
     """Return the teacher's own link as the student's prediction."""
     try:
         link: Callable[[Any], Any] = model.traceable_label
@@ -243,7 +256,7 @@ def _own_link(model: Any) -> Callable[[Any], Any]:
     return link
 
 
-def _token_root(model: Any) -> tuple[tuple[float, ...], ...]:
+def _token_root(model: Model) -> tuple[tuple[float, ...], ...]:
     """Return the square root of the correlation of the tokens, empty where they are independent."""
     from glassformer.models.token_correlation import correlation_root
 

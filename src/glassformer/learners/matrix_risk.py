@@ -1,0 +1,175 @@
+"""Regularised risk of one matrix: its theory, and its minimiser on data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.learners.base import FitResult, Learner, StepContext, Theory
+from glassformer.learners.gamp import refuse_overlap
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from glassformer.bayes_optimal.threshold_results import Thresholds
+    from glassformer.core.estimate import Array
+    from glassformer.core.results import Table
+    from glassformer.core.settings import Iteration
+    from glassformer.learners.data_set import DataSet
+    from glassformer.learners.empirical_risk import EmpiricalRisk
+    from glassformer.models.base import Model
+    from glassformer.risk.loss_base import Loss
+    from glassformer.risk.penalty_base import Penalty
+    from glassformer.risk.problem import RiskProblem
+
+# Singular values below this share of the largest one, or of one, are rounding errors.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class MatrixRisk:
+    """A regularised risk of one matrix.
+
+    Attributes:
+        loss: of a label and a field.
+        penalty: of singular values or eigenvalues.
+        strength: of the penalty; None for the best one.
+    """
+
+    loss: Loss
+    penalty: Penalty
+    strength: float | None
+
+    def problem(self, model: Model) -> RiskProblem:
+        """Return the problem on the labels of a model.
+
+        Raises:
+            IncompatibleError: model and risk do not go together.
+        """
+        from glassformer.risk.problem import risk_problem
+
+        return risk_problem(model, self.loss, self.penalty, self.strength)
+
+    def on_data(self, model: Model, data: DataSet, strength: float) -> EmpiricalRisk:
+        """Return the risk on a data set, at a strength unless the trace is pinned."""
+        import numpy as np
+
+        from glassformer.learners.empirical_risk import EmpiricalRisk
+
+        problem, prior, design = self.problem(model), model.prior, data.design
+        penalty, trace = self.penalty, None
+        if penalty.pinned:
+            known = prior.mean(design.signal_shape) if data.teacher is None else data.teacher
+            strength, trace = 0.0, float(np.trace(known))
+        elif strength == 0:
+            raise IncompatibleError(f"strength = 0 of penalty {penalty.name} on data: {_without_penalty(problem)}")
+        rows, columns = design.signal_shape
+        own = penalty.times(strength / prior.degrees, 1.0 if problem.positive else float(rows * columns) ** 0.25)
+        y = problem.labels.targets(data.labels)
+        return EmpiricalRisk(design, y, problem.loss, own, problem.positive, trace)
+
+    def fit(self, model: Model, data: DataSet, strength: float, settings: Iteration) -> FitResult:
+        """Return the minimiser on a data set."""
+        from glassformer.learners.proximal_gradient import least_risk
+
+        risk = self.on_data(model, data, strength)
+        found = least_risk(risk, settings)
+        return FitResult.from_solution(found, **_fit(risk, found.value[0]))
+
+    def pass_messages(self, model: Model, data: DataSet, strength: float, steps: int) -> FitResult:
+        """Return the estimate after undamped steps of message passing."""
+        from glassformer.learners.proximal_message_passing import ProximalStep, take_undamped_steps
+        from glassformer.risk.trajectory import START_SUSCEPTIBILITY
+
+        start = START_SUSCEPTIBILITY * self.problem(model).power
+        step = ProximalStep(self.on_data(model, data, strength), start)
+        last, report = take_undamped_steps(step, steps, lambda state: data.errors_of(model, state.estimate))
+        if not report["history"] and data.teacher is not None:
+            reason = f"loss {step.risk.loss.name} is linear around an estimate of zero"
+            raise IncompatibleError(f"{reason}, so that message passing has no first step: use theory only, without d")
+        return FitResult(last.estimate[None], **{**report, **_fit(step.risk, last.estimate)})
+
+
+def _without_penalty(problem: RiskProblem) -> str:
+    """Return the remedy for a strength of zero."""
+    if problem.positive or not (problem.penalty.is_norm or problem.penalty.quadratic):
+        return "no solver is available for the interpolator; give strength > 0"
+    name = "nuclear-norm" if problem.penalty.is_norm else "ridge"
+    return f"use learner {name} with strength 0, or give strength > 0"
+
+
+def _fit(risk: EmpiricalRisk, estimate: Array) -> dict[str, float | None]:
+    """Return errors on the training samples, and the rank."""
+    import numpy as np
+
+    from glassformer.numerics.decompositions import singular_values
+
+    fitted, y = risk.design.forward(estimate, 0), risk.labels
+    values = singular_values(estimate)
+    return {
+        "training_error": float(np.mean((fitted - y) ** 2)) if y.shape == fitted.shape else None,
+        "training_loss": float(np.sum(risk.loss.value(y, fitted)) / len(y)),
+        "rank": float(np.mean(values > _ROUNDING * max(1.0, float(values[0])))),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiskTheory(Theory):
+    """Limits of the minimiser of a regularised risk of one matrix.
+
+    Attributes:
+        risk: loss, penalty and strength.
+    """
+
+    risk: MatrixRisk
+
+    def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
+        from glassformer.risk.limits import risk_limits
+
+        risk = self.risk
+        return self._labelled(risk_limits(self.model, alpha, risk.loss, risk.penalty, risk.strength, throw))
+
+    def thresholds(self) -> Thresholds:
+        from glassformer.risk.thresholds import risk_thresholds
+
+        risk = self.risk
+        found: Thresholds = self._labelled(risk_thresholds(self.model, risk.loss, risk.penalty, risk.strength))
+        return found
+
+    def hysteresis(self, alpha: ArrayLike) -> Table:
+        from glassformer.bayes_optimal.hysteresis import one_branch
+
+        return self._labelled(one_branch(self.limits(alpha)))
+
+    def _labelled(self, found: Any) -> Any:
+        """Return a result with learner, loss, penalty and strength among its parameters."""
+        strength = "best" if self.risk.strength is None else self.risk.strength
+        own = {"loss": self.risk.loss.name, "penalty": self.risk.penalty.name, "strength": strength}
+        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **own})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixRiskTheory(RiskTheory):
+    """Limits of the minimiser, and the trajectory of proximal message passing to it.
+
+    Attributes:
+        by_message_passing: returns message passing of so many steps from an overlap.
+    """
+
+    by_message_passing: Callable[[int, float | None], Learner]
+
+    def display_columns(self, table: Table) -> list[str]:
+        best_strength = ["strength"] if self.risk.strength is None else []
+        return table.known_columns(("label_error", *best_strength, "cosine", "rank"))
+
+    def trajectory(self, alpha: Array, context: StepContext) -> Table:
+        from glassformer.risk.trajectory import risk_trajectory
+
+        refuse_overlap(self.learner.name, context)
+        risk = self.risk
+        return self._labelled(risk_trajectory(self.model, alpha, risk.loss, risk.penalty, risk.strength, context.steps))
+
+    def simulated(self, context: StepContext) -> Learner:
+        return self.by_message_passing(context.steps, None)

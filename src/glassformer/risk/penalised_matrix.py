@@ -1,0 +1,102 @@
+r"""The order parameters of the penalised estimate of a matrix in noise.
+
+Regularised risk minimises :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,p(S)`, with a penalty on the singular values in
+units of :math:`(dL)^{1/4}` (for positive matrices on the eigenvalues). In the limit of large sizes the estimate is the
+proximal map of the penalty, applied to :math:`Y = S + \tau Z`: with the nuclear norm and half the squared norm,
+singular values are lowered by a threshold :math:`\theta` and multiplied by a gain.
+
+Labels that are not centred, :math:`y = x^TSx/\sqrt d`, determine the trace of ``S`` from very few samples. The trace is
+then pinned: weight decay has no effect, and the threshold follows from the trace of the estimate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glassformer.core.estimate import Array
+from glassformer.priors.base import ScalarPrior
+from glassformer.random_matrices.atoms import SpectralLaw
+from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
+from glassformer.risk.penalty_base import Penalty
+
+# Newton steps for the threshold of a pinned trace: largest number (6 to 10 are usual), and last relative step.
+_STEPS, _LAST_STEP = 60, 1e-13
+# Largest share of the singular values that a quadrature may miss (chosen by trial).
+_MISSED_MASS = 1e-4
+_ROUNDING = 4e-16
+
+
+def threshold_of(penalty: Penalty, prior: ScalarPrior, strength: Array, conjugate: ConjugateParameters) -> Array:
+    r"""Return :math:`\theta`, below which singular values of the noisy matrix are set to zero, shape (batch,)."""
+    if penalty.pinned:
+        return _threshold_of_trace(prior.noisy_law(conjugate.noise), conjugate.m_hat / conjugate.v_hat)
+    return penalty.kink * strength / conjugate.m_hat
+
+
+def matrix_order(
+    penalty: Penalty, prior: ScalarPrior, strength: Array, conjugate: ConjugateParameters
+) -> OrderParameters:
+    r"""Return the order parameters of the penalised estimate of a matrix in noise.
+
+    With the Bayes-optimal denoiser :math:`\hat s`, the law :math:`\nu` of the singular values of the noisy matrix and
+    the estimate :math:`f`, the minimiser of :math:`\frac12\hat Vf^2 - \hat msf + \lambda r(f)`,
+
+    .. math:: &m = \int\nu\,f\hat s, \quad q = \int\nu\,f^2, \quad
+       E = \mathrm{MMSE}(\tau^2) + \int\nu\,(f - \hat s)^2, \\
+       &V = \frac1{\hat m}\int\nu\,f\,\frac{s - \hat s}{\tau^2}, \quad \mathrm{df} = (\hat V + \lambda w_2)\,V .
+
+    For :math:`r = w_1|f| + \frac{w_2}2f^2` it is :math:`f = \kappa(s-\theta)_+` with
+    :math:`\theta = \lambda w_1/\hat m` and the gain :math:`\kappa = \hat m/(\hat V + \lambda w_2)`.
+
+    Args:
+        penalty: of singular values, or of eigenvalues if the matrices of the prior are symmetric.
+        prior: prior of the teacher.
+        strength: :math:`\lambda\ge 0` per degree of freedom, shape (batch,); NaN if it has no effect.
+        conjugate: conjugate parameters.
+    """
+    stiffness = conjugate.v_hat + penalty.square * np.nan_to_num(strength)
+    gain = conjugate.m_hat / stiffness
+    power = prior.second_moment
+    if penalty.quadratic and not prior.symmetric:
+        one = np.ones_like(gain)
+        error = (1 - gain) ** 2 * power + gain**2 * conjugate.noise
+        total = gain**2 * (power + conjugate.noise)
+        return OrderParameters(gain * power, total, 1 / stiffness, error, one, one, _ROUNDING * error)
+    law = prior.noisy_law(conjugate.noise)
+    threshold = threshold_of(penalty, prior, strength, conjugate)
+    s, weight, denoised = law.nodes(threshold)
+    # The estimate in units of the gain, which is one for penalties that are not known to contain a square.
+    if penalty.parts is None:
+        field = s * gain[:, None]
+        lowered = np.maximum(penalty.proximal(field, (strength / conjugate.v_hat)[:, None]), 0.0) / gain[:, None]
+    else:
+        lowered = np.maximum(s - threshold[:, None], 0.0)
+    rank, mass = np.sum(weight * (lowered > 0), axis=1), np.sum(weight, axis=1)
+    weight = weight * law.unit[:, None]
+    mmse = law.mmse()
+    overlap, square = np.sum(weight * lowered * denoised, axis=1), np.sum(weight * lowered**2, axis=1)
+    error = mmse.value + np.sum(weight * (gain[:, None] * lowered - denoised) ** 2, axis=1)
+    degrees = np.sum(weight * lowered * (s - denoised), axis=1) / conjugate.noise
+    # The difference of two expressions of the error estimates the quadrature error.
+    error_estimate = mmse.error + np.abs(error - (power - 2 * gain * overlap + gain**2 * square))
+    error_estimate = np.where(np.abs(mass - 1) > _MISSED_MASS, np.inf, error_estimate)
+    return OrderParameters(gain * overlap, gain**2 * square, degrees / stiffness, error, degrees, rank, error_estimate)
+
+
+def _threshold_of_trace(law: SpectralLaw, gain: Array) -> Array:
+    r"""Return the threshold at which :math:`\kappa\int\nu(s-\theta)_+` is the trace of the signal.
+
+    Noise does not change the trace. The integral is a convex and decreasing function of the threshold, so that Newton
+    steps from the left never overshoot.
+    """
+    theta = np.zeros_like(gain)
+    s, weight, _ = law.nodes(theta)
+    goal = np.sum(weight * s, axis=1) / gain
+    for _ in range(_STEPS):
+        s, weight, _ = law.nodes(theta)
+        lowered = np.maximum(s - theta[:, None], 0.0)
+        step = (np.sum(weight * lowered, axis=1) - goal) / np.sum(weight * (lowered > 0), axis=1)
+        theta = theta + step
+        if np.all(np.abs(step) <= _LAST_STEP * (1 + np.abs(theta))):
+            break
+    return theta
