@@ -210,6 +210,7 @@ _EXAMPLES = {
     "DenseDesign": "DenseDesign(inputs)",
     "StoredDesign": "DenseDesign(inputs)",
     "Learner": "MessagePassing()",
+    "Penalty": "ElasticNet(1.0, 0.5)",
     "Model": "BilinearSequenceRegression(rho=0.5)",
     "Pace": "Pace(1.0, 1, 0.0)",
     "Start": "Start(overlap, power)",

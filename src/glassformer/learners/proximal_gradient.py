@@ -172,7 +172,7 @@ def _proximal_gradient(risk: EmpiricalRisk, settings: Iteration, x: Array, scale
     largest, unit = scale.largest, scale.unit
     kinks = bool(np.isinf(risk.loss.sharpness))
     # The square loss has constant curvature, and envelopes have their largest curvature at the solution.
-    growth = 1.0 if kinks or risk.loss.constant_curvature else _STEP_GROWTH
+    growth = 1.0 if kinks or risk.loss.quadratic else _STEP_GROWTH
     width = _FIRST_WIDTH if kinks else 0.0
     around, last_gap = np.zeros(1), np.inf
     step_size = _StepSize(1 / (_curvature(risk, width) * largest), unit, growth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from glassformer.core.arrays import AnyArray
 from glassformer.core.checks import is_number, is_whole, require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError, ParameterError
@@ -181,7 +183,7 @@ class PenalisedProblem:
         cls,
         design: Any,
         labels: ArrayLike,
-        loss: object,
+        loss: str | Loss | Callable[..., AnyArray],
         penalty: str | Penalty,
         intercept: bool,
         weights: ArrayLike | None,
@@ -218,9 +220,7 @@ class PenalisedProblem:
     @cached_property
     def scale(self) -> InputScale:
         """Scale of the inputs, with the fields of their entries for direct solutions of smooth problems."""
-        smooth = bool(np.isfinite(self.loss.sharpness)) and (
-            not self.penalty.quadratic or self.loss.constant_curvature
-        )
+        smooth = bool(np.isfinite(self.loss.sharpness)) and (not self.penalty.quadratic or self.loss.quadratic)
         direct = smooth and self.penalty.parts is not None and self.labels.ndim == 1 and not self.positive
         return input_scale(self.at(1.0, self.fitted_loss(0.0)), with_entries=direct)
 

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
+from glassformer.designs.base import Design
 from glassformer.learners.base import FitResult
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
 from glassformer.learners.row_risk import minimise_rows
+from glassformer.models.base import Model
 from glassformer.models.comparison import NewInputs
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points

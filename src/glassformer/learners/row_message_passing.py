@@ -27,6 +27,7 @@ from glassformer.learners.data_set import DataSet
 from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
 from glassformer.learners.proximal_message_passing import UndampedState, UndampedStep, take_undamped_steps
 from glassformer.learners.row_fit import RowFit, row_risk_on, weights_at
+from glassformer.models.base import Model
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.small_matrices import cholesky, triangular_inverse

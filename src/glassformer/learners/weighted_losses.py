@@ -30,8 +30,8 @@ class _DerivedLoss(Loss):
     loss: Loss
 
     @property
-    def binary(self) -> bool:
-        return bool(self.loss.binary)
+    def labels(self) -> str:
+        return str(self.loss.labels)
 
     @property
     def weights(self) -> Array:
@@ -42,8 +42,8 @@ class _DerivedLoss(Loss):
         return float(self.loss.sharpness)
 
     @property
-    def constant_curvature(self) -> bool:
-        return bool(self.loss.constant_curvature)
+    def quadratic(self) -> bool:
+        return bool(self.loss.quadratic)
 
 
 @dataclass(frozen=True)

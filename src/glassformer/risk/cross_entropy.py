@@ -72,7 +72,6 @@ class CrossEntropy(Loss):
 
     name = "cross-entropy"
     labels = "classes"
-    row_labels = True
 
     def __post_init__(self) -> None:
         if self.temperature is not None and not (is_number(self.temperature) and 0 < self.temperature < np.inf):

@@ -44,14 +44,11 @@ class Loss(ABC):
     """A loss, convex in the fitted field. Labels, fields and variances broadcast."""
 
     labels = default_property(
-        "numbers", "What labels are: ``numbers``, ``signs`` +1 and -1, or ``classes``, as unit vectors for rows."
+        "numbers", "What labels are: ``numbers``, ``signs`` +1 and -1, or ``classes``, as rows of probabilities."
     )
     convex = default_property(True, "True when the loss is convex in the prediction; matrices need such losses.")
     quadratic = default_property(
-        False, "True for half the squared residual, which has closed forms and an interpolating limit."
-    )
-    row_labels = default_property(
-        False, "True for a loss of all indices of a sample, with rows of probabilities as labels."
+        False, "True for half the squared residual, whose second derivative is constant, and which has closed forms."
     )
     sharpness = default_property(
         np.inf, "Largest second derivative in the field at sample weight one; infinite for losses with kinks."
@@ -71,11 +68,6 @@ class Loss(ABC):
     def binary(self) -> bool:
         """True if labels must be +1 or -1."""
         return bool(self.labels == "signs")
-
-    @property
-    def constant_curvature(self) -> bool:
-        """True if the second derivative is constant."""
-        return bool(self.quadratic)
 
     @property
     def name(self) -> str:

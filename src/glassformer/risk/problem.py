@@ -91,7 +91,7 @@ class RiskProblem:
         """Averages over the labels, as the loss needs them."""
         if self.given_averages is not None:
             return self.given_averages
-        averages = attention_averages if self.loss.row_labels else LabelAverages
+        averages = attention_averages if self.loss.labels == "classes" else LabelAverages
         return averages(self.model.channel, self.power, self.loss)
 
     @property

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from glassformer.bayes_optimal.solve import validated_alpha
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
@@ -20,6 +19,7 @@ from glassformer.core.status import Status
 from glassformer.models.base import Model
 from glassformer.risk.penalties import penalty_of
 from glassformer.risk.penalty_base import ROWS, Penalty
+from glassformer.risk.problem import positive_alpha
 from glassformer.risk.rows.averages import LabelSampler, OrderState, RowAverages
 from glassformer.risk.rows.comparison import match_rows, prediction_quality
 from glassformer.risk.rows.fixed_points import Packing, RowFixedPoint, error_of, fixed_point_from, is_inside
@@ -286,7 +286,7 @@ def row_risk_limits(model: Model, alpha: ArrayLike, risk: RowRisk, throw: bool =
         >>> bool(abs(table["label_error"][0] - 0.22) < 0.02)
         True
     """
-    ratios = _positive(alpha)
+    ratios = positive_alpha(alpha)
     problem = risk.problem(model, 1.0, risk.strength or 1.0)
     rows = [_row_at(problem.at(ratio), risk) for ratio in track(list(ratios), "sample ratios")]
     names = list(dict.fromkeys(name for row in rows for name in row.columns))
@@ -305,13 +305,6 @@ def row_risk_limits(model: Model, alpha: ArrayLike, risk: RowRisk, throw: bool =
 
 # Statuses of rows that are answers, with what they say.
 ACCEPTED = (Status.CONVERGED, Status.BISTABLE, Status.SYMMETRY_BROKEN)
-
-
-def _positive(alpha: ArrayLike) -> Array:
-    ratios = validated_alpha(alpha)
-    if np.any(ratios <= 0):
-        raise ParameterError("alpha", float(ratios.min()), "> 0: regularised risk learns from samples")
-    return ratios
 
 
 @dataclass(frozen=True)
@@ -437,7 +430,7 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
         :func:`row_risk_limits` (``prediction_error_up``), ``free_energy_up``, the same of ``..._down``, and notes that
         bracket where the free energies cross.
     """
-    ratios = _positive(alpha)
+    ratios = positive_alpha(alpha)
     if len(ratios) < 2 or np.any(np.diff(ratios) <= 0):
         raise ParameterError("alpha", alpha, "at least two sample ratios, in increasing order")
     if risk.strength is None:

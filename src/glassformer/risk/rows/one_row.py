@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.bayes_optimal.solve import validated_alpha
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.status import Status
@@ -27,7 +26,7 @@ from glassformer.risk.loss_base import Loss, sign_labels_error
 from glassformer.risk.losses import Hinge
 from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
 from glassformer.risk.penalty_base import Penalty
-from glassformer.risk.problem import SMALL_STRENGTH, STRONG_RIDGE, Flags, RiskProblem
+from glassformer.risk.problem import SMALL_STRENGTH, STRONG_RIDGE, Flags, RiskProblem, positive_alpha
 from glassformer.risk.rows.one_row_averages import OneRowAverages
 from glassformer.risk.rows.one_row_weights import WeightMoments, lasso_dimension, weight_moments
 from glassformer.risk.tuning import best_strength
@@ -393,9 +392,7 @@ def one_row_limits(
         >>> one_row_limits(model, [1.0], Hinge(), penalty_of("ridge"), 0.5)["label_error"].round(6)
         array([0.263176])
     """
-    alpha = validated_alpha(alpha)
-    if np.any(alpha <= 0):
-        raise ParameterError("alpha", float(alpha.min()), "> 0: regularised risk learns from samples")
+    alpha = positive_alpha(alpha)
     require_theory(model)
     found = one_row_points(model, alpha, loss, penalty, strength, intercept)
     table = Table(

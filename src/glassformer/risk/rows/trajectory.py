@@ -162,10 +162,9 @@ def _path(problem: RowProblem, start: OrderState, steps: int) -> tuple[list[Orde
         for number, own in enumerate(singles):
             averages = problem.sampler.averages(own[-1], chosen=[number])
             own.append(problem.from_averages(own[-1], averages, number).state)
-    errors = [[_error(problem, state) for state in own] for own in singles]
+    errors = [
+        [match_rows(problem.model, problem.student, state.power, state.overlap).error for state in own]
+        for own in singles
+    ]
     spread = np.std(errors, axis=0, ddof=1) / np.sqrt(problem.sets)
     return path, step, confidence_factor(problem.sets) * spread
-
-
-def _error(problem: RowProblem, state: OrderState) -> float:
-    return match_rows(problem.model, problem.student, state.power, state.overlap).error
