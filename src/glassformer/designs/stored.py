@@ -64,7 +64,7 @@ class StoredDesign(Design):
         """Return the design of the first samples alone, sharing memory with this one."""
         return type(self)(self.inputs[:, :samples])
 
-    def rows(self, where: NDArray[Any]) -> Self:
+    def rows(self, where: NDArray[Any] | slice) -> Self:
         """Return the design of some samples of the first instance, by their indices or flags."""
         return replace(self, inputs=self.inputs[0][where])
 

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.core.arrays import AnyArray
 from glassformer.core.estimate import Array
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
@@ -200,7 +201,7 @@ def _loss_and_slopes(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the sum of the losses, the slopes in all fields, and the sum of those in the outputs."""
 
-    def cost(y: jax.Array, fields: jax.Array, intercept: jax.Array) -> jax.Array:
+    def cost(y: jax.Array, fields: jax.Array, intercept: jax.Array) -> AnyArray:
         return student.loss.of_vectors(y, student.predict(fields) + intercept)
 
     expand = jax.vmap(jax.value_and_grad(cost, argnums=(1, 2)), in_axes=(0, 0, None))

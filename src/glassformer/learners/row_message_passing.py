@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.core.arrays import AnyArray
 from glassformer.core.estimate import Array
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.empirical_row_risk import EmpiricalRowRisk
@@ -139,7 +140,7 @@ def _scores(
     starts = [jnp.zeros_like(omega)] if convex else [jnp.zeros_like(omega), trials, -trials]
     found = proximal_map(student, y, omega, lower, triangular_inverse(lower), intercept, starts)
 
-    def cost(outputs: jax.Array, fields: jax.Array, y: jax.Array) -> jax.Array:
+    def cost(outputs: jax.Array, fields: jax.Array, y: jax.Array) -> AnyArray:
         return student.loss.of_vectors(y, student.predict(fields) + outputs)
 
     def output_derivatives(fields: jax.Array, y: jax.Array, slopes: jax.Array) -> tuple[jax.Array, jax.Array]:
