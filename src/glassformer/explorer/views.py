@@ -23,7 +23,6 @@ from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series
 from glassformer.explorer.question import Question, learner_code
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import learner_type
-from glassformer.plotting.plots import height_limits, height_of
 from glassformer.verbs.instances import Simulation
 from glassformer.verbs.landscape import landscape
 from glassformer.verbs.phase_diagram import phase_diagram
@@ -47,6 +46,9 @@ def _sizes(question: Question) -> dict[str, Any]:
 
 def free_entropy(question: Question, show: Show) -> Answer:
     """Return the free entropy against the overlap; its highest maximum is Bayes-optimal."""
+    # Plots import much that the first view of a page does not need.
+    from glassformer.plotting.plots import height_limits, height_of
+
     del show
     model, alpha = question.model, question.at
     found = memoize(lambda: landscape(model, alpha, overlaps=_OVERLAPS), "landscape", model, alpha)
