@@ -130,14 +130,15 @@ class RectangularCurve(AtomsCurve):
         a = 1 + k * g
         slope = a**2 - 2 * k * t * w * a - k**2 * b1 * t
         bend = -4 * k * a * t + 4 * k * t3 * w * a + 2 * k**2 * t**2 * w + 2 * k**2 * b1 * t3
-        return _Line(a, k * t, slope, bend)
+        return _Line(a, k * (inverse**2 @ self.weights), slope, bend)
 
     def _height_root(self, low: Array, high: Array) -> Array:
         """Return where ``A``, which falls from ``low`` to ``high``, is zero."""
 
         def condition(w: Array) -> tuple[Array, Array]:
-            line = self._line(w)
-            return -line.height, line.fall
+            with np.errstate(divide="ignore", over="ignore"):
+                inverse = 1 / (w[:, None] - self.atoms)
+            return -(1 + self.kappa * (inverse @ self.weights)), self.kappa * (inverse**2 @ self.weights)
 
         return bracketed_root(condition, low, high, last_step=1e-12)
 
