@@ -26,6 +26,7 @@ MATRIX = BilinearSequenceRegression(rho=0.3, noise=0.1)
 POSITIVE = AttentionIndexed(rho=0.3, noise=0.2, channel="linear")
 LINE = SequenceMultiIndex(lambda z: z[0, 0], noise=0.5)
 SPARSE = SequenceMultiIndex(lambda z: z[0, 0], noise=0.5, prior="gauss-bernoulli:0.2")
+FEATURES = SequenceMultiIndex(lambda z: z[0, 0], noise=0.5, feature_spectrum=[0.5, 1.5])
 ROWS = SequenceMultiIndex(lambda z: jnp.stack([z[0, 0] + 0.5 * z[1, 0], z[1, 0]]), indices=2, noise=0.3)
 FEW = Accuracy(points=256)
 
@@ -91,7 +92,13 @@ def test_a_conjugate_bound_is_one(name):
         assert Penalty.conjugate_bound(own, slopes, 0.5, 1e6) == pytest.approx(own.conjugate_bound(slopes, 0.5, 1e6))
 
 
-CASES = [(MATRIX, "nuclear", 1.0), (POSITIVE, "trace", 0.5), (LINE, "lasso", 2.0), (SPARSE, "lasso", 1.0)]
+CASES = [
+    (MATRIX, "nuclear", 1.0),
+    (POSITIVE, "trace", 0.5),
+    (LINE, "lasso", 2.0),
+    (SPARSE, "lasso", 1.0),
+    (FEATURES, "lasso", 1.0),
+]
 
 
 @pytest.mark.parametrize(("model", "name", "alpha"), CASES)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.core.errors import IncompatibleError
 from glassformer.learners.base import FitResult, Learner, StepContext, Theory
 from glassformer.learners.gamp import refuse_overlap
+from glassformer.learners.signal_risk import SignalRisk, SignalTheory
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -29,7 +30,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class MatrixRisk:
+class MatrixRisk(SignalRisk):
     """A regularised risk of one matrix.
 
     Attributes:
@@ -52,6 +53,15 @@ class MatrixRisk:
 
         return risk_problem(model, self.loss, self.penalty, self.strength)
 
+    @property
+    def pinned(self) -> bool:
+        return bool(self.penalty.pinned)
+
+    def theory(
+        self, learner: Learner, model: Model, by_message_passing: Callable[[int, float | None], Learner]
+    ) -> SignalTheory:
+        return MatrixRiskTheory(learner, model, risk=self, by_message_passing=by_message_passing)
+
     def on_data(self, model: Model, data: DataSet, strength: float) -> EmpiricalRisk:
         """Return the risk on a data set, at a strength unless the trace is pinned."""
         import numpy as np
@@ -71,15 +81,16 @@ class MatrixRisk:
         return EmpiricalRisk(design, y, problem.loss, own, problem.positive, trace)
 
     def fit(self, model: Model, data: DataSet, strength: float, settings: Iteration) -> FitResult:
-        """Return the minimiser on a data set."""
         from glassformer.learners.proximal_gradient import least_risk
 
         risk = self.on_data(model, data, strength)
         found = least_risk(risk, settings)
         return FitResult.from_solution(found, **_fit(risk, found.value[0]))
 
-    def pass_messages(self, model: Model, data: DataSet, strength: float, steps: int) -> FitResult:
-        """Return the estimate after undamped steps of message passing."""
+    def pass_messages(
+        self, model: Model, data: DataSet, strength: float, steps: int, overlap: float | None
+    ) -> FitResult:
+        del overlap
         from glassformer.learners.proximal_message_passing import ProximalStep, take_undamped_steps
         from glassformer.risk.trajectory import START_SUSCEPTIBILITY
 
@@ -151,14 +162,11 @@ class RiskTheory(Theory):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixRiskTheory(RiskTheory):
-    """Limits of the minimiser, and the trajectory of proximal message passing to it.
+class MatrixRiskTheory(RiskTheory, SignalTheory):
+    """Limits of the minimiser, and the trajectory of proximal message passing to it."""
 
-    Attributes:
-        by_message_passing: returns message passing of so many steps from an overlap.
-    """
-
-    by_message_passing: Callable[[int, float | None], Learner]
+    def require(self) -> None:
+        self.risk.problem(self.model)
 
     def display_columns(self, table: Table) -> list[str]:
         best_strength = ["strength"] if self.risk.strength is None else []
@@ -170,6 +178,3 @@ class MatrixRiskTheory(RiskTheory):
         refuse_overlap(self.learner.name, context)
         risk = self.risk
         return self._labelled(risk_trajectory(self.model, alpha, risk.loss, risk.penalty, risk.strength, context.steps))
-
-    def simulated(self, context: StepContext) -> Learner:
-        return self.by_message_passing(context.steps, None)

@@ -18,8 +18,9 @@ from glassformer.core.settings import (
     positive_integer,
     setting,
 )
-from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo, Theory
-from glassformer.learners.rows_risk import BRANCHES_OF_THEORY, RowTheory, row_theory
+from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo
+from glassformer.learners.rows_risk import BRANCHES_OF_THEORY, RowsRisk
+from glassformer.learners.signal_risk import SignalRisk, SignalTheory
 
 if TYPE_CHECKING:
     from glassformer.core.results import Table
@@ -229,12 +230,13 @@ class RegularisedRisk(Learner):
         penalty = penalty_of(self.penalty or "nuclear", MATRICES, POSITIVE_MATRICES)
         return MatrixRisk(loss_of(self.loss), penalty, self.strength)
 
+    def on(self, model: Model) -> SignalRisk:
+        """Return the risk of the signals of a model: of rows, or of one matrix."""
+        return RowsRisk(self.of_rows) if model.overlap_shape else self.of_matrix
+
     def check(self, model: Model) -> None:
         try:
-            if model.overlap_shape:
-                self._row_theory(model).require()
-            else:
-                self.of_matrix.problem(model)
+            self.theory(model).require()
         except GlassformerError as error:
             raise IncompatibleError(f"is incompatible with this model: {error}") from error
 
@@ -251,15 +253,8 @@ class RegularisedRisk(Learner):
 
         return (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in (None, *PENALTIES))
 
-    def theory(self, model: Model) -> Theory:
-        from glassformer.learners.matrix_risk import MatrixRiskTheory
-
-        if model.overlap_shape:
-            return self._row_theory(model)
-        return MatrixRiskTheory(self, model, risk=self.of_matrix, by_message_passing=self._by_message_passing)
-
-    def _row_theory(self, model: Model) -> RowTheory:
-        return row_theory(self.of_rows, model, self, self._by_message_passing)
+    def theory(self, model: Model) -> SignalTheory:
+        return self.on(model).theory(self, model, self._by_message_passing)
 
     def _by_message_passing(self, steps: int, overlap: float | None) -> ProximalMessagePassing:
         """Return message passing to the minimiser."""
@@ -279,20 +274,16 @@ class RegularisedRisk(Learner):
         """
         from glassformer.risk.rows.margins import row_risk_margins
 
-        self._row_theory(model).require()
+        RowsRisk(self.of_rows).theory(self, model, self._by_message_passing).require()
         return row_risk_margins(model, alpha, self.of_rows)
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
         settings = Iteration(**{name: self.accurate(name) for name in self.accuracy_defaults})
-        if not model.overlap_shape:
-            return self.of_matrix.fit(model, data, self._strength_on(model, data), settings)
-        from glassformer.learners.row_fit import learn_rows
-
-        return learn_rows(replace(self.of_rows, strength=self._strength_on(model, data)), model, data, settings)
+        return self.on(model).fit(model, data, self._strength_on(model, data), settings)
 
     def _strength_on(self, model: Model, data: DataSet) -> float:
         """Return the strength on a data set: where none is given the best one of theory, NaN without any effect."""
-        if not model.overlap_shape and self.of_matrix.penalty.pinned:
+        if self.on(model).pinned:
             return float("nan")
         if self.strength is not None:
             return float(self.strength)
@@ -334,8 +325,4 @@ class ProximalMessagePassing(RegularisedRisk):
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
         strength, steps = self._strength_on(model, data), self.accurate("max_iterations")
-        if not model.overlap_shape:
-            return self.of_matrix.pass_messages(model, data, strength, steps)
-        from glassformer.learners.row_message_passing import pass_row_messages
-
-        return pass_row_messages(self.of_rows, strength, model, data, steps, self.overlap)
+        return self.on(model).pass_messages(model, data, strength, steps, self.overlap)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.results import name_or_value
-from glassformer.learners.base import Learner, StepContext, Theory
+from glassformer.learners.base import FitResult, Learner, StepContext
 from glassformer.learners.descent import refuse_side_information
 from glassformer.learners.gamp import refuse_overlap
+from glassformer.learners.signal_risk import SignalRisk, SignalTheory
 from glassformer.models.base import require_theory
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.estimate import Array
     from glassformer.core.results import Table
+    from glassformer.core.settings import Iteration
+    from glassformer.learners.data_set import DataSet
     from glassformer.models.base import Model
     from glassformer.risk.loss_base import Loss
     from glassformer.risk.penalty_base import Penalty
@@ -31,20 +34,38 @@ BRANCHES_OF_THEORY = ("informed", "uninformed", "positional")
 _OPTIONAL = ("student", "student_rows", "intercept", "positions", "branch")
 
 
-def row_theory(
-    risk: RowRisk, model: Model, learner: Learner, by_message_passing: Callable[[int, float | None], Learner]
-) -> RowTheory:
-    """Return the theory of a risk of rows: by quadrature for one linear row, by sampled averages otherwise.
+@dataclass(frozen=True)
+class RowsRisk(SignalRisk):
+    """A regularised risk of the rows of a student.
 
-    Raises:
-        IncompatibleError: the model has side information.
+    Attributes:
+        risk: the settings that determine its minimum.
     """
-    try:
-        refuse_side_information(model)
-    except IncompatibleError as error:
-        raise IncompatibleError(f"regularised risk {error}; leave it out, or use learner gamp") from None
-    equations = OneRowTheory if is_one_linear_row(risk, model) else RowTheory
-    return equations(learner, model, risk=risk, by_message_passing=by_message_passing)
+
+    risk: RowRisk
+
+    def theory(
+        self, learner: Learner, model: Model, by_message_passing: Callable[[int, float | None], Learner]
+    ) -> SignalTheory:
+        """Return the theory: by quadrature for one linear row, by sampled averages otherwise."""
+        try:
+            refuse_side_information(model)
+        except IncompatibleError as error:
+            raise IncompatibleError(f"regularised risk {error}; leave it out, or use learner gamp") from None
+        equations = OneRowTheory if is_one_linear_row(self.risk, model) else RowTheory
+        return equations(learner, model, risk=self.risk, by_message_passing=by_message_passing)
+
+    def fit(self, model: Model, data: DataSet, strength: float, settings: Iteration) -> FitResult:
+        from glassformer.learners.row_fit import learn_rows
+
+        return learn_rows(replace(self.risk, strength=strength), model, data, settings)
+
+    def pass_messages(
+        self, model: Model, data: DataSet, strength: float, steps: int, overlap: float | None
+    ) -> FitResult:
+        from glassformer.learners.row_message_passing import pass_row_messages
+
+        return pass_row_messages(self.risk, strength, model, data, steps, overlap)
 
 
 def is_one_linear_row(risk: RowRisk, model: Any) -> bool:
@@ -67,19 +88,16 @@ def is_one_linear_row(risk: RowRisk, model: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowTheory(Theory):
+class RowTheory(SignalTheory):
     """Limits of the minimiser over the rows of a student, by averages over sampled labels.
 
     Attributes:
         risk: the settings that determine its minimum.
-        by_message_passing: returns message passing of so many steps from an overlap.
     """
 
     risk: RowRisk
-    by_message_passing: Callable[[int, float | None], Learner]
 
     def require(self) -> None:
-        """Raise unless model and risk go together."""
         require_theory(self.model)
         self.risk.problem(self.model, 1.0, self.risk.strength or 1.0)
 
@@ -129,9 +147,6 @@ class RowTheory(Theory):
         if self.risk.strength is None:
             return np.asarray(self.limits(alpha)["strength"])
         return np.full(len(alpha), float(self.risk.strength))
-
-    def simulated(self, context: StepContext) -> Learner:
-        return self.by_message_passing(context.steps, context.overlap)
 
     def hysteresis(self, alpha: ArrayLike) -> Table:
         from glassformer.risk.rows.limits import row_risk_branches

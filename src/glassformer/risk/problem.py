@@ -180,7 +180,9 @@ class RiskProblem:
     @property
     def statistical_dimension(self) -> tuple[float, float]:
         """Number of exact labels per unknown that perfect recovery needs, and its error."""
-        known = self.exact_dimension()
+        if self.penalty.kink == 0:
+            return 1.0, 0.0
+        known = self.norm_dimension if self.penalty.is_norm else None
         if known is not None:
             return known, 0.0
         dimension: tuple[float, float] = memoize(
@@ -188,11 +190,10 @@ class RiskProblem:
         )
         return dimension
 
-    def exact_dimension(self) -> float | None:
-        """Return the number of exact labels per unknown for perfect recovery; None if no closed form is known."""
-        if self.penalty.kink == 0:
-            return 1.0
-        return float(self.model.prior.convex_dimension) if self.penalty.is_norm else None
+    @property
+    def norm_dimension(self) -> float | None:
+        """Number of exact labels per unknown that recovery with a norm needs; None if no closed form is known."""
+        return float(self.model.prior.convex_dimension)
 
     def extrapolated_dimension(self) -> tuple[float, float]:
         """Return the statistical dimension, extrapolated from errors at small noise, and its error."""
@@ -214,8 +215,12 @@ class RiskProblem:
         if kink == 0:
             largest = STRONG_RIDGE * conjugate.m_hat / self.penalty.slope(np.ones(1))
         else:
-            largest = conjugate.m_hat * np.nanmax(prior.noisy_law(conjugate.noise).support, axis=(1, 2)) / kink
+            largest = conjugate.m_hat * self.largest_value(conjugate.noise) / kink
         return np.asarray(prior.degrees * largest)
+
+    def largest_value(self, noise: Array) -> Array:
+        """Return the largest singular value of the signal seen through noise."""
+        return np.asarray(np.nanmax(self.model.prior.noisy_law(noise).support, axis=(1, 2)))
 
 
 def positive_alpha(alpha: ArrayLike) -> Array:

@@ -26,7 +26,7 @@ from glassformer.risk.loss_base import Loss, sign_labels_error
 from glassformer.risk.losses import Hinge
 from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
 from glassformer.risk.penalty_base import Penalty
-from glassformer.risk.problem import SMALL_STRENGTH, STRONG_RIDGE, Flags, RiskProblem, positive_alpha
+from glassformer.risk.problem import SMALL_STRENGTH, Flags, RiskProblem, positive_alpha
 from glassformer.risk.rows.one_row_averages import OneRowAverages
 from glassformer.risk.rows.one_row_weights import WeightMoments, lasso_dimension, weight_moments
 from glassformer.risk.tuning import best_strength
@@ -74,16 +74,12 @@ class OneRowProblem(RiskProblem):
     def order_parameters(self, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
         return self.moments(strength, conjugate).order
 
-    def lambda_max_at(self, conjugate: ConjugateParameters) -> Array:
-        kink = self.penalty.kink
-        if kink == 0:
-            return np.asarray(STRONG_RIDGE * conjugate.m_hat / self.penalty.slope(np.ones(1)))
-        return np.asarray(_FARTHEST * conjugate.m_hat * np.sqrt(1 + conjugate.noise) / kink)
+    def largest_value(self, noise: Array) -> Array:
+        return np.asarray(_FARTHEST * np.sqrt(1 + noise))
 
-    def exact_dimension(self) -> float | None:
-        if self.penalty.kink == 0:
-            return 1.0
-        return lasso_dimension(self.model.prior) if self.penalty.is_norm else None
+    @property
+    def norm_dimension(self) -> float | None:
+        return lasso_dimension(self.model.prior)
 
     @property
     def rank(self) -> float:
