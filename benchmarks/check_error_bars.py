@@ -141,7 +141,7 @@ def sampled(make: Callable[[], Any], points: int, rng: np.random.Generator) -> P
     model = make()
     channel, prior = model.channel.with_points(points), model.prior
     power = np.diag(prior.self_overlap)
-    variance = covariance(rng, channel.rows, not (channel.even or prior.diagonal))
+    variance = covariance(rng, channel.rows, not (channel.labels.even or prior.diagonal))
     if prior.diagonal:
         variance = np.diag(rng.uniform(0.02, 1.0, channel.rows) * np.minimum(power, 1.0))
     small = channel.averages(variance[None])

@@ -49,14 +49,14 @@ class Hebb(Learner):
     info: ClassVar[LearnerInfo] = LearnerInfo(name="hebb", title="Hebb's rule", family="convex", limit_settings=())
 
     def check(self, model):
-        if not model.channel.linear:
+        if not model.channel.labels.linear:
             raise IncompatibleError("is for linear labels")
 
     def theory(self, model):
         return HebbTheory(self, model)
 
     def learn(self, model, data):
-        estimate = data.design.adjoint(data.labels, 0) / (data.design.sample_ratio + 1 + model.channel.label_noise)
+        estimate = data.design.adjoint(data.labels, 0) / (data.design.sample_ratio + 1 + model.channel.labels.noise)
         return FitResult(estimate[None], status=Status.CONVERGED, iterations=1, residual=0.0)
 
 
@@ -65,7 +65,7 @@ class HebbTheory(Theory):
     """Its error in the limit of large sizes."""
 
     def limits(self, alpha, throw=False):
-        alpha, noise = np.atleast_1d(np.asarray(alpha, dtype=float)), self.model.channel.label_noise
+        alpha, noise = np.atleast_1d(np.asarray(alpha, dtype=float)), self.model.channel.labels.noise
         error = (1 + noise) / (alpha + 1 + noise)
         columns = {"alpha": alpha, "error": error, "error_estimate": np.zeros_like(error)}
         return Table(self.model.name, self.model.parameters, columns, [Status.CONVERGED] * len(alpha))

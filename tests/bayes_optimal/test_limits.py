@@ -364,7 +364,7 @@ def test_weak_recovery_of_an_even_link_is_the_slope_of_its_information(noise):
 def test_weak_recovery_at_any_ratio_for_labels_that_are_not_even():
     for channel in ({"noise": 0.1}, {"channel": "sign"}, {"channel": np.tanh, "noise": 0.5}):
         model = BilinearSequenceRegression(beta=1, rho=0.5, **channel)
-        assert model.channel.even is False
+        assert model.channel.labels.even is False
         assert limits(model, [1e-3])["overlap"][0] > 1e-5
 
 

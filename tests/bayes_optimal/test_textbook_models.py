@@ -89,7 +89,7 @@ def test_state_evolution_ends_and_errors_cover(link, indices, noise, many, ratio
     ],
 )
 def test_symmetries_of_links(link, indices, same, alike, shown):
-    found = SequenceMultiIndex(link, indices).channel.row_symmetries
+    found = SequenceMultiIndex(link, indices).channel.labels.row_symmetries
     assert (len(found.invariances), len(found.relabellings)) == (same, alike)
     np.testing.assert_allclose(found.visible, shown, atol=1e-6)
 
@@ -113,7 +113,7 @@ def test_equivalent_rows_remain_equal_at_a_stable_symmetric_state():
 def test_labels_with_an_atom_are_integrated_there_too():
     """Plain quadrature gives 0.3887 in every entry at zero overlap."""
     channel = SequenceMultiIndex(rectified, 2).at_accuracy(Accuracy(points=128)).channel
-    assert channel.rank == pytest.approx(0.75, abs=0.01)
+    assert channel.labels.rank == pytest.approx(0.75, abs=0.01)
     value, error = channel.information_matrix(np.eye(2)[None])
     assert np.all(error < 4e-3)
     np.testing.assert_allclose(value[0], 0.3887, atol=3 * float(error.max()) + 1e-4)

@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr
 
 from glassformer.channels.link.channel import LinkChannel
+from glassformer.channels.regression import regression
 from glassformer.channels.scalar.absolute import AbsoluteChannel
 from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.channels.scalar.sign import NoisySignChannel, SignChannel
@@ -137,8 +138,8 @@ def test_a_threshold_of_a_stronger_field_is_one_of_a_weaker_one_in_other_units()
         one, other = (one["label_error"], other["label_error"]) if method == "label_error" else (one.value, other.value)
         np.testing.assert_allclose(one, other, rtol=1e-12)
     assert own == NoisySignChannel(0.3, 0.5).at_power(power)
-    slope, rest = own.regression
-    np.testing.assert_allclose(plain.regression, (slope * np.sqrt(power), rest))
+    slope, rest = regression(own)
+    np.testing.assert_allclose(regression(plain), (slope * np.sqrt(power), rest))
     y, nothing = np.array([-1.0, 1.0]), np.zeros(2)
     pull = np.exp(own.log_partition(y, nothing, power)) * own.score(y, nothing, power) * y
     np.testing.assert_allclose((slope, rest), (pull.sum(), 1 - pull.sum() ** 2 * power), rtol=1e-12)
@@ -263,7 +264,7 @@ def test_link_agrees_with_the_exact_channel(link: ScalarChannel, exact: ScalarCh
         for name in ("score", "log_partition"):
             got, want = (getattr(channel, name)(y, omega, variance) for channel in (link, exact))
             np.testing.assert_allclose(got * np.sqrt(variance), want * np.sqrt(variance), rtol=1e-9, atol=1e-9)
-    assert (link.even, link.noiseless) == (exact.even, exact.noiseless)
+    assert (link.labels.even, link.labels.rank) == (exact.labels.even, exact.labels.rank)
 
 
 @pytest.mark.parametrize(
@@ -276,8 +277,8 @@ def test_monotone_noiseless_link_fixes_the_field(function: object) -> None:
     h, omega = np.linspace(-2, 2, 21), np.linspace(1, -1, 21)
     y = channel.sample(h, np.random.default_rng(0))
     np.testing.assert_allclose(channel.score(y, omega, 0.5), (h - omega) / 0.5, rtol=1e-10, atol=1e-10)
-    assert channel.noiseless
-    assert not channel.even
+    assert channel.labels.rank == 1
+    assert not channel.labels.even
 
 
 def test_one_to_one_maps_of_labels_keep_the_information() -> None:
@@ -297,7 +298,7 @@ def test_relu_without_noise_is_a_density_and_an_atom() -> None:
     np.testing.assert_allclose(channel.score(y, omega, v), [-mills / np.sqrt(v), 0.4 / v], rtol=1e-12)
     gaussian = -0.16 / (2 * v) - 0.5 * np.log(2 * np.pi * v)
     np.testing.assert_allclose(channel.log_partition(y, omega, v), [log_ndtr(-a), gaussian], rtol=1e-12)
-    assert not channel.noiseless
+    assert channel.labels.rank == 0.5
 
 
 def test_several_branches_against_the_sum_over_roots() -> None:
@@ -400,7 +401,7 @@ def test_link_label_errors(noise: float) -> None:
 )
 def test_even_and_noiseless_are_found(function: object, noise: float, even: bool, noiseless: bool) -> None:
     channel = LinkChannel(function, noise)  # type: ignore[arg-type]
-    assert (channel.even, channel.noiseless) == (even, noiseless)
+    assert (channel.labels.even, channel.labels.rank == 1) == (even, noiseless)
 
 
 def test_link_channels_are_values() -> None:

@@ -177,7 +177,7 @@ def test_refusals():
     with pytest.raises(ParameterError, match="2 labels"):
         BilinearSequenceRegression(rho=0.5, channel="sign", noise_law=Confusion(np.eye(3)))
     for use in (
-        lambda law: SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), 1, 1, noise_law=law).channel.even,
+        lambda law: SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), 1, 1, noise_law=law).channel.labels.even,
         lambda law: limits(BilinearSequenceRegression(rho=0.5, channel="sign", noise_law=law), [1.0]),
     ):
         with pytest.raises(ParameterError, match=r"noise_law = 'flip:0.5'.*no information"):

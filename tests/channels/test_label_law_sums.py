@@ -141,7 +141,7 @@ def test_weak_recovery_of_even_counts():
     z, second = given @ weight, given @ (weight * (h**2 - 1))
     # 1/E[E[h^2 - 1 | y]^2].
     assert weak_recovery(model)[0].alpha == pytest.approx(1 / np.sum(second**2 / z), rel=1e-6)
-    assert model.channel.exponents == (2.0, 2.0)
+    assert model.channel.labels.exponents == (2.0, 2.0)
 
 
 @pytest.mark.slow

@@ -177,8 +177,8 @@ def test_exponents_of_the_literature(link, information, generative):
 def test_even_polynomials_of_high_degree_are_even_without_noise():
     """Rounding between six solutions of one label must not pass for information at zero overlap."""
     channel = LinkChannel(lambda z: z**6 - 15 * z**4 + 45 * z**2 - 15)
-    assert channel.even
-    assert channel.exponents.generative == 2
+    assert channel.labels.even
+    assert channel.labels.exponents.generative == 2
 
 
 def ring():
@@ -212,7 +212,7 @@ def test_exponents_are_printed(tmp_path, capsys):
 def test_remedies_name_options_that_exist():
     with pytest.raises(IncompatibleError, match="label_type = continuous"):
         SequenceMultiIndex(lambda z: np.sign(z[0, 0]), noise=0.1)
-    assert SequenceMultiIndex(lambda z: np.sign(z[0, 0]), noise=0.1, label_type="continuous").channel.rank == 0
+    assert SequenceMultiIndex(lambda z: np.sign(z[0, 0]), noise=0.1, label_type="continuous").channel.labels.rank == 0
 
 
 @pytest.mark.parametrize("variance", [0.9, 0.5, 0.05])
@@ -329,7 +329,7 @@ def test_classes_have_no_squared_errors(noise_law):
         links.append((lambda z: jnp.argmin(-z, axis=0).astype(float), True))
     for link, classes in links:
         model = SequenceMultiIndex(link, **options).at_accuracy(Accuracy(points=32))
-        assert model.channel.classes == classes == (not model.channel.predictable)
+        assert model.channel.labels.classes == classes == (not model.channel.predictable)
     estimate = np.eye(2, 20)
     model = SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), **options).at_accuracy(Accuracy(points=32))
     measured = model.measured(estimate, estimate)
@@ -348,7 +348,7 @@ def test_averages_follow_their_asymptotic_laws_at_tiny_variances(link, noise):
     information = channel.information(v).value * (v / start) ** power
     # The laws hold up to corrections of the order of sqrt(start).
     assert information == pytest.approx(information[0], rel=5e-4)
-    expected = channel.expected_log_partition(v).value + 0.5 * channel.rank * np.log(v)
+    expected = channel.expected_log_partition(v).value + 0.5 * channel.labels.rank * np.log(v)
     assert expected == pytest.approx(expected[0], abs=5e-4)
 
 

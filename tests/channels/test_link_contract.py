@@ -222,7 +222,7 @@ def test_all_models_agree_on_one_link():
     for function in (lambda z: np.abs(z[0, 0]), lambda z: jnp.abs(z[0, 0])):
         rows = SequenceMultiIndex(function).channel
         assert rows.information_matrix(v.reshape(1, 1, 1)).value[0, 0, 0] == pytest.approx(exact, rel=1e-12)
-    assert AttentionIndexed(0.5, 2, noise=0.1, link=lambda h: h[0]).channel.label_shape == (2,)
+    assert AttentionIndexed(0.5, 2, noise=0.1, link=lambda h: h[0]).channel.labels.shape == (2,)
 
 
 @pytest.mark.slow
@@ -277,7 +277,7 @@ def test_files_give_functions_and_objects(tmp_path, monkeypatch, capsys):
     assert function_from("links.py:Steep", tmp_path)(1.0) == math.tanh(3.0)
     model = build("bsr", {"rho": 0.5, "link": "links.py:Steep"}, tmp_path)
     assert model.channel.label == "Steep"
-    assert build("aim", {"rho": 0.5, "noise": 0.1, "link": "links.py:of_matrix"}, tmp_path).channel.label_shape == (2,)
+    assert build("aim", {"rho": 0.5, "noise": 0.1, "link": "links.py:of_matrix"}, tmp_path).channel.labels.shape == (2,)
     (tmp_path / "broken.py").write_text("raise KeyError('a')")
     with pytest.raises(ParameterError, match=r"broken.py:f.*KeyError") as caught:
         function_from("broken.py:f", tmp_path)

@@ -184,4 +184,4 @@ def test_labels_that_are_no_numbers_are_refused():
     attention = NoisyAttentionChannel(np.tanh, tokens=2, noise=0.1)
     for channel, shape, variance in ((rows, (1, 2, 1), 0.5 * np.eye(2)), (attention, (1, 1, 3), np.eye(1))):
         with pytest.raises(DataError, match="labels that are numbers"):
-            channel.log_partitions(np.full((1, *channel.label_shape), np.nan), np.zeros(shape), variance)
+            channel.log_partitions(np.full((1, *channel.labels.shape), np.nan), np.zeros(shape), variance)

@@ -37,7 +37,7 @@ def test_the_noise_stands_beside_the_error_not_in_it(name):
     found = model.channel.label_error(np.array([1e-9, 0.5]))
     assert found["prediction_error"][0] < 1e-3
     np.testing.assert_allclose(found["label_noise"], EXPECTED.get(name, 0.0))
-    assert model.channel.label_noise == found["label_noise"][0]
+    assert model.channel.labels.noise == found["label_noise"][0]
     assert found.get("plugin_error", found["prediction_error"])[1] >= found["prediction_error"][1]
 
 
@@ -46,7 +46,7 @@ def test_the_noise_of_labels_is_counted_as_their_errors_are(name):
     channel, rng = SCALAR[name].channel, np.random.default_rng(3)
     fields = rng.standard_normal((20_000, *channel.field_components))
     noise = channel.sample(fields, rng) - channel.clean(fields)
-    squares = np.sum(noise.reshape(len(noise), -1) ** 2, axis=1) / channel.error_unit
+    squares = np.sum(noise.reshape(len(noise), -1) ** 2, axis=1) / channel.labels.error_unit
     # Of 20,000 squares, 1 per cent of the mean is the standard error for one entry.
     assert np.mean(squares) == pytest.approx(EXPECTED.get(name, 0.0), rel=0.05)
 
@@ -64,7 +64,7 @@ def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name,
     assert rows.predictable
     # Of 4096 quasi-random samples; two pairs of draws from each posterior add their noise to the former.
     assert measured[0] == pytest.approx(expected[0], rel=0.05)
-    if "plugin_error" in found or rows.linear or "linear" in name:
+    if "plugin_error" in found or rows.labels.linear or "linear" in name:
         assert measured[1] == pytest.approx(expected[1], rel=0.03)
 
 
@@ -85,7 +85,7 @@ def test_models_of_several_rows_say_the_same():
     channel = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), noise=NOISE).channel
     scalar = SCALAR["tanh"].channel.label_error(np.array([0.4]))
     found = prediction_errors(channel, np.array([[[0.4]]]))
-    assert channel.label_noise == NOISE
+    assert channel.labels.noise == NOISE
     assert found.bayes.value[0] == pytest.approx(scalar["prediction_error"][0], rel=0.01)
     assert found.plugin.value[0] == pytest.approx(scalar["plugin_error"][0], rel=0.01)
 

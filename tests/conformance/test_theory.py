@@ -48,7 +48,7 @@ def slopes(model, alpha, q_hat):
 
 def test_every_point_converges_or_is_bistable(model, curve):
     assert set(curve.status) <= {Status.CONVERGED, Status.BISTABLE}
-    assert Status.BISTABLE not in curve.status or model.channel.even
+    assert Status.BISTABLE not in curve.status or model.channel.labels.even
 
 
 def test_nothing_is_known_without_data(curve):
@@ -166,7 +166,7 @@ def test_the_residual_belongs_to_the_value_where_iteration_was_cut_short():
 
 
 def test_unconverged_results_say_so(model, alphas):
-    if model.channel.even and model.prior.weak_recovery_onset > 0:
+    if model.channel.labels.even and model.prior.weak_recovery_onset > 0:
         pytest.skip("zero overlap is a fixed point at every sample ratio, found at once")
     table = limits(model, alphas[3:5], accuracy=Accuracy(max_iterations=1), throw=False)
     assert Status.ITERATION_LIMIT in table.status

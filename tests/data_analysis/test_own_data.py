@@ -62,7 +62,7 @@ def test_an_array_is_as_good_as_a_design():
 )
 def test_arrays_of_other_families(model, tokens, kind):
     inputs = np.random.default_rng(0).standard_normal((60, tokens, 10))
-    labels = np.zeros((60, *model.channel.label_shape))
+    labels = np.zeros((60, *model.channel.labels.shape))
     design, own = validate_data(model, inputs, labels)
     assert type(design).__name__ == kind.__name__ and design.inputs.base is inputs
     assert own.shape == (1, *labels.shape)

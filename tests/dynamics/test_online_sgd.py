@@ -81,7 +81,7 @@ def test_a_teacher_of_rows_that_are_not_orthonormal_in_closed_form():
 def test_images_of_points_leave_a_teacher_as_it_is():
     """Rows that are not orthogonal change sign together or not at all."""
     mixed = np.array([[1.0, 0.1], [0.1, 1.0]])
-    signs = LAYERS.channel.symmetries
+    signs = LAYERS.channel.labels.row_symmetries.signs
     assert len(sign_images(signs, np.eye(2))) == 4
     assert np.prod(sign_images(signs, mixed), axis=1).tolist() == [1, 1]
     found = online_sgd(LAYERS, [0, 5], LAYERS_PACE, Start(np.zeros((2, 2)), np.eye(2), mixed), points=64)

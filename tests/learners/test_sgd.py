@@ -195,7 +195,7 @@ def test_rows_of_several_heads_have_the_learning_rate_of_theory(monkeypatch):
     learner, rng = SGD(student=lambda z: z.T @ z, steps=2), np.random.default_rng(0)
     size = model.at_size(20)
     design = size.design.sample(40, size.input_shape, rng)
-    settings, _ = learner._on_data(DataSet(design, np.zeros((40, *model.channel.label_shape))), rng)
+    settings, _ = learner._on_data(DataSet(design, np.zeros((40, *model.channel.labels.shape))), rng)
     assert learner.path(model, 2.0).learning_rate == settings.learning_rate == pytest.approx(1 / 9)
 
 

@@ -94,7 +94,7 @@ def test_layers_of_a_committee_trade_places(limit):
     assert model.network.exchangeable == ((0, 2),)
     assert model.row_groups == {"layer 2": (1,), "layer 4": (3,), "committee of layer 1, layer 3": (0, 2)}
     fields = np.random.default_rng(2).standard_normal((4, 2))
-    labels = _labels(model, model.channel.row_symmetries.invariances @ fields)
+    labels = _labels(model, model.channel.labels.row_symmetries.invariances @ fields)
     assert len(labels) == 2 * 2**4
     np.testing.assert_allclose(labels, np.broadcast_to(labels[0], np.shape(labels)), atol=1e-12)
     assert DeepAttention(depth=4, skip=2.0).network.exchangeable == ()

@@ -176,4 +176,4 @@ def test_networks_that_do_not_invert_are_refused():
     three = Architecture(1, 3, (1.0,), "softmax", True, 2, "attention", ((1.0, 1.0),))
     with pytest.raises(IncompatibleError, match="two tokens"):
         InvertedAttentionChannel(three)
-    assert DeepAttention(depth=1, heads=2).channel.rank == 2
+    assert DeepAttention(depth=1, heads=2).channel.labels.rank == 2

@@ -86,7 +86,7 @@ def test_labels_fix_as_many_fields_as_they_have_dimensions(tokens, activation):
     variance = 1e-4 * np.eye(2)
     found = model.channel.information_matrix(variance[None])
     seen = label_dimension(2, tokens, activation == "softmax")
-    assert model.channel.rank == seen
+    assert model.channel.labels.rank == seen
     allowed = 5 * 1e-4 * np.trace(found.error[0]) + 1e-3
     assert 1e-4 * np.trace(found.value[0]) == pytest.approx(seen, abs=allowed)
 

@@ -20,6 +20,7 @@ from glassformer import (
     thresholds,
 )
 from glassformer.channels.confusion import Confusion
+from glassformer.channels.regression import regression
 from glassformer.channels.scalar.sign import NoisySignChannel
 from glassformer.core.settings import Iteration
 from glassformer.errors import ParameterError
@@ -314,7 +315,7 @@ def test_custom_hinge_equals_the_named_hinge():
 def test_square_loss_on_any_link():
     """The linear model for the linear part of the link, with the rest of it as noise."""
     model, alpha = bsr(rho=0.5, link=np.tanh), np.array([0.4, 1.3])
-    slope, rest = model.channel.regression
+    slope, rest = regression(model.channel)
     linear = risk(bsr(rho=0.5, noise=rest / slope**2), alpha, strength=0.2 / slope)
     found = risk(model, alpha, strength=0.2)
     np.testing.assert_allclose(found["overlap"], slope * linear["overlap"], rtol=1e-8)
@@ -331,7 +332,7 @@ def test_identity_link_equals_the_linear_channel(noise, strength):
 
 @pytest.mark.parametrize("link", [lambda h: expit(50 * (h - 1)), lambda h: np.exp(2 * h), lambda h: np.sin(20 * h) + h])
 def test_second_moments_of_steep_fast_and_wavy_links(link):
-    slope, rest = bsr(link=link).channel.regression
+    slope, rest = regression(bsr(link=link).channel)
     parts = [
         quad(lambda h, k=k: h**k * link(h) ** (2 - k) * norm.pdf(h), -14, 14, points=[0.9, 1.0, 1.1], limit=500)[0]
         for k in (1, 0)

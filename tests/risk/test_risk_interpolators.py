@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, RegularisedRisk, Ridge, limits
+from glassformer.channels.regression import regression
 from glassformer.learners.ridge import ridge_error
 from glassformer.random_matrices.given import Spectrum
 from glassformer.risk.fixed_points import iterated_points
@@ -69,7 +70,7 @@ def test_as_many_samples_as_unknowns(penalty):
 def test_links_of_any_slope():
     """The linear model for the linear part of the link, with the rest of it as noise."""
     model = BilinearSequenceRegression(rho=0.3, link=np.tanh)
-    slope, rest = model.channel.regression
+    slope, rest = regression(model.channel)
     alpha = np.array([0.4, 0.99, 1.3])
     found = interpolator(model, alpha, "ridge")
     linear = interpolator(BilinearSequenceRegression(rho=0.3, noise=rest / slope**2), alpha, "ridge")

@@ -73,7 +73,7 @@ def test_predictions_are_close_to_labels_without_noise(model, alpha, d, learner,
     found = fit(model, X[:n], y[:n], learner, throw=False)
     predicted = found.predict(X[n:])
     assert predicted.shape == np.shape(y[n:])
-    if model.channel.discrete:
+    if model.channel.labels.discrete:
         assert np.mean(predicted != model.channel.true_labels(fields[n:]).reshape(predicted.shape)) < worst
     else:
         clean = np.asarray(model.channel.clean_labels(fields[n:])).reshape(predicted.shape)

@@ -146,7 +146,7 @@ def _prior_and_counts(model: Model, alpha: Array, assumed: ScalarPrior) -> tuple
     """Return the prior of the signal, and the number of labels per entry."""
     require_theory(model)
     prior = model.matrix_prior
-    if not model.channel.linear or prior.symmetric != assumed.symmetric:
+    if not model.channel.labels.linear or prior.symmetric != assumed.symmetric:
         raise IncompatibleError(
             "an assumed prior needs linear labels of one matrix, and a prior of the same symmetry as the model's"
         )

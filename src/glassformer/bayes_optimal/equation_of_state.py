@@ -197,7 +197,7 @@ def perfect_end(model: Model) -> float:
     """
     if model.prior.mmse_dimension != 0:
         return counting_threshold(model)
-    if model.channel.rank > 0:
+    if model.channel.labels.rank > 0:
         return 0.0
     factor = 10.0**_EXPONENT_DECADES
     information = information_at(model, model.channel.smallest * factor ** np.arange(3.0)).value

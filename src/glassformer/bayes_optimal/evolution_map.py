@@ -98,7 +98,7 @@ class EvolutionMap:
         if conjugates is not None:
             conjugates[:, index] = conjugate
         value, error = self.covariance(conjugate, index)
-        if variance.shape[-1] == 1 and np.any(variance == 0) and self.channel.rank > 0:
+        if variance.shape[-1] == 1 and np.any(variance == 0) and self.channel.labels.rank > 0:
             # An exactly known signal stays known if noiseless labels determine it; the channel's floor on variances
             # must not change this.
             value = np.where(variance == 0, 0.0, value)
@@ -195,7 +195,7 @@ class EvolutionMap:
     def respect_symmetries(self, matrices: Array, variance: Array) -> Array:
         """Return the part of matrices, shape (active, P, P), that keeps the row symmetries of the covariances."""
         pairs = zip(matrices, self.channel.self_overlap - variance, strict=True)
-        return np.array([self.channel.row_symmetries.symmetrise(matrix, overlap) for matrix, overlap in pairs])
+        return np.array([self.channel.labels.row_symmetries.symmetrise(matrix, overlap) for matrix, overlap in pairs])
 
     def covariance(self, q_hat: Estimate, index: Index) -> Estimate:
         r"""Return covariances at :math:`\hat Q`; directions outside the subspace, and clamped rows, are fixed."""

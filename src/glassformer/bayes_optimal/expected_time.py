@@ -42,4 +42,4 @@ def expected_seconds(model: Model, result: str, count: float, posteriors: float 
 
 def _averages(model: Model, result: str, count: float) -> float:
     channel = model.channel
-    return count * (AVERAGES[result] + channel.discrete + _FIRST_AVERAGES * _FIRST_POINTS / channel.points)
+    return count * (AVERAGES[result] + channel.labels.discrete + _FIRST_AVERAGES * _FIRST_POINTS / channel.points)

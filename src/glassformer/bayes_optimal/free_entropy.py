@@ -198,7 +198,7 @@ def free_entropy_curve(model: Model, alpha: float, overlaps: int = 400, row: int
         status=solution.status,
         maxima=stationary[rises[change]],
         minima=stationary[~rises[change]],
-        diverges=counted if exact else bool(model.channel.rank > 0 and rises[-1]),
+        diverges=counted if exact else bool(model.channel.labels.rank > 0 and rises[-1]),
         largest=largest,
     )
 

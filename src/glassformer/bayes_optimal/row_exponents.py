@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.bayes_optimal.bounds import mean_square, squares_of_means
-from glassformer.channels.base import Exponents
+from glassformer.channels.labels import Exponents
 from glassformer.core.checks import require_integer
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model, require_theory

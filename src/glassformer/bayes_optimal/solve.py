@@ -220,7 +220,7 @@ def validated_alpha(alpha: ArrayLike) -> Array:
 def uninformed_variance(model: Model) -> float:
     """Return the posterior variance of every row at the uninformed start."""
     channel = model.channel
-    return 1.0 - max(_SYMMETRY_BREAKING[channel.sampled] * channel.even, side_information_overlap(model))
+    return 1.0 - max(_SYMMETRY_BREAKING[channel.sampled] * channel.labels.even, side_information_overlap(model))
 
 
 def informed_variance(model: Model) -> float:

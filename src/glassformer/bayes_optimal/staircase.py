@@ -108,7 +108,7 @@ def weak_recovery_steps(model: Model) -> list[WeakRecoveryStep]:
         known = range_of(first.matrix)
     # Without rotational invariance of the prior, an overlap with one mixture of rows implies overlaps with other
     # mixtures, so that later thresholds exist for whole rows only. Directions without effect on labels are never known.
-    visible = float(np.trace(model.channel.row_symmetries.visible))
+    visible = float(np.trace(model.channel.labels.row_symmetries.visible))
     while np.trace(known) < visible - 0.5 and (prior.rotational or is_on_whole_rows(known)):
         following = _later_step(model, known, np.eye(prior.rows) - known, start, farthest, factor * _LATER_EIGENVALUE)
         if following is None:
@@ -134,7 +134,7 @@ def known_at_any_ratio(model: Model) -> Array:
     known = np.zeros((size, size))
     for _ in range(size):
         outside = np.eye(size) - known
-        hidden = model.channel.row_symmetries.hidden(0.5 * known)
+        hidden = model.channel.labels.row_symmetries.hidden(0.5 * known)
         if np.trace(outside @ hidden) > np.trace(outside) - 0.5:
             # Labels are even in all remaining directions.
             break

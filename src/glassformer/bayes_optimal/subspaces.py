@@ -52,7 +52,7 @@ def symmetric_basis(unknown: Array, model: Model) -> Basis:
     full = directions @ matrices @ directions.T
     allowed = [np.allclose(model.prior.allowed(matrix), matrix) for matrix in full]
     matrices, full = matrices[allowed], full[allowed]
-    symmetries = model.channel.row_symmetries
+    symmetries = model.channel.labels.row_symmetries
     if not np.allclose(symmetries.invariant_part(unknown[None])[0], unknown):
         return Basis(directions, matrices)
     averaged = directions.T @ symmetries.invariant_part(full) @ directions

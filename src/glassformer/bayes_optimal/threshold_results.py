@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.channels.base import Exponents
+from glassformer.channels.labels import Exponents
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.results import NamedEntries, to_json_types
 

@@ -92,7 +92,7 @@ def bayes_optimal_thresholds(model: Model) -> Thresholds:
         for name, alpha in model.baseline_thresholds.items():
             note = "Not defined for these labels" if np.isnan(alpha) else "Closed form"
             entries.append(Threshold(name, alpha, 0.0, note))
-    exponents = model.channel.exponents
+    exponents = model.channel.labels.exponents
     return Thresholds(model.name, model.parameters, tuple(entries), hard_phase, reason, exponents)
 
 
@@ -103,7 +103,7 @@ def _counting(model: Model) -> Threshold:
     """Return the threshold of perfect recovery of all rows, by counting degrees of freedom."""
     if not model.prior.mmse_dimension > 0:
         return Threshold("perfect_recovery", np.nan, 0.0, _NO_COUNTING)
-    if not model.channel.rank > 0:
+    if not model.channel.labels.rank > 0:
         return Threshold("perfect_recovery", np.inf, 0.0, _NEVER_PERFECT)
     note = f"Of {model.learned_rows}; counting of degrees of freedom"
     return Threshold("perfect_recovery", counting_threshold(model), 0.0, note)
@@ -147,7 +147,7 @@ def _hard_phase(model: Model, curve: StateCurve, perfect: float) -> tuple[Thresh
         high = int(np.argmax(np.where(np.append(folded[1:], False) | folded, summit, -np.inf)))
         high = int(np.flatnonzero(alpha == summit[high])[0])
         start = curve.extremum(low) if low < shown else (perfect, 0.0)
-        unreachable = (model.channel.even and model.prior.weak_recovery_onset > 0) or is_hidden(model)
+        unreachable = (model.channel.labels.even and model.prior.weak_recovery_onset > 0) or is_hidden(model)
         end = (np.inf, 0.0) if unreachable else curve.extremum(high)
         if start[0] == 0:
             notes[0] = "The informed fixed point, discrete weights known exactly, is stable at any alpha > 0"

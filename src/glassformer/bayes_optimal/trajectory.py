@@ -81,7 +81,7 @@ def gamp_trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: fl
     require_arguments(gamp_trajectory, locals())
     alpha = validated_alpha(alpha)
     if overlap is None:
-        overlap = max(side_information_overlap(model), _GUESS * model.channel.even)
+        overlap = max(side_information_overlap(model), _GUESS * model.channel.labels.even)
     elif not (is_number(overlap) and 0 <= overlap < 1):
         raise ParameterError("overlap", overlap, "a number in [0, 1)")
     require_steps(model, alpha, steps)

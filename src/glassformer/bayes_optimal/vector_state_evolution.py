@@ -71,7 +71,7 @@ def vector_state_evolution(
     valid = 0 < eigenvalues.size <= entries and np.all(np.isfinite(eigenvalues)) and np.all(eigenvalues >= 0)
     if not valid:
         raise DataError("eigenvalues", eigenvalues.shape, f"1 to {entries} finite numbers >= 0")
-    noise = max(float(model.channel.label_noise), SMALLEST_VARIANCE * float(eigenvalues.mean()))
+    noise = max(float(model.channel.labels.noise), SMALLEST_VARIANCE * float(eigenvalues.mean()))
 
     def denoised(variance: Array) -> tuple[Array, Estimate]:
         weighted = variance[:, None] * eigenvalues
@@ -133,7 +133,7 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
     """
     alpha, prior = validated_alpha(alpha), _linear_matrix(model)
     require_steps(model, alpha, steps)
-    noise = max(float(model.channel.label_noise), SMALLEST_VARIANCE)
+    noise = max(float(model.channel.labels.noise), SMALLEST_VARIANCE)
     # Labels per entry; a sample of attention has one for every pair of tokens.
     ratio = alpha[:, None, None] / prior.degrees * model.channel.columns
     # At negligible width there are too few labels per entry for the linear estimation to reduce the variance.
@@ -157,6 +157,6 @@ def _linear_matrix(model: Model) -> ScalarPrior:
     """Return the prior of a model with linear labels of one matrix, or raise an error."""
     require_theory(model)
     prior = model.matrix_prior
-    if not model.channel.linear or prior.symmetric:
+    if not model.channel.labels.linear or prior.symmetric:
         raise IncompatibleError("vector message passing needs linear labels of one matrix: use bsr, channel gaussian")
     return prior

@@ -41,7 +41,7 @@ def weak_recovery(model: Model) -> list[Threshold]:
     if prior.side > 0:
         note = "Weak recovery at any alpha > 0: side information correlates with every direction"
         return [Threshold("weak_recovery", 0.0, 0.0, note, **_subspace_fields(model, np.eye(prior.rows)))]
-    if model.channel.even:
+    if model.channel.labels.even:
         return [_even_row_threshold(model)] if model.has_curve else _subspace_thresholds(model, 1)
     if prior.weak_recovery_onset > 0:
         return [_threshold_beyond_onset(model)]
@@ -97,7 +97,7 @@ def _even_row_threshold(model: Model) -> Threshold:
 
 def is_hidden(model: Model) -> bool:
     """Return whether the information at small overlap vanishes faster than the overlap."""
-    exponents = model.channel.exponents
+    exponents = model.channel.labels.exponents
     return exponents is not None and exponents.generative > 2 and model.prior.side == 0
 
 

@@ -1,6 +1,7 @@
 """Output channels: laws of a label given Gaussian fields.
 
-- ``base``: the interface; ``label_errors``, ``field_averages``: errors of predictions and results of averages
+- ``base``, ``labels``: the interface, and the facts that a channel declares about its labels
+- ``regression``, ``label_errors``, ``field_averages``: moments of labels, errors of predictions, results of averages
 - ``scalar``, ``link``: one field, of a named channel or of any link
 - ``attention``: attention matrices of an attention-indexed model
 - ``multi_index``: links of several indices, deep attention
@@ -18,6 +19,7 @@ _HOMES = {
     "Confusion": "channels.confusion",
     "GaussianChannel": "channels.scalar.gaussian",
     "LabelLaw": "channels.label_laws",
+    "Labels": "channels.labels",
     "LinkChannel": "channels.link.channel",
     "ScalarChannel": "channels.scalar.base",
     "SignChannel": "channels.scalar.sign",

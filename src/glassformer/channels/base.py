@@ -15,29 +15,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from glassformer.channels.field_averages import Averages, Response, Scores
-from glassformer.channels.row_symmetries import RowSymmetries
+from glassformer.channels.labels import Labels
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
-
-
-class Exponents(NamedTuple):
-    r"""Exponents of a link of one index, in terms of normalised Hermite polynomials :math:`h_k` of the field.
-
-    Attributes:
-        information: smallest :math:`k \ge 1` with :math:`E[y\,h_k(z)] \ne 0`. Infinite if there is none.
-        generative: smallest :math:`k \ge 1` with :math:`E[E[h_k(z) \mid y]^2] > 0`. At 1 weak recovery is possible at
-            any sample ratio, at 2 there is a weak-recovery threshold, above 2 weak recovery is impossible at any finite
-            sample ratio.
-    """
-
-    information: float
-    generative: float
 
 
 class Channel(ABC):
@@ -73,61 +59,20 @@ class Channel(ABC):
 
     @property
     @abstractmethod
-    def label_shape(self) -> tuple[int, ...]:
-        """Shape of the label of one sample."""
-
-    # Information of labels on fields.
-
-    @property
-    @abstractmethod
-    def rank(self) -> float:
-        """Number of fields of a data point that a noiseless label determines. Zero with noise."""
-
-    @property
-    def noiseless(self) -> bool:
-        """True when labels determine some of the fields."""
-        return self.rank > 0
-
-    @property
-    def even(self) -> bool:
-        """True when zero overlap is a fixed point: every row changes its sign under a symmetry of the labels."""
-        return bool(np.all(np.any(self.symmetries < 0, axis=0)))
-
-    @property
-    def symmetries(self) -> Array:
-        """Sign changes of the rows that leave labels unchanged, shape (count, P). The identity comes first."""
-        return np.ones((1, self.rows))
-
-    @property
-    def row_symmetries(self) -> RowSymmetries:
-        """All symmetries of the labels that averages satisfy."""
-        return RowSymmetries.of_signs(self.symmetries)
-
-    @property
-    def exponents(self) -> Exponents | None:
-        """Information and generative exponent of a link of one index. None if they are unknown."""
-        return None
+    def labels(self) -> Labels:
+        """Facts about the labels: shape, noise, symmetries, values."""
 
     @property
     def self_overlap(self) -> Array:
         """Overlap of an exactly known signal, shape (P, P): the covariance of the fields over the rows."""
         return np.eye(self.rows)
 
-    linear = default_property(False, "True when the label is one field itself, with or without Gaussian noise.")
-    discrete = default_property(False, "True when labels without noise take few values or are positions of maxima.")
-    classes = default_property(
-        False, "True when discrete labels are names of classes, so that squared differences have no meaning."
-    )
-    predictable = default_property(
-        True, "True when labels without noise are numbers that are determined by the fields."
-    )
-    label_noise = default_property(0.0, "Mean square of the label noise, in the units of ``prediction_error``.")
-    error_unit = default_property(1.0, "Divisor of squared errors on a label, which are sums over its entries.")
-    law_gap = default_property(
-        0.0, "Difference between the distribution of drawn labels and the given density, as a probability."
-    )
-
     # Labels.
+
+    @property
+    def predictable(self) -> bool:
+        """True when labels without noise are numbers that are determined by the fields."""
+        return not self.labels.classes
 
     @abstractmethod
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:

@@ -74,7 +74,7 @@ def prediction_errors(channel: Channel, variance: Array, last_layer: Array | Non
         first, second = (0.5 * (above + below) for above, below in pairs)
         plugin = [channel.clean_labels(rows_used[:, None] * mean) for rows_used in used]
         squares = [0.5 * differences, *((first - own) * (second - own) for own in plugin)]
-        rows.append(np.array([_replica_means(part, channel.points) for part in squares]) / channel.error_unit)
+        rows.append(np.array([_replica_means(part, channel.points) for part in squares]) / channel.labels.error_unit)
     bayes, *gaps = np.moveaxis(np.array(rows), 1, 0)
     exact = mean_of_replicas(bayes)
     # The difference is a mean square: a negative estimate is zero within its error.
@@ -94,9 +94,9 @@ def sampled_label_errors(
         "prediction_standard_error": squared.bayes.error,
         "plugin_error": squared.plugin.value,
         "plugin_standard_error": squared.plugin.error,
-        "label_noise": np.full(len(variance), channel.label_noise),
+        "label_noise": np.full(len(variance), channel.labels.noise),
     }
-    if channel.discrete and decisions:
+    if channel.labels.discrete and decisions:
         errors["label_error"], errors["label_standard_error"] = wrong_labels(channel, variance)
     if squared.last_layer is not None:
         errors["plugin_error_last_layer"] = squared.last_layer.value
@@ -146,7 +146,7 @@ def predicted_labels(channel: Channel, fields: Array, variance: Array) -> Array:
     Returns:
         Shape (samples, ...): for discrete labels the most frequent prediction of the estimates, else their mean.
     """
-    if channel.discrete:
+    if channel.labels.discrete:
         # Imported here: slow to import, and not needed for anything else.
         from scipy.stats import mode
 
@@ -186,7 +186,7 @@ def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) ->
         label - 0.5 * (labels(samples.estimated + part) + labels(samples.estimated - part)) for part in spread
     )
     bayes, squares = (np.sum(part, axis=-1).mean(axis=-1) for part in (first * second, (label - plugin) ** 2))
-    return bayes / channel.error_unit, squares / channel.error_unit
+    return bayes / channel.labels.error_unit, squares / channel.labels.error_unit
 
 
 def _differ(first: Array, second: Array) -> NDArray[np.bool_]:

@@ -86,6 +86,11 @@ class RowSymmetries(NamedTuple):
         diagonals = np.diagonal(self.invariances, axis1=1, axis2=2)
         return np.asarray(diagonals[np.all(np.abs(diagonals) == 1, axis=1)])
 
+    @property
+    def even(self) -> bool:
+        """True when sign flips that leave labels unchanged change the sign of every row."""
+        return bool(np.all(np.any(self.signs < 0, axis=0)))
+
     def alignment(self, cross: Array, rotational: bool = True) -> Array:
         """Return the symmetry ``O`` of the labels with the largest trace of ``O cross``.
 
@@ -100,7 +105,7 @@ class RowSymmetries(NamedTuple):
                    [0., 1.]])
             >>> from glassformer import SequenceMultiIndex
             >>> product = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], indices=2, noise=0.1).channel
-            >>> product.row_symmetries.alignment(np.eye(2)[::-1])
+            >>> product.labels.row_symmetries.alignment(np.eye(2)[::-1])
             array([[0., 1.],
                    [1., 0.]])
         """

@@ -168,9 +168,6 @@ def _concatenate(parts: Sequence[SampledPosterior]) -> SampledPosterior:
 class SampledChannel(PowerChannel):
     """A channel with sampled posteriors and no closed form for its averages."""
 
-    even = False
-    noiseless = False
-
     @property
     @abstractmethod
     def components(self) -> int:

@@ -129,7 +129,7 @@ class NumberTargets:
             error: mean squared error of predicted fields, shape (batch,).
             rescaled: the same for the best multiple of the predictions.
         """
-        return self.power * error, np.full_like(error, self.power * channel.label_noise)
+        return self.power * error, np.full_like(error, self.power * channel.labels.noise)
 
 
 @dataclass(frozen=True)

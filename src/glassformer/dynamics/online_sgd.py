@@ -162,7 +162,7 @@ def online_sgd(
     status = next((status for *_, status in paths if not status.ok), Status.CONVERGED)
     # Signs that labels do not depend on are chosen to maximise the sum of the overlaps of rows with their truth.
     diagonal = np.diagonal(states[..., 0, :, :], axis1=-2, axis2=-1)
-    signs = channel.symmetries[np.argmax(diagonal @ channel.symmetries.T, axis=-1)]
+    signs = channel.labels.row_symmetries.signs[np.argmax(diagonal @ channel.labels.row_symmetries.signs.T, axis=-1)]
     overlap = signs[..., :, None] * states[..., 0, :, :]
     power = signs[..., :, None] * states[..., 1, :, :] * signs[..., None, :]
     return OnlinePath(times, np.stack([overlap, power], axis=-3), label_errors, status, starts[:, 2])
@@ -278,9 +278,9 @@ def _integrate_start(
     overlap, power, teacher = start
     channel, root = model.channel, np.real(sqrtm(teacher))
     begin, shape = np.stack([np.linalg.solve(root, overlap.T).T, power]), (_SETS, *start[:2].shape)
-    fields, flips = SampledFields.of(model, points, root), sign_images(channel.symmetries, teacher)
+    fields, flips = SampledFields.of(model, points, root), sign_images(channel.labels.row_symmetries.signs, teacher)
     with jax_settings():
-        projectors = symmetry_projectors(channel.row_symmetries.invariances, begin, teacher)
+        projectors = symmetry_projectors(channel.labels.row_symmetries.invariances, begin, teacher)
         data, signs, settings = jax.tree.map(jnp.asarray, (fields, flips, np.array(pace, dtype=float)))
 
         def derivative(_: float, flat: Array) -> Array:

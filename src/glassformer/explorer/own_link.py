@@ -112,9 +112,9 @@ def description(question: Question) -> str:
     channel = question.model.channel
     shape = [f"{name} = {question.texts[name]}" for name in _SHAPE if name in {one.field for one in question.options}]
     text = f"The function works on fields with {' and '.join(shape)}. " if shape else ""
-    text += f"The labels are {'discrete' if channel.discrete else 'continuous'} and "
-    text += "even in the fields" if channel.even else "not even in the fields"
-    if channel.exponents is not None:
-        text += f"; information exponent {channel.exponents.information:g}, "
-        text += f"generative exponent {channel.exponents.generative:g}"
+    text += f"The labels are {'discrete' if channel.labels.discrete else 'continuous'} and "
+    text += "even in the fields" if channel.labels.even else "not even in the fields"
+    if channel.labels.exponents is not None:
+        text += f"; information exponent {channel.labels.exponents.information:g}, "
+        text += f"generative exponent {channel.labels.exponents.generative:g}"
     return text + "."

@@ -150,9 +150,9 @@ def warn_of_violations(violated: Sequence[Finding]) -> None:
 
 def label_power(model: Model, design: Design, labels: Array) -> tuple[Finding, ...]:
     """Return a finding if the mean square of linear labels, shape (n,), differs from that of the model."""
-    if labels.ndim > 1 or not getattr(model.channel, "linear", False):
+    if labels.ndim > 1 or not model.channel.labels.linear:
         return ()
-    expected = 1 + float(model.channel.label_noise)
+    expected = 1 + float(model.channel.labels.noise)
     chance = np.sqrt(2 / len(labels)) + model.prior.power_deviation(design.signal_shape)
     distance = abs(float(np.mean(labels**2)) / expected - 1)
     text = f"relative distance of the mean square of y from that of the model, {expected:.4g}; rescale y or the noise"
@@ -168,9 +168,9 @@ def claimed_error(
     The mean square of the residuals, with the Onsager term, is :math:`\alpha/A = \Delta + E` for any assumed width.
     """
     settled = solution.status[instance] in (Status.CONVERGED, Status.CONTRADICTED)
-    if labels.ndim > 1 or not settled or not getattr(model.channel, "linear", False):
+    if labels.ndim > 1 or not settled or not model.channel.labels.linear:
         return ()
-    noise, claimed = float(model.channel.label_noise), float(solution.error_estimate[instance])
+    noise, claimed = float(model.channel.labels.noise), float(solution.error_estimate[instance])
     measured = design.sample_ratio / float(solution.extra["precision"][instance]) - noise
     chance = np.sqrt(2 / len(labels)) * (noise + max(measured, claimed)) / max(claimed, 1e-300)
     text = (

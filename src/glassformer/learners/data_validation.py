@@ -170,9 +170,9 @@ def as_label_array(model: Model, design: Design, labels: ArrayLike) -> Array:
     given = as_array("y", labels, "give labels of equal shapes")
     if given.dtype.kind not in "biuf":
         raise DataError("y", f"<{given.dtype}>", _NUMBERS, "encode classes as numbers, two of them as +1 and -1")
-    signs = given.dtype.kind == "b" and tuple(getattr(model.channel, "values", ())) == (-1.0, 1.0)
+    signs = given.dtype.kind == "b" and model.channel.labels.values == (-1.0, 1.0)
     y = 2.0 * given - 1.0 if signs else given.astype(float)
-    expected = (design.instances, design.samples, *model.channel.label_shape)
+    expected = (design.instances, design.samples, *model.channel.labels.shape)
     y = y[None] if y.shape == expected[1:] else y
     if y.shape != expected:
         shown = expected if design.instances > 1 else expected[1:]

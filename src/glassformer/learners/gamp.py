@@ -97,7 +97,7 @@ class StateEvolution(Theory):
 
     def simulated(self, context: StepContext) -> Learner:
         """Return message passing without damping, from its usual start, which the equations describe."""
-        if context.overlap is not None and not self.model.channel.even:
+        if context.overlap is not None and not self.model.channel.labels.even:
             raise IncompatibleError(
                 f"start = overlap:{context.overlap:g} is a start of theory alone, and runs start without it: leave out "
                 "start or d"
@@ -107,7 +107,7 @@ class StateEvolution(Theory):
 
     def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
         """Return the context with the given overlap, or for even labels that of a random start at this size."""
-        if context.overlap is not None or context.d is None or not self.model.channel.even or self.model.prior.side:
+        if context.overlap is not None or context.d is None or not self.model.channel.labels.even or self.model.prior.side:
             return context
         return replace(context, overlap=random_overlap(self.model, context.d))
 
@@ -178,7 +178,7 @@ class MatrixMessagePassing(Learner):
             raise IncompatibleError(
                 f"needs a signal of one matrix without symmetry, not that of this model ({model.name})"
             )
-        if not model.channel.linear:
+        if not model.channel.labels.linear:
             raise IncompatibleError(f"learns from linear labels, not from those of channel {model.channel.label}")
 
 

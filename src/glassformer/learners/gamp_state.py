@@ -163,7 +163,7 @@ class GampConvergence:
     @cached_property
     def _slopes_may_be_noise(self) -> bool:
         """True for sampled scores, and for even labels, whose slopes vanish before the symmetry is broken."""
-        return self.channel.sampled or self.channel.even
+        return self.channel.sampled or self.channel.labels.even
 
     @cached_property
     def _floor(self) -> float:
@@ -184,11 +184,11 @@ class GampConvergence:
         return bool(np.any((after > _GROWTH * before) & (after < _FOUND)))
 
     def on_plateau(self, state: GampState) -> bool:
-        return self.channel.even and float(np.min(np.diag(state.estimate.variance))) > _PLATEAU
+        return self.channel.labels.even and float(np.min(np.diag(state.estimate.variance))) > _PLATEAU
 
     def has_converged(self, state: GampState, history: StepHistory) -> bool:
         sampled = self.channel.sampled
-        if sampled and self.channel.even and self.side is None and len(history.step_sizes) < _STARTING_STEPS:
+        if sampled and self.channel.labels.even and self.side is None and len(history.step_sizes) < _STARTING_STEPS:
             return False
         given = self.settings.accurate("tolerance")
         tolerance = _TOLERANCE[sampled] if given is None else given

@@ -73,7 +73,7 @@ class GampStep(GampConvergence):
             return 0.0
         if self.settings.random_start is not None:
             return self.settings.random_start
-        return random_start(self.prior) if self.channel.even and self.side is None else 0.0
+        return random_start(self.prior) if self.channel.labels.even and self.side is None else 0.0
 
     def start(self, attempt: int) -> GampState:
         """Return the initial state: the prior mean, or a random signal for even labels."""

@@ -87,7 +87,7 @@ class NuclearNorm(SquareLossLearner):
     strength: float | None = strength_by_noise()
 
     def strength_for(self, model: Model) -> float | None:
-        return 0.0 if self.strength is None and model.channel.label_noise == 0 else self.strength
+        return 0.0 if self.strength is None and model.channel.labels.noise == 0 else self.strength
 
     def theory(self, model: Model) -> Theory:
         return NuclearNormTheory(self, model, risk=self.risk(model))
@@ -99,7 +99,7 @@ class NuclearNorm(SquareLossLearner):
         strength = self.strength_for(model)
         if strength is None:
             rho = model.matrix_prior.factor_width(columns) / columns
-            alpha, noise = data.design.sample_ratio, model.channel.label_noise
+            alpha, noise = data.design.sample_ratio, model.channel.labels.noise
             strength = best_nuclear_norm(rows / columns, rho, alpha, noise).strength
         if strength == 0 and data.design.samples > rows * columns:
             allowed = f"> 0 with {data.design.samples} samples, more than the {rows * columns} entries of the signal"

@@ -108,7 +108,7 @@ class OnlineSGD(RowDescent):
 
         channel, cosine = model.channel, self.cosine(cosine)
         return cosine_start(
-            channel.rows, _RANDOM_COSINE * channel.even if cosine is None else cosine, self.initialisation.size
+            channel.rows, _RANDOM_COSINE * channel.labels.even if cosine is None else cosine, self.initialisation.size
         )
 
     def record_steps(self, steps: int) -> Array:
@@ -173,7 +173,7 @@ class OnlineTheory(Theory):
         from glassformer.dynamics.online_sgd import online_sgd
 
         sgd = self.learner
-        if sgd.initialisation.overlap is None and self.model.channel.even:
+        if sgd.initialisation.overlap is None and self.model.channel.labels.even:
             raise IncompatibleError(
                 "for even labels the time to leave a random start grows with d: use trajectory with d"
             )

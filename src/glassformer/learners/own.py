@@ -182,16 +182,16 @@ class OwnFit(FitResult):
 
     def predicted(self, model: Model, design: Design) -> Array:
         inputs = np.concatenate(list(design.parts(0)))
-        return self.learner.predictions(self.predict, inputs, model.channel.label_shape)
+        return self.learner.predictions(self.predict, inputs, model.channel.labels.shape)
 
     def measured(self, model: Model, signal: Array, new: NewInputs) -> dict[str, Any]:
         """Return the errors of predictions on new inputs, of labels without their noise."""
         channel = model.channel
         design = new.design.sample(_NEW_SAMPLES, new.shape, random_stream(*new.seed))
         fields = np.asarray(design.forward(signal, 0)).reshape(_NEW_SAMPLES, channel.rows, channel.columns)
-        found = self.learner.predictions(self.predict, np.asarray(design.inputs[0]), channel.label_shape)
+        found = self.learner.predictions(self.predict, np.asarray(design.inputs[0]), channel.labels.shape)
         errors = {}
-        if channel.discrete:
+        if channel.labels.discrete:
             true = np.asarray(channel.true_labels(fields), dtype=float).reshape(found.shape)
             levels = np.unique(true)
             nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, found)]
@@ -199,5 +199,5 @@ class OwnFit(FitResult):
         if channel.predictable:
             labels = np.asarray(channel.clean_labels(fields)).reshape(found.shape)
             squares = ((found - labels) ** 2).reshape(len(found), -1).sum(axis=1)
-            errors["prediction_error"] = float(np.mean(squares)) / channel.error_unit
+            errors["prediction_error"] = float(np.mean(squares)) / channel.labels.error_unit
         return errors

@@ -60,7 +60,7 @@ class Ridge(SquareLossLearner):
     strength: float | None = strength_by_noise()
 
     def strength_for(self, model: Model) -> float:
-        return float(model.channel.label_noise if self.strength is None else self.strength)
+        return float(model.channel.labels.noise if self.strength is None else self.strength)
 
     def completed(self, model: Model) -> Self:
         return replace(self, strength=self.strength_for(model))
@@ -81,7 +81,7 @@ class RidgeTheory(RiskTheory):
             raise IncompatibleError(
                 "at fixed width the number of samples per entry of the signal vanishes, and the error tends to 1"
             )
-        return {"error": ridge_error(alpha, self.model.channel.label_noise, self.risk.strength)}
+        return {"error": ridge_error(alpha, self.model.channel.labels.noise, self.risk.strength)}
 
 
 def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | None = None) -> Array:

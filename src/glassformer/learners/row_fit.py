@@ -68,7 +68,7 @@ class RowFit(FitResult):
         predictions = self.student.predictions(fields) + self.intercept
         if self.student.values or self.student.signs:
             return self.student.decisions(predictions)
-        return np.asarray(predictions.reshape(len(predictions), *model.channel.label_shape))
+        return np.asarray(predictions.reshape(len(predictions), *model.channel.labels.shape))
 
     def measured(self, model: Model, signal: Array, new: NewInputs) -> dict[str, Any]:
         """Return the errors of the rows, and of their predictions of new labels.

@@ -351,7 +351,7 @@ class SGD(RowDescent):
         rows, teachers, begin = student.rows, int(model.channel.rows), self.initialisation
         if begin.matrices is not None:
             return DescentStart(*begin.matrices).checked(rows, teachers)
-        cosine = model.channel.even * _RANDOM_COSINE if begin.overlap is None else begin.overlap
+        cosine = model.channel.labels.even * _RANDOM_COSINE if begin.overlap is None else begin.overlap
         return DescentStart.of_cosine(rows, teachers, cosine, begin.size)
 
     def fresh(self, d: int) -> OnlineSGD:
@@ -523,7 +523,7 @@ class DescentTheory(Theory):
             raise IncompatibleError(
                 "with a batch in samples the equations depend on d: use trajectory with d, or a share of the samples"
             )
-        if self.model.channel.even and begin.overlap is None and begin.matrices is None:
+        if self.model.channel.labels.even and begin.overlap is None and begin.matrices is None:
             raise IncompatibleError(
                 "for even labels the time to leave a random start grows with d: use trajectory with d"
             )
@@ -577,7 +577,7 @@ class DescentTheory(Theory):
         sgd = self.learner
         begin, overlap = sgd.initialisation, sgd.cosine(overlap)
         if overlap is None and begin.matrices is None and d is not None:
-            overlap = self.model.channel.even * d**-0.5
+            overlap = self.model.channel.labels.even * d**-0.5
         if overlap == begin.overlap:
             return sgd
         return _SGDFromOverlap(**{one.name: getattr(sgd, one.name) for one in fields(SGD)}, overlap=overlap)

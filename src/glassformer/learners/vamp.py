@@ -217,7 +217,7 @@ class VampStep(GampStep):
 
     def _pseudo_data(self, extrinsic: Array, variance: float, residual: Array) -> tuple[Array, float, float]:
         """Return ``R``, the inverse noise variance of ``R``, and ``c``."""
-        correction, free, ratio = self._correction(residual, variance, float(self.model.channel.label_noise))
+        correction, free, ratio = self._correction(residual, variance, float(self.model.channel.labels.noise))
         precision = free / max(ratio * variance * (1 - free), SMALLEST_VARIANCE)
         with np.errstate(divide="ignore", invalid="ignore"):
             return extrinsic + np.divide(correction, free), precision, ratio

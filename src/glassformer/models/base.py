@@ -252,7 +252,7 @@ class Model(WithAccuracy, Trainable, ABC):
         else:
             samples = new.samples(comparison.estimate, comparison.signal)
         on_labels: dict[str, Any] = {}
-        if channel.discrete:
+        if channel.labels.discrete:
             aligned = samples._replace(estimated=alignment @ samples.estimated)
             on_labels["label_error"] = wrong_labels_on(channel, aligned, alignment @ inner.claimed @ alignment.T)
         if channel.predictable:
@@ -315,7 +315,7 @@ def counting_threshold(model: Model) -> float:
         >>> counting_threshold(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))
         0.75
     """
-    rank = model.channel.rank
+    rank = model.channel.labels.rank
     return model.prior.degrees * model.prior.mmse_dimension / rank if rank > 0 else np.inf
 
 

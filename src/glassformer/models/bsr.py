@@ -195,7 +195,7 @@ class BilinearSequenceRegression(Model):
             **({} if self.spectrum is None else {"spectrum": self.spectrum.name}),
             **named(self.prior),
             "noise": self.noise,
-            **({"noise_law": self.channel.noise_law} if self.channel.noise_law else {}),
+            **({"noise_law": self.channel.labels.noise_law} if self.channel.labels.noise_law else {}),
             "channel": self.channel.label,
             **correlation_record(self.token_correlation, self._correlated),
             "alpha": unit,
@@ -220,7 +220,7 @@ class BilinearSequenceRegression(Model):
     @property
     def baseline_thresholds(self) -> dict[str, float]:
         """Perfect recovery by minimal nuclear norm; NaN if labels are noisy or not linear, or the rank is unknown."""
-        if not (self.channel.linear and self.channel.noiseless):
+        if not (self.channel.labels.linear and self.channel.labels.rank > 0):
             alpha = np.nan
         elif self.counts_low_rank:
             alpha = nuclear_norm_threshold_low_width(self.beta)
@@ -234,9 +234,9 @@ class BilinearSequenceRegression(Model):
     def parametrisation(self) -> Parametrisation:
         from glassformer.models.trainable.factors import FACTORS, factor_parametrisation
 
-        if self.channel.linear:
+        if self.channel.labels.linear:
             return FACTORS
-        return factor_parametrisation(self.channel.trainable_link, self.channel.even, self.channel.label)
+        return factor_parametrisation(self.channel.trainable_link, self.channel.labels.even, self.channel.label)
 
     def inputs_at(self, d: int) -> tuple[type[Design], int]:
         if np.isinf(self.beta):

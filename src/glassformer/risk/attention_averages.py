@@ -65,11 +65,11 @@ class AttentionAverages(LabelAverages):
 
     @property
     def exact_components(self) -> float:
-        return float(self.channel.rank)
+        return float(self.channel.labels.rank)
 
     @property
     def has_label_error(self) -> bool:
-        return bool(self.channel.discrete)
+        return bool(self.channel.labels.discrete)
 
     @property
     def tokens(self) -> int:
@@ -101,7 +101,7 @@ def attention_averages(channel: Any, power: float, loss: Loss) -> AttentionAvera
     channel.shares_of(channel.sample(np.zeros((1, *channel.field_components)), np.random.default_rng(0)))
     if channel.tokens != 2:
         return SampledAverages(channel, power, loss)
-    return (HardmaxAverages if channel.discrete else ProductAverages)(channel, power, loss)
+    return (HardmaxAverages if channel.labels.discrete else ProductAverages)(channel, power, loss)
 
 
 # Hardmax labels of two tokens: the plane of row differences --------------------------------------------------------

@@ -21,7 +21,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
-from glassformer.channels.scalar.base import LabelNodes
+from glassformer.channels.labels import LabelNodes
+from glassformer.channels.regression import label_nodes, regression
 from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
@@ -89,12 +90,12 @@ class LabelAverages:
     @property
     def exact_components(self) -> float:
         """Number of components of the field that the labels of one sample determine exactly."""
-        return self.components if self.channel.linear and self.regression[1] == 0 else 0.0
+        return self.components if self.channel.labels.linear and self.regression[1] == 0 else 0.0
 
     @property
     def binary(self) -> bool:
         """True when labels are +1 and -1."""
-        return set(self.channel.values) == {-1.0, 1.0}
+        return set(self.channel.labels.values) == {-1.0, 1.0}
 
     @property
     def has_label_error(self) -> bool:
@@ -119,7 +120,7 @@ class LabelAverages:
     @cached_property
     def regression(self) -> tuple[float, float]:
         """Slope of the linear regression of a label on its field, and the variance of the residual."""
-        return (0.0, 0.0) if self.channel.even else self.channel.regression
+        return (0.0, 0.0) if self.channel.labels.even else regression(self.channel)
 
     def averages(self, order: OrderParameters) -> SampleAverages:
         """Return the averages at these order parameters.
@@ -129,10 +130,10 @@ class LabelAverages:
         """
         if self.loss.quadratic:
             return self._square(order)
-        if self.channel.field_components and not self.channel.linear:
+        if self.channel.field_components and not self.channel.labels.linear:
             raise IncompatibleError(f"loss {self.loss.name} has no theory for labels of several numbers: use square")
-        averages = self._discrete if self.channel.values else self._continuous
-        labels = len(self.channel.values) or len(self._nodes.y)
+        averages = self._discrete if self.channel.labels.values else self._continuous
+        labels = len(self.channel.labels.values) or len(self._nodes.y)
         rows = max(1, _BATCH_NUMBERS // (labels * _PANELS * self.nodes))
         parts = [
             averages(OrderParameters(*(part[begin : begin + rows] for part in order)))
@@ -145,13 +146,13 @@ class LabelAverages:
         clean = replace(self, channel=self.channel.without_noise)
         # Interpolators of equally many samples and unknowns have infinite power.
         root = np.sqrt(np.minimum(_column(order.power, SMALLEST), 1 / EMPTY))
-        y, t, density, _ = clean._label_law(order, [np.array(clean.channel.steps) / root], SMALLEST)
+        y, t, density, _ = clean._label_law(order, [np.array(clean.channel.labels.steps) / root], SMALLEST)
         return np.asarray(np.sum(density * (y != clean.channel.true_label(root * t)), axis=(1, 2)))
 
     def margins(self) -> tuple[Array, Array]:
         """Return products of labels +1 and -1 with their fields, and the probability of each."""
-        y = np.array(self.channel.values)[:, None]
-        steps = [np.broadcast_to(step / np.sqrt(self.power), (len(y), 1)) for step in self.channel.steps]
+        y = np.array(self.channel.labels.values)[:, None]
+        steps = [np.broadcast_to(step / np.sqrt(self.power), (len(y), 1)) for step in self.channel.labels.steps]
         t, weight = _normal_panels(steps, self.nodes)
         field = np.sqrt(self.power) * t
         probability = weight * np.exp(self.channel.log_partition(y, field, np.full_like(field, EMPTY)))
@@ -183,7 +184,7 @@ class LabelAverages:
 
     def _discrete(self, order: OrderParameters) -> SampleAverages:
         """Return sums over the values of the label; panels of the fitted field end at fast changes of the integrand."""
-        y, root = np.array(self.channel.values)[:, None], np.sqrt(_column(order.power))
+        y, root = np.array(self.channel.labels.values)[:, None], np.sqrt(_column(order.power))
         breakpoints = self.loss.breakpoints(y, _column(order.susceptibility))
         y, t, density, label_score = self._label_law(order, [part / root for part in breakpoints])
         return self._sum(order, y, root * t, density, label_score)
@@ -192,10 +193,10 @@ class LabelAverages:
         self, order: OrderParameters, cuts: list[Array], least: float = EMPTY
     ) -> tuple[Array, Array, Array, Array]:
         r"""Return labels, standardised fitted fields, their probabilities, and :math:`\partial\log Z_0`."""
-        y, shape = np.array(self.channel.values)[:, None], (len(order.power), len(self.channel.values))
+        y, shape = np.array(self.channel.labels.values)[:, None], (len(order.power), len(self.channel.labels.values))
         root, m = np.sqrt(_column(order.power, least)), _column(order.overlap, least)
         variance = np.maximum(self.power - (m / root) ** 2, EMPTY)
-        steps = ((step + _AROUND_STEP * np.sqrt(variance)) * root / m for step in self.channel.steps)
+        steps = ((step + _AROUND_STEP * np.sqrt(variance)) * root / m for step in self.channel.labels.steps)
         edges = [np.broadcast_to(part, (*shape, part.shape[-1])) for part in (*cuts, *steps)]
         t, weight = _normal_panels(edges, self.nodes)
         field = m / root * t
@@ -218,10 +219,10 @@ class LabelAverages:
     def _nodes(self) -> LabelNodes:
         """Nodes of one label; for linear labels, of one component, as the loss is a sum over equal components."""
         finer = self.nodes / NODES
-        if not self.channel.linear:
-            return self.channel.label_nodes(finer)
+        if not self.channel.labels.linear:
+            return label_nodes(self.channel, finer)
         unit = np.sqrt(self.power)
-        y, weight, mean, variance = GaussianChannel(self.regression[1] / self.power).label_nodes(finer)
+        y, weight, mean, variance = label_nodes(GaussianChannel(self.regression[1] / self.power), finer)
         return LabelNodes(unit * y, weight, unit * mean, self.power * variance)
 
     def _sum(self, order: OrderParameters, y: Array, omega: Array, weight: Array, label_score: Array) -> SampleAverages:

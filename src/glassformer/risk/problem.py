@@ -254,14 +254,14 @@ def risk_problem(model: Model, loss: Loss, penalty: Penalty, strength: float | N
     if (POSITIVE_MATRICES if prior.symmetric else MATRICES) not in penalty.signals:
         fitting = "trace or pinned" if prior.symmetric else "nuclear, ridge or elastic"
         raise IncompatibleError(f"this penalty does not apply to the matrices of model {model.name}: use {fitting}")
-    if penalty.pinned and not channel.linear:
+    if penalty.pinned and not channel.labels.linear:
         raise IncompatibleError(f"labels of channel {channel.label} do not determine the trace: use penalty trace")
     if penalty.pinned and strength is not None:
         raise IncompatibleError(f"strength = {strength} has no effect with penalty pinned: leave it out")
-    if prior.symmetric and not channel.linear and bool(channel.field_components) and loss.quadratic:
+    if prior.symmetric and not channel.labels.linear and bool(channel.field_components) and loss.quadratic:
         reason = f"loss {loss.name} has no theory for labels of channel {channel.label} of several indices"
         raise IncompatibleError(f"{reason}: use cross-entropy, or channel linear")
-    if loss.binary and set(channel.values) != {-1.0, 1.0}:
+    if loss.binary and set(channel.labels.values) != {-1.0, 1.0}:
         noisy = " with noise" if model.parameters.get("noise") else ""
         reason = f"loss {loss.name} needs labels +1 and -1, not labels of channel {channel.label}{noisy}"
         clean = ", or noise = 0, or noise_law = 'flip:0.1'" if noisy and channel.label.startswith("sign") else ""

@@ -116,7 +116,8 @@ def check_nishimori(model: Model, variance: Array, seed: int) -> float:
     if not sampled:
         expected = model.channel.averages(variance[None]).log_partition.value[0]
         pairs.append((channel.log_partitions(y, omega, variance) - expected, 1.0))
-    return max(channel.law_gap / LAW, *(_relative_deviation(gaps, tolerance * scale) for gaps, scale in pairs))
+    law_gap = channel.labels.law_gap() if channel.labels.law_gap else 0.0
+    return max(law_gap / LAW, *(_relative_deviation(gaps, tolerance * scale) for gaps, scale in pairs))
 
 
 @_at_covariances
@@ -150,10 +151,10 @@ def check_weak_recovery(case: Case) -> Deviation:
     model, seed = case.model, case.seed
     prior, degrees = model.prior, model.prior.degrees
     entries = [entry for entry in thresholds(model).entries if entry.name.startswith("weak_recovery")]
-    if prior.side > 0 or (model.channel.even and prior.weak_recovery_onset > 0):
+    if prior.side > 0 or (model.channel.labels.even and prior.weak_recovery_onset > 0):
         raise IncompatibleError("no threshold of weak recovery follows from the labels alone")
     worst, known = Deviation(0.0, ""), np.zeros((prior.rows, prior.rows))
-    if not model.channel.even and (prior.weak_recovery_onset > 0 or known_at_any_ratio(model).any()):
+    if not model.channel.labels.even and (prior.weak_recovery_onset > 0 or known_at_any_ratio(model).any()):
         top = max(information_bound(model, np.eye(prior.rows), unit, seed=seed) for unit in np.eye(prior.rows))
         start = degrees * prior.weak_recovery_onset / top.value
         worst, known = _above(entries[0], start, start * top.error / top.value), known_at_any_ratio(model)

@@ -236,7 +236,7 @@ class Experiment:
         entries = largest * self.size.unit * length * d
         bytes_of_entry = 0 if self.storage == GENERATED else 4 if self.storage in ("float32", SHARDED) else 8
         # Labels and fields: a few numbers for each entry of a label.
-        label = float(math.prod(self.size.model.channel.label_shape))
+        label = float(math.prod(self.size.model.channel.labels.shape))
         memory, work = bytes_of_entry * entries + 64 * largest * self.size.unit * label, _STEPS * entries
         remedy = "use a smaller d or alpha, storage float32, or for gamp storage generated"
         name, value = ("d", self.d) if largest <= 1 else ("alpha", largest)

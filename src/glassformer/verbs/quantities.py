@@ -39,7 +39,7 @@ def column_of(quantity: str, theory: Theory, table: Table) -> str:
     """
     if quantity in table.columns:
         return quantity
-    if quantity == "prediction_error" and theory.model.channel.linear:
+    if quantity == "prediction_error" and theory.model.channel.labels.linear:
         return "error"
     available = " or ".join(name for name in QUANTITIES if name in table.columns)
     raise IncompatibleError(

@@ -3,16 +3,18 @@ r"""Several attention layers of extensive width, without noise."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.attention.softmax import all_ones, symmetric_logits
+from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_channel import LatentChannel
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
+from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
@@ -48,7 +50,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
 
     Example:
         >>> channel = DeepAttentionIndexedChannel(tokens=2, skip=(1.0,), power=1.5)
-        >>> channel.field_components, channel.label_shape
+        >>> channel.field_components, channel.labels.shape
         ((2, 3), (2, 2))
     """
 
@@ -81,12 +83,14 @@ class DeepAttentionIndexedChannel(LatentChannel):
     def columns(self) -> int:
         return self.tokens * (self.tokens + 1) // 2
 
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return self.tokens, self.tokens
+    @cached_property
+    def labels(self) -> Labels:
+        symmetries = RowSymmetries.of_signs(np.ones((1, self.rows)))
+        return Labels(rank=self._visible, shape=(self.tokens, self.tokens), symmetries=symmetries)
 
     @property
-    def rank(self) -> float:
+    def _visible(self) -> float:
+        """Number of components of the last layer that labels determine."""
         return self.columns - 1.0 if self.last == "softmax" else float(self.columns)
 
     @property
@@ -108,10 +112,10 @@ class DeepAttentionIndexedChannel(LatentChannel):
 
     @property
     def visible_columns(self) -> Array:
-        return np.append(np.full(self.rows - 1, float(self.columns)), self.rank)
+        return np.append(np.full(self.rows - 1, float(self.columns)), self._visible)
 
     def log_constant(self, root: Array) -> Array:
-        return np.asarray(-0.5 * self.rank * np.log(2 * np.pi * root[:, -1, -1] ** 2))
+        return np.asarray(-0.5 * self._visible * np.log(2 * np.pi * root[:, -1, -1] ** 2))
 
     def observation(self, y: Array) -> Array:
         """Return symmetric matrices whose activation is the label."""

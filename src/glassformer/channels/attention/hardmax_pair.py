@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, owens_t, xlogy
 
 from glassformer.channels.attention.prediction import largest_entries
+from glassformer.channels.labels import Labels
 from glassformer.channels.scalar.base import Array, Estimate, PowerChannel
 from glassformer.core.errors import DataError
 from glassformer.designs.token_pairs import to_matrices
@@ -63,12 +64,9 @@ class HardmaxPairChannel(PowerChannel):
     power: float = 1.0
 
     label = "hardmax"
-    label_shape = (2,)
+    # Labels are discrete, so the information grows as the inverse square root of V: the rank is zero.
+    labels = Labels(shape=(2,), discrete=True)
     field_components = (3,)
-    even = False
-    # Labels are discrete, so the information grows as the inverse square root of V.
-    noiseless = False
-    discrete = True
 
     @property
     def tokens(self) -> int:

@@ -3,6 +3,7 @@ r"""Hardmax attention among three or more tokens, by integration over the indice
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from glassformer.channels.attention.prediction import largest_entries, row_errors
+from glassformer.channels.labels import Labels
 from glassformer.channels.sampled import (
     SampledChannel,
     SampledPosterior,
@@ -66,12 +68,11 @@ class HardmaxChannel(SampledChannel):
         require_average_resources(self.tokens, 20 * self.fields * self.tokens**2)
 
     label = "hardmax"
-    discrete = True
     source_dimensions = 0
 
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return (self.tokens,)
+    @cached_property
+    def labels(self) -> Labels:
+        return Labels(shape=(self.tokens,), discrete=True)
 
     @property
     def components(self) -> int:

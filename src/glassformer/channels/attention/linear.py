@@ -6,12 +6,13 @@ subtraction of this mean, the indices are :math:`C^{1/2}hC^{1/2}` with the centr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from glassformer.channels.attention.projected import ProjectedChannel, Root, UntiedIndices
+from glassformer.channels.labels import Labels
 from glassformer.channels.scalar.base import Array, Estimate
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
@@ -23,7 +24,6 @@ class LinearProjection(ProjectedChannel):
 
     any_power = True
     label = "linear"
-    linear = True
 
     def __post_init__(self) -> None:
         require_integer("tokens", self.tokens)
@@ -37,18 +37,17 @@ class LinearProjection(ProjectedChannel):
     def components_of(self, labels: Array) -> Array:
         return self._residual(labels, np.zeros((len(labels), *self.field_components)))
 
-    @property
-    def regression(self) -> tuple[float, float]:
-        return 1.0, self.noise
-
-    @property
-    def label_noise(self) -> float:
-        return self.noise
-
-    @property
-    def error_unit(self) -> float:
-        """Squared norm of labels whose components are one, so that errors are per component."""
-        return float(np.sum(self._matrices(np.ones(self.field_components)) ** 2))
+    @cached_property
+    def labels(self) -> Labels:
+        return Labels(
+            rank=float(self._visible) if self.noise == 0 else 0.0,
+            shape=(self.tokens, self.tokens),
+            noise=self.noise,
+            # The squared norm of labels whose components are one: errors are per component.
+            error_unit=float(np.sum(self._matrices(np.ones(self.field_components)) ** 2)),
+            linear=True,
+            regression=(1.0, self.noise),
+        )
 
     def clean(self, h: Array) -> Array:
         return self._matrices(h)
@@ -92,7 +91,7 @@ class LinearAttentionChannel(LinearProjection):
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Return ``prediction_error``, :math:`V` per component, and ``label_noise``, :math:`\Delta`."""
         v = np.asarray(variance, dtype=float)
-        noise = np.full_like(v, self.label_noise)
+        noise = np.full_like(v, self.noise)
         return {"prediction_error": v, "label_noise": noise, "label_mse": v + noise}
 
 
@@ -145,7 +144,9 @@ class CorrelatedLinearChannel(LinearAttentionChannel):
 
     root: Root = ()
 
-    linear = False
+    @cached_property
+    def labels(self) -> Labels:
+        return replace(super().labels, linear=False)
 
     @cached_property
     def _gains_and_modes(self) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.projected import Root
 from glassformer.channels.link.contract import label_size_problem, same_labels
+from glassformer.channels.labels import Labels
 from glassformer.channels.sampled import (
     SampledChannel,
     SampledPosterior,
@@ -61,7 +62,7 @@ class NoisyAttentionChannel(SampledChannel):
 
     Example:
         >>> channel = NoisyAttentionChannel(lambda h: np.tanh(h), tokens=2, noise=0.1)
-        >>> channel.label_shape
+        >>> channel.labels.shape
         (2, 2)
     """
 
@@ -121,8 +122,11 @@ class NoisyAttentionChannel(SampledChannel):
         return self.name
 
     @cached_property
-    def label_shape(self) -> tuple[int, ...]:
-        return tuple(np.asarray(self._labels(np.zeros((1, self.tokens, self.tokens)))).shape[1:])
+    def labels(self) -> Labels:
+        shape = tuple(np.asarray(self._labels(np.zeros((1, self.tokens, self.tokens)))).shape[1:])
+        # Errors are per token, for labels of any shape.
+        unit = float(self.tokens)
+        return Labels(shape=shape, noise=float(self.noise * np.prod(shape) / unit), error_unit=unit)
 
     @property
     def components(self) -> int:
@@ -134,28 +138,19 @@ class NoisyAttentionChannel(SampledChannel):
 
     @property
     def source_dimensions(self) -> int:
-        return int(np.prod(self.label_shape))
+        return int(np.prod(self.labels.shape))
 
     def clean(self, field: Array) -> Array:
         return np.asarray(self._labels(to_matrices(field, self.tokens)), dtype=float)
-
-    @property
-    def error_unit(self) -> float:
-        """Errors are per token, for labels of any shape."""
-        return float(self.tokens)
 
     def label_from(self, field: Array, source: Array) -> Array:
         clean = self.clean(field)
         return np.asarray(clean + np.sqrt(self.noise) * source.reshape(clean.shape))
 
-    @property
-    def label_noise(self) -> float:
-        return float(self.noise * np.prod(self.label_shape) / self.error_unit)
-
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Return ``prediction_error``, :math:`E\|y - E[y\mid\omega]\|^2/T`, and ``plugin_error``."""
         sizes = (self.components, self.tokens)
-        return prediction_errors(self.clean, *sizes, self.power, variance, self.label_noise)
+        return prediction_errors(self.clean, *sizes, self.power, variance, self.labels.noise)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))

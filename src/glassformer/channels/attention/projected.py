@@ -24,25 +24,9 @@ class ProjectedChannel(ScalarChannel):
     noise: float
 
     @property
-    def even(self) -> bool:
-        return False
-
-    @property
-    def noiseless(self) -> bool:
-        return self.noise == 0
-
-    @property
     @abstractmethod
     def _visible(self) -> int:
         """Number of components that labels determine."""
-
-    @property
-    def rank(self) -> float:
-        return float(self._visible) if self.noiseless else 0.0
-
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return self.tokens, self.tokens
 
     @property
     def field_components(self) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.projected import ProjectedChannel, Root, UntiedIndices
+from glassformer.channels.labels import Labels
 from glassformer.channels.scalar.base import Array, ScalarChannel
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
@@ -39,10 +40,11 @@ class SoftmaxProjection(ProjectedChannel):
         del rng
         return self.clean(h)
 
-    @property
-    def error_unit(self) -> float:
-        """Errors are per row."""
-        return float(self.tokens)
+    @cached_property
+    def labels(self) -> Labels:
+        # Errors are per row.
+        shape = (self.tokens, self.tokens)
+        return Labels(rank=float(self._visible), shape=shape, error_unit=float(self.tokens))
 
     def clean(self, h: Array) -> Array:
         return row_softmax(self._matrices(self.temperature * h))
@@ -50,7 +52,7 @@ class SoftmaxProjection(ProjectedChannel):
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Return ``prediction_error``, :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, and ``plugin_error``."""
         sizes = (self.field_components[0], self.tokens)
-        return prediction_errors(self.clean, *sizes, self.power, variance, self.label_noise)
+        return prediction_errors(self.clean, *sizes, self.power, variance, 0.0)
 
 
 @dataclass(frozen=True)

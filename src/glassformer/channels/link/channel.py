@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.channels.base import Exponents
+from glassformer.channels.labels import Exponents, LabelNodes, Labels
 from glassformer.channels.link.chebyshev import FLOOR, ChebyshevAverages, Row, small_overlap_behaviour
 from glassformer.channels.link.contract import Function, array_link
 from glassformer.channels.link.exponents import exponents_of, second_moments
@@ -20,7 +20,7 @@ from glassformer.channels.link.piecewise import NEGLIGIBLE_MASS, SYMMETRY_FIELDS
 from glassformer.channels.link.posterior import AffinePosterior, LinkPosterior
 from glassformer.channels.link.prediction_errors import prediction_errors
 from glassformer.channels.link.quadrature import NO_INFORMATION, RULES, refine, stack_estimates
-from glassformer.channels.scalar.base import Array, Estimate, LabelNodes, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.core.cache import memoize
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.hashing import identity_or_none
@@ -105,8 +105,8 @@ class LinkChannel(ScalarChannel):
         return self.name or "link"
 
     @property
-    def even(self) -> bool:
-        return self._analysis.even
+    def labels(self) -> Labels:
+        return self._current.labels
 
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:
@@ -114,20 +114,6 @@ class LinkChannel(ScalarChannel):
         from glassformer.channels.link.tracing import differentiable_link
 
         return differentiable_link(self.function)
-
-    @property
-    def noiseless(self) -> bool:
-        return self.noise == 0.0 and self._analysis.pieces.flat_mass < NEGLIGIBLE_MASS
-
-    @property
-    def rank(self) -> float:
-        r"""Probability of labels that determine the field up to finitely many values. Zero with noise."""
-        share = 1.0 - self._analysis.pieces.flat_mass if self.noise == 0.0 else 0.0
-        return share if share > NEGLIGIBLE_MASS else 0.0
-
-    @property
-    def exponents(self) -> Exponents:
-        return self._analysis.exponents
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         labels = self.clean(h)
@@ -139,16 +125,14 @@ class LinkChannel(ScalarChannel):
         """Return the labels without noise."""
         return self._link(np.asarray(h, dtype=float))
 
-    @property
-    def discrete(self) -> bool:
-        return self.noise == 0.0 and self._analysis.pieces.is_step_function
-
     def true_label(self, h: Array) -> Array:
-        return self.clean(h) if self.discrete else super().true_label(h)
+        return self.clean(h) if self.labels.discrete else super().true_label(h)
 
     def likeliest_label(self, omega: Array, variance: float) -> Array:
         return (
-            most_probable_value(self._analysis.pieces, omega, variance) if self.discrete else super().true_label(omega)
+            most_probable_value(self._analysis.pieces, omega, variance)
+            if self.labels.discrete
+            else super().true_label(omega)
         )
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
@@ -163,34 +147,6 @@ class LinkChannel(ScalarChannel):
     def expected_log_partition(self, variance: Array) -> Estimate:
         return self._averages(variance, 1)
 
-    @property
-    def values(self) -> tuple[float, ...]:
-        """Values of a step function without noise."""
-        return tuple(flat.value for flat in self._analysis.pieces.flats) if self.discrete else ()
-
-    @property
-    def steps(self) -> tuple[float, ...]:
-        """Fields at which the link is not smooth."""
-        return tuple(self._analysis.pieces.breaks.tolist())
-
-    def label_nodes(self, finer: float = 1.0) -> LabelNodes:
-        """Return nodes of the field and of the noise. The field is known at each node."""
-        h, weight = normal_nodes(self._analysis.pieces.breaks, nodes=round(12 * np.sqrt(finer)))
-        noise = normal_nodes(panels=4, nodes=round(6 * np.sqrt(finer)))
-        x, share = (part if self.noise > 0 else part[:1] * 0 + 1 for part in noise)
-        y = self.clean(h)[:, None] + np.sqrt(self.noise) * x
-        field = np.broadcast_to(h[:, None], y.shape).ravel()
-        return LabelNodes(y.ravel(), np.outer(weight, share).ravel(), field, np.zeros_like(field))
-
-    @property
-    def regression(self) -> tuple[float, float]:
-        slope, square = self._analysis.second_moments
-        return slope, max(square - slope**2, 0.0) + self.noise
-
-    @property
-    def label_noise(self) -> float:
-        return self.noise
-
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Return the errors on a new label without noise.
 
@@ -200,7 +156,7 @@ class LinkChannel(ScalarChannel):
         """
         errors = {name: estimate.value for name, estimate in self.label_integrals(variance).items()}
         bayes, plugin = errors["prediction_error"], errors["plugin_error"]
-        errors["label_noise"] = np.full(bayes.shape, self.label_noise)
+        errors["label_noise"] = np.full(bayes.shape, self.noise)
         return {**errors, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:
@@ -208,7 +164,7 @@ class LinkChannel(ScalarChannel):
         # Look up the cache once for all variances, because each look-up hashes the function.
         errors = self._analysis.prediction_errors
         value, error = stack_estimates([errors(x) for x in v.ravel().tolist()], v.shape)
-        names = ["prediction_error", "plugin_error", *(["label_error"] if self.discrete else [])]
+        names = ["prediction_error", "plugin_error", *(["label_error"] if self.labels.discrete else [])]
         return {name: Estimate(value[k], error[k]) for k, name in enumerate(names)}
 
     @cached_property
@@ -280,10 +236,32 @@ def most_probable_value(pieces: PiecewiseLink, omega: Array, variance: float) ->
 
 @dataclass(frozen=True)
 class _CurrentLink:
-    """Hash of a link, its analysis, and the interpolated averages of one channel."""
+    """Hash of a link, its analysis, and the facts about labels and the interpolated averages of one channel."""
 
     content: str | None
     analysis: _LinkAnalysis
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Facts about the labels.
+
+        The rank is the probability of labels that determine the field up to finitely many values.
+        """
+        analysis = self.analysis
+        noise, pieces, (slope, square) = analysis.noise, analysis.pieces, analysis.second_moments
+        share = 1.0 - pieces.flat_mass if noise == 0.0 else 0.0
+        discrete = noise == 0.0 and pieces.is_step_function
+        return Labels(
+            even=analysis.even,
+            rank=share if share > NEGLIGIBLE_MASS else 0.0,
+            noise=noise,
+            discrete=discrete,
+            values=tuple(flat.value for flat in pieces.flats) if discrete else (),
+            steps=tuple(pieces.breaks.tolist()),
+            exponents=analysis.exponents,
+            regression=(slope, max(square - slope**2, 0.0) + noise),
+            nodes=analysis.label_nodes,
+        )
 
     @cached_property
     def averages(self) -> ChebyshevAverages:
@@ -321,6 +299,15 @@ class _LinkAnalysis:
     @cached_property
     def second_moments(self) -> tuple[float, float]:
         return second_moments(self.pieces)
+
+    def label_nodes(self, finer: float) -> LabelNodes:
+        """Return nodes of the field and of the noise. The field is known at each node."""
+        h, weight = normal_nodes(self.pieces.breaks, nodes=round(12 * np.sqrt(finer)))
+        noise = normal_nodes(panels=4, nodes=round(6 * np.sqrt(finer)))
+        x, share = (part if self.noise > 0 else part[:1] * 0 + 1 for part in noise)
+        y = self.link(np.asarray(h, dtype=float))[:, None] + np.sqrt(self.noise) * x
+        field = np.broadcast_to(h[:, None], y.shape).ravel()
+        return LabelNodes(y.ravel(), np.outer(weight, share).ravel(), field, np.zeros_like(field))
 
     @cached_property
     def law(self) -> LinkPosterior:

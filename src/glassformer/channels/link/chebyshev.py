@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from glassformer.channels.base import Exponents
+from glassformer.channels.labels import Exponents
 from glassformer.core.estimate import Array
 
 Row = tuple[float, float, float, float]

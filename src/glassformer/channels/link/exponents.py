@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from glassformer.channels.base import Exponents
+from glassformer.channels.labels import Exponents
 from glassformer.channels.link.contract import array_link
 from glassformer.channels.link.level_set import LevelSetPosterior
 from glassformer.channels.link.piecewise import PiecewiseLink, distinct, find_pieces

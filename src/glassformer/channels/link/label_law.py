@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from glassformer.channels.base import Exponents
 from glassformer.channels.label_laws import LabelLaw, law_gap
+from glassformer.channels.labels import Exponents, Labels
 from glassformer.channels.link.chebyshev import ChebyshevAverages, Row, small_overlap_behaviour
 from glassformer.channels.link.contract import array_link
 from glassformer.channels.link.exponents import LARGEST, first_exponent, hermite
@@ -77,7 +77,7 @@ class LabelLawChannel(ScalarChannel):
     Example:
         >>> from glassformer.channels.label_laws import Logistic
         >>> channel = LabelLawChannel.of(lambda h: 3 * h, Logistic())
-        >>> channel.values
+        >>> channel.labels.values
         (-1.0, 1.0)
     """
 
@@ -85,8 +85,6 @@ class LabelLawChannel(ScalarChannel):
     law: LabelLaw
     support: tuple[float, ...]
     name: str = "link"
-
-    noiseless = False
 
     @classmethod
     def of(cls, function: Callable[..., object], law: LabelLaw) -> LabelLawChannel | None:
@@ -100,28 +98,31 @@ class LabelLawChannel(ScalarChannel):
 
     @property
     def label(self) -> str:
-        return f"{self.name}, {self.noise_law}"
+        return f"{self.name}, {self.law.label}"
+
+    @cached_property
+    def labels(self) -> Labels:
+        h, weight = self._fields
+        mean, noise = self.clean(h), float(weight @ self.law.variance(self._pieces.link(h)))
+        slope = float(weight @ (h * mean))
+        return Labels(
+            even=bool(self._refined_averages(1.0)[0] < NO_INFORMATION),
+            noise=noise,
+            noise_law=self.law.label,
+            values=self._values,
+            steps=tuple(self._pieces.breaks.tolist()),
+            exponents=self._exponents,
+            regression=(slope, float(weight @ mean**2) - slope**2 + noise),
+            law_gap=self._law_gap,
+        )
 
     @property
-    def noise_law(self) -> str:
-        return self.law.label
-
-    @property
-    def values(self) -> tuple[float, ...]:
+    def _values(self) -> tuple[float, ...]:
         """Values of the label if there are few, else empty."""
         return self.support if len(self.support) <= _FEW_LABELS else ()
 
-    @property
-    def steps(self) -> tuple[float, ...]:
-        """Fields at which the link is not smooth."""
-        return tuple(self._pieces.breaks.tolist())
-
     @cached_property
-    def even(self) -> bool:
-        return bool(self._refined_averages(1.0)[0] < NO_INFORMATION)
-
-    @cached_property
-    def exponents(self) -> Exponents:
+    def _exponents(self) -> Exponents:
         h, weight = self._fields
         polynomials = np.array([hermite(k, h) for k in range(LARGEST + 1)])
         given, _ = self._label_sums(h, weight * polynomials)
@@ -132,20 +133,7 @@ class LabelLawChannel(ScalarChannel):
         information = first_exponent(abs(float(weight @ (mean * part))) / size for part in polynomials[1:])
         return Exponents(information, first_exponent(np.sqrt(np.sum(part**2 / probability)) for part in given[1:]))
 
-    @cached_property
-    def regression(self) -> tuple[float, float]:
-        h, weight = self._fields
-        mean = self.clean(h)
-        slope = float(weight @ (h * mean))
-        return slope, float(weight @ mean**2) - slope**2 + self.label_noise
-
-    @cached_property
-    def label_noise(self) -> float:
-        h, weight = self._fields
-        return float(weight @ self.law.variance(self._pieces.link(h)))
-
-    @cached_property
-    def law_gap(self) -> float:
+    def _law_gap(self) -> float:
         """Largest disagreement of samples and density of the law at typical values of the link."""
         h, weight = self._fields
         link = self._pieces.link(h)
@@ -193,13 +181,13 @@ class LabelLawChannel(ScalarChannel):
         probable one.
         """
         errors = {name: estimate.value for name, estimate in self.label_integrals(variance).items()}
-        return {**errors, "label_noise": np.full(np.shape(variance), self.label_noise)}
+        return {**errors, "label_noise": np.full(np.shape(variance), self.labels.noise)}
 
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
         value, error = stack_estimates([self._prediction_errors(x) for x in v.ravel().tolist()], v.shape)
         found = {name: Estimate(value[k], error[k]) for k, name in enumerate(("prediction_error", "plugin_error"))}
-        if set(self.values) == {-1.0, 1.0}:
+        if set(self._values) == {-1.0, 1.0}:
             missed = np.array([self._missed(x) for x in v.ravel().tolist()]).reshape(v.shape)
             found["label_error"] = Estimate(missed, np.full_like(v, _ROUNDING))
         return found
@@ -257,7 +245,7 @@ class LabelLawChannel(ScalarChannel):
 
     @cached_property
     def _interpolation(self) -> ChebyshevAverages:
-        power, floor = small_overlap_behaviour(self.even, self.exponents)
+        power, floor = small_overlap_behaviour(self.labels.even, self._exponents)
         rules = [partial(self._averages, level) for level in range(len(RULES))]
         return ChebyshevAverages(self._refined_averages, rules, _SETTLED, power, False, _SETTLED, floor=floor)
 
@@ -379,7 +367,7 @@ class LabelLawChannel(ScalarChannel):
             bad &= ~(((y > support[-1]) | (y < support[0])) & possible)
         if np.any(bad):
             listed = ", ".join(f"{value:g}" for value in support[:4]) + (", ..." if support.size > 4 else "")
-            raise DataError("y", float(y[bad].flat[0]), f"labels of the law {self.noise_law}: {listed}")
+            raise DataError("y", float(y[bad].flat[0]), f"labels of the law {self.law.label}: {listed}")
 
     def _posterior_rows(self, y: Array, omega: Array, v: Array) -> Array:
         """Return log partition, score and curvature, shape (3, rows), from columns of shape (rows, 1)."""

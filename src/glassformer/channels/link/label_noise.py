@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet
+from glassformer.channels.labels import Labels
 from glassformer.channels.link.channel import LinkChannel, most_probable_value
 from glassformer.channels.link.contract import array_link
 from glassformer.channels.link.level_set import flat_posteriors
@@ -56,9 +57,6 @@ class LabelNoiseChannel(ScalarChannel):
     law: ConfusionLaw
     name: str = "link"
 
-    noiseless = False
-    discrete = True
-
     def __post_init__(self) -> None:
         if not self._pieces.is_step_function:
             raise IncompatibleError(
@@ -68,21 +66,20 @@ class LabelNoiseChannel(ScalarChannel):
 
     @property
     def label(self) -> str:
-        return f"{self.name}, {self.noise_law}"
-
-    @property
-    def noise_law(self) -> str:
-        return self.law.label
+        return f"{self.name}, {self.law.label}"
 
     @cached_property
-    def even(self) -> bool:
-        return bool(self._averages(1.0).value[0] < NO_INFORMATION)
-
-    @cached_property
-    def label_noise(self) -> float:
+    def labels(self) -> Labels:
         intervals = [flat.intervals for flat in self._pieces.flats]
         probabilities = np.array([np.sum(ndtr(part[:, 1]) - ndtr(part[:, 0])) for part in intervals])
-        return float(probabilities @ self._alphabet.variances)
+        return Labels(
+            even=bool(self._averages(1.0).value[0] < NO_INFORMATION),
+            noise=float(probabilities @ self._alphabet.variances),
+            noise_law=self.law.label,
+            discrete=True,
+            values=tuple(self._alphabet.values.tolist()),
+            steps=tuple(self._pieces.breaks.tolist()),
+        )
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         index = self._alphabet.index(self.true_label(h))
@@ -91,16 +88,6 @@ class LabelNoiseChannel(ScalarChannel):
     def clean(self, h: Array) -> Array:
         """Return the mean observed label of each field."""
         return np.asarray(self._alphabet.means[self._alphabet.index(self.true_label(h))].reshape(np.shape(h)))
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """Observed labels."""
-        return tuple(self._alphabet.values.tolist())
-
-    @property
-    def steps(self) -> tuple[float, ...]:
-        """Fields at which the link jumps."""
-        return tuple(self._pieces.breaks.tolist())
 
     def true_label(self, h: Array) -> Array:
         return self._pieces.link(np.asarray(h, dtype=float))
@@ -131,7 +118,7 @@ class LabelNoiseChannel(ScalarChannel):
         and ``plugin_error`` are squared errors of predictions of the mean observed label.
         """
         errors = {name: estimate.value for name, estimate in self.label_integrals(variance).items()}
-        return {**errors, "label_noise": np.full(np.shape(variance), self.label_noise)}
+        return {**errors, "label_noise": np.full(np.shape(variance), self.labels.noise)}
 
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         names = ("label_error", "prediction_error", "plugin_error")

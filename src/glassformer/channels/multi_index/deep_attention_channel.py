@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.attention_network import Architecture
 from glassformer.channels.multi_index.latent_channel import LatentChannel
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.defaults import default_property
-from glassformer.core.estimate import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +54,17 @@ class AttentionChannel(LatentChannel):
     def columns(self) -> int:
         return self.network.tokens
 
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return self.network.tokens, self.network.tokens
-
-    @property
-    def symmetries(self) -> Array:
-        return self.row_symmetries.signs
-
     @cached_property
-    def row_symmetries(self) -> RowSymmetries:
-        """Rotations of the directions of every layer and head, keys and queries together, and exchanges of layers."""
-        return RowSymmetries.of_rotations(self.network.groups, self.network.exchangeable)
+    def labels(self) -> Labels:
+        # Rotations of the directions of every layer and head, keys and queries together, and exchanges of layers.
+        symmetries = RowSymmetries.of_rotations(self.network.groups, self.network.exchangeable)
+        shape = (self.network.tokens, self.network.tokens)
+        return Labels(even=symmetries.even, rank=self.rank, shape=shape, symmetries=symmetries)
+
+    @property
+    @abstractmethod
+    def rank(self) -> float:
+        """Number of fields of a data point that a label determines."""
 
 
 def _with_skip(make: Callable[[Architecture], Any], network: Architecture, *skip: float) -> Any:

@@ -62,7 +62,7 @@ class LatentChannel(SampledRowsChannel):
         """Approximate time of one posterior on one core, from the numbers of latents, images and modes."""
         effort = self.effort
         of_latent = _SECONDS_OF_LATENT + _SECONDS_OF_DENSITY * effort.starts * self.latents**2 / self.branches
-        return 2.0 * effort.points * len(self.symmetries) * self.functions.charts**2 * of_latent
+        return 2.0 * effort.points * len(self.labels.row_symmetries.signs) * self.functions.charts**2 * of_latent
 
     def high_accuracy(self) -> Self:
         effort = self.effort

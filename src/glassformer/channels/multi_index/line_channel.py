@@ -22,6 +22,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from glassformer.channels.confusion import distinct_labels, label_tolerance
+from glassformer.channels.labels import Labels
 from glassformer.channels.link.tracing import returns_positions
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
@@ -105,28 +106,22 @@ class LineChannel(LinkRowsChannel):
     def low_accuracy(self) -> Self:
         return replace(self, effort=replace(self.effort, points=max(self.effort.points // _LOW_ACCURACY, 1)))
 
-    @property
-    def rank(self) -> float:
-        return 1.0 - self.atoms
+    @cached_property
+    def labels(self) -> Labels:
+        classes = self._discrete and returns_positions(self.link, (self.indices, self.tokens))
+        return replace(super().labels, rank=1.0 - self.atoms, discrete=self._discrete, classes=classes)
 
     @property
-    def discrete(self) -> bool:
+    def _discrete(self) -> bool:
+        """True when all labels have a level set of positive measure."""
         return self.atoms == 1
 
-    @cached_property
-    def classes(self) -> bool:
-        return self.discrete and returns_positions(self.link, (self.indices, self.tokens))
-
-    @property
-    def predictable(self) -> bool:
-        return not self.classes
-
     def true_labels(self, fields: Array) -> Array:
-        return LineChannel.label_from(self, fields, fields) if self.discrete else super().true_labels(fields)
+        return LineChannel.label_from(self, fields, fields) if self._discrete else super().true_labels(fields)
 
     def label_from(self, fields: Array, source: Array) -> Array:
         labels = super().label_from(fields, source)
-        if self.discrete and self._several_roundings:
+        if self._discrete and self._several_roundings:
             for value in self._values:
                 equal = np.abs(labels - value) <= np.reshape(self._tolerance, self.shape)
                 labels[np.all(equal.reshape(len(labels), -1), axis=1)] = value
@@ -160,7 +155,7 @@ class LineChannel(LinkRowsChannel):
     @cached_property
     def _tolerance(self) -> tuple[float, ...]:
         """Difference of equal labels by rounding, of each entry; atoms of continuous labels have the typical size."""
-        labels = self._shown_labels.reshape(_FIELDS, -1) if self.discrete else np.full((1, 1), self._label_size)
+        labels = self._shown_labels.reshape(_FIELDS, -1) if self._discrete else np.full((1, 1), self._label_size)
         return tuple(label_tolerance(labels).tolist())
 
     @cached_property
@@ -175,19 +170,19 @@ class LineChannel(LinkRowsChannel):
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
-        if self.discrete:
+        if self._discrete:
             raise IncompatibleError("needs labels that vary smoothly with the weights")
         return super().traceable_label
 
     @cached_property
     def cells(self) -> int:
         """Cells of a line. Discrete labels need none that are shorter: cells that are crossed twice do not matter."""
-        return CELLS if self.discrete else cells_for(self.link, self.indices, self.tokens)
+        return CELLS if self._discrete else cells_for(self.link, self.indices, self.tokens)
 
     @cached_property
     def sharp(self) -> bool:
         """Whether cells hide points next to jumps and kinks from lines that do not run along the axes."""
-        return not self.discrete and _is_sharp(self.link, self.indices, self.tokens, self.cells)
+        return not self._discrete and _is_sharp(self.link, self.indices, self.tokens, self.cells)
 
     @cached_property
     def _level(self) -> tuple[tuple[bool, ...], ...]:
@@ -195,7 +190,7 @@ class LineChannel(LinkRowsChannel):
 
         Derivatives alone do not tell: a link may stop gradients. Differences alone do not either: some contain a jump.
         """
-        if self.discrete or self.atoms > 0:
+        if self._discrete or self.atoms > 0:
             return ((False,) * self.tokens,) * self.indices
         fields = np.random.default_rng(2).standard_normal((_FIELDS, *self.field_components))
         level = np.all(map_points(jax.jacfwd(self.link), fields) == 0, axis=(0, 1))
@@ -209,7 +204,7 @@ class LineChannel(LinkRowsChannel):
     @cached_property
     def _needs_double_precision(self) -> bool:
         """Whether labels, or their changes, are out of the range of single precision."""
-        if self.discrete:
+        if self._discrete:
             return False
         if self._rough is np.float64:
             return True

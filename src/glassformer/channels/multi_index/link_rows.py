@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from glassformer.channels.label_laws import LabelLaw, law_gap
+from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_channel import LatentChannel
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
@@ -64,17 +65,9 @@ class LinkRowsChannel(LatentChannel):
     def columns(self) -> int:
         return self.tokens
 
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return self.shape
-
-    @property
-    def symmetries(self) -> Array:
-        return self.symmetric.signs
-
-    @property
-    def row_symmetries(self) -> RowSymmetries:
-        return self.symmetric
+    @cached_property
+    def labels(self) -> Labels:
+        return Labels(even=self.symmetric.even, shape=self.shape, symmetries=self.symmetric)
 
     @property
     def latents(self) -> int:
@@ -113,21 +106,17 @@ class ShellChannel(LinkRowsChannel):
 class NoisyLinkRowsChannel(ShellChannel):
     r""":math:`y = g(Z) + \sqrt\Delta\,\xi`, with independent normal noise on every entry of the label."""
 
-    @property
-    def rank(self) -> float:
-        return 0.0
+    @cached_property
+    def labels(self) -> Labels:
+        return replace(super().labels, noise=float(self.noise * np.prod(self.shape)))
 
     @property
     def sources(self) -> int:
         return int(np.prod(self.shape, dtype=int))
 
-    @property
-    def label_noise(self) -> float:
-        return float(self.noise * np.prod(self.shape))
-
     @cached_property
     def family(self) -> PosteriorFamily:
-        return PosteriorFamily(partial(shell_functions, self.link, self.symmetries), (float(self.noise),))
+        return PosteriorFamily(partial(shell_functions, self.link, self.symmetric.signs), (float(self.noise),))
 
     def label_from(self, fields: Array, source: Array) -> Array:
         clean = super().label_from(fields, source)
@@ -148,21 +137,17 @@ class LikelihoodRowsChannel(LinkRowsChannel):
     effort: Effort = field(default=Effort(points=128, starts=8, steps=12), kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
-    @property
-    def rank(self) -> float:
-        return 0.0
+    @cached_property
+    def labels(self) -> Labels:
+        values = self._link_values()
+        noise = float(np.mean(np.sum(self.law.variance(values).reshape(len(values), -1), axis=1)))
+        return replace(super().labels, noise=noise, law_gap=self._law_gap)
 
     @property
     def sources(self) -> int:
         return int(np.prod(self.shape, dtype=int))
 
-    @cached_property
-    def label_noise(self) -> float:
-        values = self._link_values()
-        return float(np.mean(np.sum(self.law.variance(values).reshape(len(values), -1), axis=1)))
-
-    @cached_property
-    def law_gap(self) -> float:
+    def _law_gap(self) -> float:
         """Largest disagreement of drawn labels and the density of the law, at usual values of the link."""
         return max(law_gap(self.law, x) for x in np.quantile(self._link_values(), _CHECKED_QUANTILES).tolist())
 
@@ -172,7 +157,7 @@ class LikelihoodRowsChannel(LinkRowsChannel):
 
     @cached_property
     def family(self) -> PosteriorFamily:
-        return PosteriorFamily(partial(_likelihood_functions, self.link, self.law, self.symmetries))
+        return PosteriorFamily(partial(_likelihood_functions, self.link, self.law, self.symmetric.signs))
 
     def label_from(self, fields: Array, source: Array) -> Array:
         """Return labels; sources that are exactly zero give the mean of the law, without noise."""

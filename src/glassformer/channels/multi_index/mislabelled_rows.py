@@ -2,7 +2,7 @@ r"""Discrete labels of several projections with label noise given by a confusion
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logsumexp, ndtr
 
 from glassformer.channels.confusion import NoisyAlphabet
+from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.importance_sampling import PosteriorMoments
 from glassformer.channels.multi_index.line_channel import LineChannel
 from glassformer.core.estimate import Array
@@ -28,19 +29,16 @@ class MislabelledRowsChannel(LineChannel):
 
     alphabet: NoisyAlphabet = field(kw_only=True)
 
-    @property
-    def rank(self) -> float:
-        return 0.0
+    @cached_property
+    def labels(self) -> Labels:
+        points = normal_points(self.rows * self.columns).reshape(-1, *self.field_components)
+        clean = super().label_from(points, np.zeros((len(points), 1)))
+        noise = float(np.mean(self.alphabet.variances[self.alphabet.index(clean)]))
+        return replace(super().labels, rank=0.0, noise=noise)
 
     @property
     def sources(self) -> int:
         return 1
-
-    @cached_property
-    def label_noise(self) -> float:
-        points = normal_points(self.rows * self.columns).reshape(-1, *self.field_components)
-        clean = super().label_from(points, np.zeros((len(points), 1)))
-        return float(np.mean(self.alphabet.variances[self.alphabet.index(clean)]))
 
     def label_from(self, fields: Array, source: Array) -> Array:
         """Return labels; sources that are exactly zero give the mean label, without noise."""

@@ -28,6 +28,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from glassformer.channels.field_averages import Averages, Slopes
+from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.importance_sampling import PosteriorMoments
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.link_rows import ShellChannel, shell_functions
@@ -121,13 +122,13 @@ class NoiselessLinkRowsChannel(ShellChannel):
 
     scale: NormalScores
 
-    @property
-    def rank(self) -> float:
-        """Rank of the Jacobian of the link at a generic point."""
+    @cached_property
+    def labels(self) -> Labels:
+        # The rank is that of the Jacobian of the link at a generic point.
         with jax_settings():
             at = jnp.asarray(np.random.default_rng(0).standard_normal((self.indices, self.tokens)))
             slope = np.asarray(jax.jacfwd(self.link)(at)).reshape(-1, self.indices * self.tokens)
-        return float(np.linalg.matrix_rank(slope))
+        return replace(super().labels, rank=float(np.linalg.matrix_rank(slope)))
 
     @property
     def posterior_seconds(self) -> float:
@@ -140,7 +141,7 @@ class NoiselessLinkRowsChannel(ShellChannel):
 
     @cached_property
     def family(self) -> PosteriorFamily:
-        return PosteriorFamily(partial(_functions, self.link, self.symmetries, self.scale), (float(self.noise),))
+        return PosteriorFamily(partial(_functions, self.link, self.symmetric.signs, self.scale), (float(self.noise),))
 
     @cached_property
     def small_noise_suffices(self) -> bool:
@@ -163,7 +164,7 @@ class NoiselessLinkRowsChannel(ShellChannel):
         """Return the information of each replica from nearest labels, and its error."""
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
         found = _nearest_information(self.clean_labels, omega, root, REPLICAS)
-        return [self.row_symmetries.symmetrise(part, self.self_overlap - variance) for part in found]
+        return [self.symmetric.symmetrise(part, self.self_overlap - variance) for part in found]
 
     def averages(self, variance: Array) -> Averages:
         sampled = super().averages(variance)

@@ -99,7 +99,7 @@ class SampledRowsChannel(Channel):
             scores = [[part[k] for part in level[:3]] for level in levels]
             raw = information(scores, deviation[k], v, for_bias, [part[k] for part in prior], self.refinement_factor)
             # Projected on the symmetries, which averages satisfy exactly.
-            pairs.append([self.row_symmetries.symmetrise(part, self.self_overlap - v) for part in raw])
+            pairs.append([self.labels.row_symmetries.symmetrise(part, self.self_overlap - v) for part in raw])
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         partitions = [_mean_log_partitions(level[3]) for level in levels]
         of_states = zip(*(part.mean(axis=1) for part in partitions), strict=True)

@@ -46,7 +46,7 @@ class SingleIndexChannel(ScalarChannel):
         integrals = self.label_integrals(variance[:, 0, 0])
         if not integrals:
             return sampled_label_errors(self, variance, last_layer, decisions)
-        found = {"label_noise": np.full(len(variance), self.label_noise)}
+        found = {"label_noise": np.full(len(variance), self.labels.noise)}
         for name, integral in integrals.items():
             found[name], found[name.replace("error", "standard_error")] = integral
         return found

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf
 
-from glassformer.channels.base import Exponents
+from glassformer.channels.labels import Exponents, Labels
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.core.errors import DataError
 from glassformer.numerics.quadrature import trapezoid
@@ -49,9 +49,7 @@ class AbsoluteChannel(ScalarChannel):
     """
 
     clean_label = np.abs
-    even = True
-    exponents = Exponents(2.0, 2.0)
-    noiseless = True
+    labels = Labels(even=True, rank=1.0, exponents=Exponents(2.0, 2.0))
 
     @property
     def trainable_link(self) -> Callable[[Any], Any]:

@@ -5,39 +5,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import Averages, Response, Scores
+from glassformer.channels.labels import Labels
 from glassformer.channels.replicas import REPLICAS
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import normal_points
 
-__all__ = ["Array", "Estimate", "LabelNodes", "ScalarChannel"]
+__all__ = ["Array", "Estimate", "Labels", "ScalarChannel"]
 
 # Relative step of finite differences of scores and of the information. Errors of rounding and of curvature are both far
 # below the errors of quadratures.
 _STEP = 1e-4
-
-
-class LabelNodes(NamedTuple):
-    """Quadrature over continuous labels, shape (nodes,). Given a label the field is normal.
-
-    Attributes:
-        y: labels.
-        weight: their probabilities.
-        mean: mean of the field given the label.
-        variance: variance of the field given the label.
-    """
-
-    y: Array
-    weight: Array
-    mean: Array
-    variance: Array
 
 
 class ScalarChannel(Channel):
@@ -84,63 +69,7 @@ class ScalarChannel(Channel):
     clean = default_property(None, "Labels without noise, from an array of fields. None if labels are not numbers.")
     any_power = default_property(False, "True when averages depend on the posterior variance of the field alone.")
 
-    @property
-    @abstractmethod
-    def even(self) -> bool:
-        """True when labels do not depend on the sign of ``h``, so that q = 0 is a fixed point."""
-
-    @property
-    def symmetries(self) -> Array:
-        return np.array([[1.0], [-1.0]]) if self.even else np.ones((1, 1))
-
-    @property
-    @abstractmethod
-    def noiseless(self) -> bool:
-        r"""True when ``V * information(V)`` tends to ``rank > 0`` as ``V`` vanishes.
-
-        Labels determine the signal locally.
-        """
-
-    @property
-    def rank(self) -> float:
-        r""":math:`\lim_{V\to0} V\,E|g|^2`: number of components of the field that a noiseless label determines.
-
-        Zero with noise.
-        """
-        return 1.0 if self.noiseless else 0.0
-
     field_components = default_property((), "``(K,)`` for fields of ``K`` components; empty for numbers.")
-    label_shape = default_property((), "Shape of the label of one sample; empty for numbers.")
-
-    values = default_property((), "Values of the label, if it has finitely many.")
-    steps = default_property((0.0,), "Fields at which labels of finitely many values change.")
-
-    def label_nodes(self, finer: float = 1.0) -> LabelNodes:
-        """Return a quadrature over continuous labels.
-
-        Args:
-            finer: factor of the usual number of nodes.
-
-        Raises:
-            IncompatibleError: the channel has no such quadrature.
-        """
-        raise IncompatibleError(f"channel {self.label} has no quadrature over its labels, which this loss needs")
-
-    @property
-    def regression(self) -> tuple[float, float]:
-        r"""Slope :math:`c_1 = E[hy]` and residual :math:`E[y^2] - c_1^2` of the regression of the label on its field.
-
-        Raises:
-            IncompatibleError: the moments are not known.
-        """
-        if not self.values:
-            nodes = self.label_nodes()
-            slope = float(nodes.weight @ (nodes.y * nodes.mean))
-            return slope, float(nodes.weight @ nodes.y**2) - slope**2
-        y, nothing = np.array(self.values), np.zeros(len(self.values))
-        chance = np.exp(self.log_partition(y, nothing, 1.0))
-        slope = float(np.sum(chance * self.score(y, nothing, 1.0) * y))
-        return slope, float(np.sum(chance * y**2)) - slope**2
 
     def components_of(self, labels: Array) -> Array:
         """Return components of labels in the order of the fields, for channels whose label is the field with noise."""
@@ -224,8 +153,6 @@ class ScalarChannel(Channel):
     @abstractmethod
     def expected_log_partition(self, variance: Array) -> Estimate:
         r"""Return :math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
-
-    noise_law = default_property("", "Name of the law of the label noise, if it is not Gaussian.")
 
     @property
     def without_noise(self) -> ScalarChannel:

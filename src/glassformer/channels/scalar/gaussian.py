@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from glassformer.channels.base import Exponents
-from glassformer.channels.scalar.base import Array, Estimate, LabelNodes, ScalarChannel
+from glassformer.channels.labels import Exponents, LabelNodes, Labels
+from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.core.errors import ParameterError
 from glassformer.numerics.quadrature import normal_nodes
 
@@ -32,9 +33,7 @@ class GaussianChannel(ScalarChannel):
 
     noise: float = 0.0
 
-    linear = any_power = True
-    even = False
-    exponents = Exponents(1.0, 1.0)
+    any_power = True
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.noise) and self.noise >= 0):
@@ -44,9 +43,16 @@ class GaussianChannel(ScalarChannel):
     def with_noise(cls, noise: float) -> ScalarChannel:
         return cls(noise)
 
-    @property
-    def noiseless(self) -> bool:
-        return self.noise == 0.0
+    @cached_property
+    def labels(self) -> Labels:
+        return Labels(
+            rank=float(self.noise == 0.0),
+            noise=self.noise,
+            linear=True,
+            exponents=Exponents(1.0, 1.0),
+            regression=(1.0, self.noise),
+            nodes=self._nodes,
+        )
 
     def clean(self, h: Array) -> Array:
         """Return the field itself."""
@@ -78,22 +84,14 @@ class GaussianChannel(ScalarChannel):
             value = -0.5 * (np.log(2 * np.pi * (self.noise + np.asarray(variance, dtype=float))) + 1)
         return Estimate(value, np.zeros_like(value))
 
-    def label_nodes(self, finer: float = 1.0) -> LabelNodes:
+    def _nodes(self, finer: float) -> LabelNodes:
         t, weight = normal_nodes(panels=6, nodes=round(8 * finer))
         total = 1 + self.noise
         y = np.sqrt(total) * t
         return LabelNodes(y, weight, y / total, np.full_like(y, self.noise / total))
 
-    @property
-    def regression(self) -> tuple[float, float]:
-        return 1.0, self.noise
-
-    @property
-    def label_noise(self) -> float:
-        return self.noise
-
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Return ``prediction_error``, :math:`V`, and ``label_noise``, :math:`\Delta`."""
         v = np.asarray(variance, dtype=float)
-        noise = np.full_like(v, self.label_noise)
+        noise = np.full_like(v, self.noise)
         return {"prediction_error": v, "label_noise": noise, "label_mse": v + noise}

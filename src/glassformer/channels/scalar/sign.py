@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from glassformer.channels.base import Exponents
+from glassformer.channels.labels import Exponents, Labels
 from glassformer.channels.scalar.base import PowerChannel, ScalarChannel
 from glassformer.core.checks import is_number
 from glassformer.core.errors import DataError, ParameterError
@@ -41,11 +42,7 @@ class SignChannel(ScalarChannel):
     """
 
     clean_label = np.sign
-    values = (-1.0, 1.0)
-    even = False
-    exponents = Exponents(1.0, 1.0)
-    noiseless = False
-    discrete = True
+    labels = Labels(discrete=True, values=(-1.0, 1.0), exponents=Exponents(1.0, 1.0))
 
     def true_label(self, h: Array) -> Array:
         return np.where(np.asarray(h) >= 0, 1.0, -1.0)
@@ -116,12 +113,6 @@ class NoisySignChannel(PowerChannel):
     offset: float = 0.0
     power: float = 1.0
 
-    values = (-1.0, 1.0)
-    even = False
-    exponents = Exponents(1.0, 1.0)
-    noiseless = False
-    discrete = True
-
     def __post_init__(self) -> None:
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
@@ -134,16 +125,17 @@ class NoisySignChannel(PowerChannel):
     def label(self) -> str:
         return "noisy-sign"
 
-    @property
-    def steps(self) -> tuple[float, ...]:
-        """The field at which both labels are equally probable."""
-        return (-self.offset,)
-
-    @property
-    def regression(self) -> tuple[float, float]:
+    @cached_property
+    def labels(self) -> Labels:
         total = self.power + self.noise
         slope = float(np.sqrt(2 / (np.pi * total)) * np.exp(-0.5 * self.offset**2 / total))
-        return slope, 1 - slope**2 * self.power
+        return Labels(
+            discrete=True,
+            values=(-1.0, 1.0),
+            steps=(-self.offset,),
+            exponents=Exponents(1.0, 1.0),
+            regression=(slope, 1 - slope**2 * self.power),
+        )
 
     def true_label(self, h: Array) -> Array:
         return np.where(np.asarray(h) + self.offset >= 0, 1.0, -1.0)

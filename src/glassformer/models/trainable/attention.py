@@ -97,7 +97,7 @@ def attention_parametrisation(channel: Channel, inverse_temperature: float = 1.0
         IncompatibleError: the channel has no training loss.
     """
     _loss_of(channel)
-    convex = Convex(_trace_weight, positive=True) if channel.linear else None
+    convex = Convex(_trace_weight, positive=True) if channel.labels.linear else None
     student = partial(attention_student, channel, inverse_temperature=inverse_temperature)
     if channel.label != "softmax":
         return Parametrisation(RATES, student, convex=convex)

@@ -68,7 +68,7 @@ def match_rows(model: Model, student: Student, power: Array, overlap: Array, tea
     count = overlap.shape[1]
     true = np.ones(count) if teacher is None else teacher
     if student.own_link:
-        turn = model.channel.row_symmetries.alignment(overlap, model.prior.rotational)
+        turn = model.channel.labels.row_symmetries.alignment(overlap, model.prior.rotational)
         power, overlap = turn @ power @ turn.T, turn @ overlap
         sizes = np.diag(power)
         own, cosine = np.diag(overlap), np.diag(overlap) / np.sqrt(np.maximum(sizes * true, 1e-300))
@@ -126,15 +126,15 @@ def label_quality(model: Model, student: Student, true: Array, predictions: Arra
     channel = model.channel
     found: dict[str, Array] = {}
     decides = student.values or student.loss.labels == "signs" or (student.signs and channel.rows == student.rows == 1)
-    if channel.discrete and decides:
+    if channel.labels.discrete and decides:
         truth = np.asarray(channel.true_labels(true)).reshape(len(true), -1)
         if truth.shape[1] == 1:
             found["label_error"] = np.mean(student.decisions(predictions) != truth[:, 0], axis=-1)
-    if channel.predictable and not channel.discrete:
+    if channel.predictable and not channel.labels.discrete:
         clean = np.asarray(channel.clean_labels(true)).reshape(len(true), -1)
         if student.signs:
             found["label_error"] = np.mean(0.5 - 0.5 * student.decisions(predictions) * clean[:, 0], axis=-1)
         if clean.shape == predictions.shape[-2:] and student.loss.labels == "numbers":
             square = np.mean(np.sum((clean - predictions) ** 2, axis=-1), axis=-1)
-            found["prediction_error"] = square / float(channel.error_unit)
+            found["prediction_error"] = square / float(channel.labels.error_unit)
     return found

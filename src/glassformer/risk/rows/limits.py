@@ -396,7 +396,7 @@ def best_strength(problem: RowProblem, risk: RowRisk) -> float:
         if lowest is None:
             return _LOST
         own = errors_at(problem, lowest.state, -1)
-        if problem.model.channel.discrete or "label_error" in own:
+        if problem.model.channel.labels.discrete or "label_error" in own:
             # Counted errors have steps; they fall as cosines rise.
             return float(1 - np.mean(own["cosine"]))
         return float(own.get("prediction_error", own["error"]))

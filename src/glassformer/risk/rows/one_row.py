@@ -122,7 +122,7 @@ class OneRowProblem(RiskProblem):
         }
         if self.labels.binary:
             columns["label_error"] = self.labels.label_error(order)
-        if not self.labels.binary or not (self.model.channel.discrete or self.loss.binary):
+        if not self.labels.binary or not (self.model.channel.labels.discrete or self.loss.binary):
             columns["prediction_error"] = self.labels.prediction_error(order)
         return columns
 
@@ -209,7 +209,7 @@ def one_row_problem(
     if (channel.rows, channel.columns) != (1, 1):
         raise IncompatibleError(f"model {model.name}: this theory is for one index and one token")
     if loss.binary and not OneRowAverages.of(model, loss).binary:
-        values = np.unique(OneRowAverages.of(model, loss).joint.y).tolist() if channel.discrete else ()
+        values = np.unique(OneRowAverages.of(model, loss).joint.y).tolist() if channel.labels.discrete else ()
         raise sign_labels_error(loss.name, model, values)
     slope, _ = OneRowAverages.of(model, loss).regression
     if slope < -_NO_SLOPE:

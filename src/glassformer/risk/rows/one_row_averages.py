@@ -269,7 +269,7 @@ class OneRowAverages(LabelAverages):
         slope, rest = self.regression
         square = rest - self.joint.own_noise + slope**2 * self.power - 2 * slope * order.overlap + order.power
         mean = self.joint.mean if self.has_intercept else 0.0
-        return np.asarray(square + (self.intercept(order) - mean) ** 2) / float(self.channel.error_unit)
+        return np.asarray(square + (self.intercept(order) - mean) ** 2) / float(self.channel.labels.error_unit)
 
     @property
     def at_exact_fit(self) -> OneRowAverages:

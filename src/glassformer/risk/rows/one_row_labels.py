@@ -96,7 +96,7 @@ class BinaryLaw(NamedTuple):
         Raises:
             IncompatibleError: the probability has jumps and slopes.
         """
-        steps = np.array(sorted(channel.steps))
+        steps = np.array(sorted(channel.labels.steps))
         edges = np.concatenate([[-_REACH], steps, [_REACH]])
         inner = edges[:-1, None] + np.diff(edges)[:, None] * np.array([0.02, 0.3, 0.5, 0.7, 0.98])
         levels = _chance(channel, inner.ravel()).reshape(inner.shape)
@@ -176,7 +176,7 @@ class JointNodes(NamedTuple):
         if model.noise_law is None:
             return cls(link, h, weight, float(model.noise), float(model.noise))
         if confusion_law(model.noise_law) is not None:
-            values = np.array(model.channel.values)
+            values = np.array(model.channel.labels.values)
             chances = np.exp(model.channel.log_partition(values, h[:, None], np.full((1, 1), EMPTY)))
             return cls._product(h, weight, np.broadcast_to(values, chances.shape), chances)
         law = label_law(model.noise_law)

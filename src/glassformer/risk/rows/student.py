@@ -196,7 +196,7 @@ def _tried_student(
     if rows is not None:
         require_integer("student_rows", rows)
     shown = _shown_labels(channel)
-    values = tuple(np.unique(shown).tolist()) if channel.discrete and shown.shape[1] == 1 else ()
+    values = tuple(np.unique(shown).tolist()) if channel.labels.discrete and shown.shape[1] == 1 else ()
     signs = set(np.unique(shown)) == {-1.0, 1.0} and shown.shape[1] == 1
     _require_labels(chosen, model, signs, values, shown.shape[1])
     classes = values if chosen.labels == "classes" else ()
@@ -231,7 +231,9 @@ def _shown_labels(channel: Channel) -> Array:
     """Return labels of random fields, shape (n, entries)."""
     rng = np.random.default_rng(2)
     shape = (_SHOWN, channel.rows, channel.columns)
-    drawn = [channel.draw_labels(rng.standard_normal(shape), rng) for _ in range(_SETS if channel.discrete else 1)]
+    drawn = [
+        channel.draw_labels(rng.standard_normal(shape), rng) for _ in range(_SETS if channel.labels.discrete else 1)
+    ]
     return np.concatenate([np.asarray(labels, dtype=float).reshape(_SHOWN, -1) for labels in drawn])
 
 
