@@ -37,7 +37,7 @@ def measured(name: str, with_options: bool) -> None:
     state, spent = 0.5 * np.eye(channel.rows)[None], []
     for _ in range(1 + LATER):
         start = time.process_time()
-        channel.information_matrix(state)
+        channel.inference.information(state)
         spent.append(time.process_time() - start)
     print(spent[0], min(spent[1:]))
 

@@ -90,7 +90,7 @@ def main() -> None:
     quick = "--quick" in sys.argv
     count = 2 if quick else int(sys.argv[1]) if len(sys.argv) > 1 else 300
     model = DeepAttention()
-    channel = model.channel.high_accuracy()
+    channel = model.channel.inference.high_accuracy().channel
     for overlap in OVERLAPS[1:2] if quick else OVERLAPS:
         rng, q = np.random.default_rng(0), np.array(overlap)
         v = 1 - q

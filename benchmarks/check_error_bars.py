@@ -139,13 +139,13 @@ TABULATED: dict[str, Callable[[], Any]] = {
 def sampled(make: Callable[[], Any], points: int, rng: np.random.Generator) -> Pair:
     """A channel of several rows at a random overlap."""
     model = make()
-    channel, prior = model.channel.with_points(points), model.prior
+    channel, inference, prior = model.channel, model.channel.inference.with_points(points), model.prior
     power = np.diag(prior.self_overlap)
     variance = covariance(rng, channel.rows, not (channel.labels.even or prior.diagonal))
     if prior.diagonal:
         variance = np.diag(rng.uniform(0.02, 1.0, channel.rows) * np.minimum(power, 1.0))
-    small = channel.averages(variance[None])
-    large = channel.high_accuracy().with_points(MORE * points).information_matrix(variance[None])
+    small = inference.averages(variance[None])
+    large = inference.high_accuracy().with_points(MORE * points).information(variance[None])
     return Pair(
         small.information.value[0],
         large.value[0],

@@ -44,10 +44,10 @@ NOISES, VARIANCES = (1.0, 0.1, 1e-2, 1e-4, 1e-5), (0.9, 0.3)
 
 def measured(link: Any, indices: int, noise: float, v: float, points: int, share: int) -> tuple[float, float, float]:
     """Bias, its noise and its estimate, relative to the norm of the information."""
-    channel = SequenceMultiIndex(link, indices, noise=noise).channel.with_points(points)
+    channel = SequenceMultiIndex(link, indices, noise=noise).channel.inference.with_points(points).channel
     effort = replace(channel.effort, points=share * channel.effort.points, parts=(share, 4 * share, 16 * share))
     variance = v * np.eye(indices)
-    omega, true, labels = (part[0] for part in replace(channel, effort=effort)._data(variance[None]))
+    omega, true, labels = (part[0] for part in replace(channel, effort=effort).inference._data(variance[None]))
     found = replace(channel, effort=effort).posteriors(
         labels, omega, np.broadcast_to(variance, (len(omega), *variance.shape))
     )

@@ -57,7 +57,7 @@ def test_information_of_noisy_labels(variance):
 def test_information_agrees_with_state_evolution():
     model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1, noise=0.2).at_accuracy(Accuracy(points=256))
     variance = np.array([[0.3, 0.05], [0.05, 0.5]])
-    used, error = (part[0] for part in model.channel.information_matrix(variance[None]))
+    used, error = (part[0] for part in model.channel.inference.information(variance[None]))
     for k in range(2):
         found = information_bound(model, variance, np.eye(2)[k], SAMPLES)
         assert found.value < used[k, k] + 4 * np.hypot(found.error, error[k, k])

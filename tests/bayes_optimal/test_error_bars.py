@@ -35,7 +35,7 @@ MODELS = {
 def test_at_random_overlaps(name):
     channel, rng = MODELS[name].channel, np.random.default_rng(1)
     variance = np.array([np.diag(np.maximum(rng.beta(0.8, 0.8, channel.rows), 0.02)) for _ in range(6)])
-    small, large = (channel.with_points(count).information_matrix(variance) for count in (256, 1024))
+    small, large = (channel.inference.with_points(count).information(variance) for count in (256, 1024))
     gap, claimed = (
         np.linalg.norm(part, axis=(1, 2)) for part in (small.value - large.value, confidence_factor(8) * small.error)
     )
@@ -50,7 +50,7 @@ def test_labels_that_the_sample_has_none_of():
     """Near perfect recovery the few whose sign is in doubt are all that is left of the error."""
     channel = DeepAttention(depth=1, tokens=3).at_accuracy(Accuracy(points=64)).channel
     variance = np.array([0.003, 0.01, 0.03])[:, None, None]
-    small, large = (channel.with_points(count).information_matrix(variance) for count in (64, 4096))
+    small, large = (channel.inference.with_points(count).information(variance) for count in (64, 4096))
     gap, claimed = np.abs(small.value - large.value).ravel(), confidence_factor(8) * small.error.ravel()
     assert np.all(gap < claimed)
     assert np.all(claimed < 0.05 * small.value.ravel())
@@ -97,7 +97,7 @@ def test_thin_shells_are_followed():
     faint, none = (
         SequenceMultiIndex(committee, 2, 1, noise=noise)
         .at_accuracy(Accuracy(points=512))
-        .channel.information_matrix(covariance)
+        .channel.inference.information(covariance)
         for noise in (1e-4, 0.0)
     )
     assert np.all(np.abs(faint.value - none.value) < 3 * (faint.error + none.error))
@@ -125,7 +125,7 @@ def test_standard_errors_on_labels_include_those_of_fixed_points():
     """The label is the field: what is missed of it is the variance, known as well as the fixed point."""
     model = SequenceMultiIndex(lambda z: z[0, 0], noise_law="laplace:0.5").at_accuracy(Accuracy(points=32))
     found = limits(model, [0.8])
-    alone = model.channel.label_errors(found["error"][:, None, None])
+    alone = model.channel.inference.label_errors(found["error"][:, None, None])
     gap = np.abs(alone["prediction_error"] - found["error"])
     assert np.all(gap < confidence_factor(8) * alone["prediction_standard_error"])
     for name in ("prediction_standard_error", "plugin_standard_error"):

@@ -75,7 +75,7 @@ def test_noise_that_breaks_rotations_does_not_grow():
     """Labels of one layer of rank two are blind to rotations: both halves of a sample may err alike."""
     model = DeepAttention(depth=1, tokens=1, rank=2, activation="linear").at_accuracy(Accuracy(points=32))
     channel, basis = model.channel, symmetric_basis(np.eye(2), model)
-    sampled = channel.response(np.eye(2), 0, np.eye(2))
+    sampled = channel.inference.response(np.eye(2), 0, np.eye(2))
     noise = np.random.default_rng(0).standard_normal(sampled.first.shape)
     noise -= np.einsum("nalam,pq->nplqm", noise, np.eye(2)) / 2
     noisy = sampled._replace(first=sampled.first + noise, second=sampled.second + noise)

@@ -114,7 +114,7 @@ def test_labels_with_an_atom_are_integrated_there_too():
     """Plain quadrature gives 0.3887 in every entry at zero overlap."""
     channel = SequenceMultiIndex(rectified, 2).at_accuracy(Accuracy(points=128)).channel
     assert channel.labels.rank == pytest.approx(0.75, abs=0.01)
-    value, error = channel.information_matrix(np.eye(2)[None])
+    value, error = channel.inference.information(np.eye(2)[None])
     assert np.all(error < 4e-3)
     np.testing.assert_allclose(value[0], 0.3887, atol=3 * float(error.max()) + 1e-4)
 
@@ -124,7 +124,7 @@ def test_labels_with_an_atom_are_integrated_there_too():
 def test_the_largest_of_three_tokens(variance, exact):
     """Exact values by quadrature over the label, and a bound that has no posterior."""
     model = SequenceMultiIndex(lambda z: jnp.max(z[0]), 1, 3).at_accuracy(Accuracy(points=128))
-    value, error = model.channel.information_matrix(np.array([[[variance]]]))
+    value, error = model.channel.inference.information(np.array([[[variance]]]))
     assert abs(value[0, 0, 0] - exact) < 4 * error[0, 0, 0] + 0.004
     bound = information_bound(model, np.array([[variance]]), np.ones(1), samples=2**18)
     assert value[0, 0, 0] + 4 * error[0, 0, 0] > bound.value - 4 * bound.error

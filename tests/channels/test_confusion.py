@@ -95,7 +95,7 @@ def test_bsr_and_smi_agree():
     one = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), 1, 1, noise_law="flip:0.1")
     other = BilinearSequenceRegression(beta=1, rho=np.inf, channel="sign", noise_law=Flip(0.1))
     np.testing.assert_allclose(limits(one, alpha)["error"].ravel(), limits(other, alpha)["error"], rtol=1e-6)
-    assert one.channel.information_matrix(np.ones((1, 1, 1))).value[0, 0, 0] == pytest.approx(0.64 * 2 / np.pi)
+    assert one.channel.inference.information(np.ones((1, 1, 1))).value[0, 0, 0] == pytest.approx(0.64 * 2 / np.pi)
     assert one.parameters["noise_law"] == "flip:0.1"
 
 
@@ -135,7 +135,9 @@ def test_several_indices_agree_with_sums_over_quadrants():
     )
     omega = np.random.default_rng(0).standard_normal((5, 2, 1))
     y = np.array([1.0, -1, 1, -1, 1])
-    found = model.channel.high_accuracy().posterior(y, omega, np.broadcast_to(v * np.eye(2), (5, 2, 2)))
+    found = model.channel.inference.high_accuracy().channel.posterior(
+        y, omega, np.broadcast_to(v * np.eye(2), (5, 2, 2))
+    )
     plus = ndtr(omega[:, :, 0] / np.sqrt(v))
     slope = norm.pdf(omega[:, :, 0] / np.sqrt(v)) / np.sqrt(v)
     product = (2 * plus - 1).prod(axis=1)

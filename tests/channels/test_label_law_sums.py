@@ -86,9 +86,9 @@ def test_averages_agree_with_the_trapezoid_rule(name, q):
     # What the quadratures leave, and rounding of the reference.
     assert abs(found.value[0, 0] - information) <= found.error_estimate[0, 0] + 1e-9 * information
     assert found.error_estimate[0, 0] < 1e-6 * information
-    log_partition = model.channel.averages(np.array([[[1 - q]]])).log_partition
+    log_partition = model.channel.inference.averages(np.array([[[1 - q]]])).log_partition
     assert abs(log_partition.value[0] - expected) <= log_partition.error[0] + 1e-9
-    assert not model.channel.sampled
+    assert not model.channel.inference.sampled
 
 
 @pytest.mark.slow
@@ -182,4 +182,6 @@ def test_supports_of_laws():
 @pytest.mark.slow
 def test_links_that_jax_cannot_trace_are_accepted():
     found = SequenceMultiIndex(lambda z: float(np.sign(z[0, 0])), noise_law="logistic").channel
-    assert found.information_matrix(np.ones((1, 1, 1))).value[0, 0, 0] == pytest.approx(np.tanh(0.5) ** 2 * 2 / np.pi)
+    assert found.inference.information(np.ones((1, 1, 1))).value[0, 0, 0] == pytest.approx(
+        np.tanh(0.5) ** 2 * 2 / np.pi
+    )

@@ -76,7 +76,7 @@ def exact_information(law, slope, labels, variance):
 )
 def test_information(name):
     law, slope, labels = CASES[name]
-    found = sampled(slope, law, 256).information_matrix(np.array([[[0.3]]]))
+    found = sampled(slope, law, 256).inference.information(np.array([[[0.3]]]))
     exact = exact_information(law, slope, labels, 0.3)
     assert abs(found.value[0, 0, 0] - exact) < 5 * found.error[0, 0, 0] + 1e-6
     assert found.error[0, 0, 0] < 0.01 * exact
@@ -86,7 +86,7 @@ def test_information(name):
 def test_information_where_labels_say_little():
     """The same latents without labels take most of the noise away."""
     law, slope, labels = CASES["logistic"]
-    found = sampled(slope, law, 1024).averages(np.array([[[0.02]]]))
+    found = sampled(slope, law, 1024).inference.averages(np.array([[[0.02]]]))
     exact = exact_information(law, slope, labels, 0.02)
     bar = found.information.error[0, 0, 0]
     assert abs(found.information.value[0, 0, 0] - exact) < 3 * bar
@@ -135,7 +135,7 @@ def test_rare_labels_have_posteriors_within_reach():
         .at_accuracy(Accuracy(points=128))
         .channel
     )
-    found = channel.response(np.eye(2), wider=np.eye(2))
+    found = channel.inference.response(np.eye(2), wider=np.eye(2))
     # Second moments of fields that are drawn to some seven standard deviations.
     assert np.abs(found.first).max() < 100
 
@@ -173,7 +173,7 @@ def test_errors_cover_shared_random_numbers(points):
     up = expit(3 * (omega[:, None] + np.sqrt(v) * x))
     z, slope = up @ w, (up * x) @ w / np.sqrt(v)
     exact = chance @ (slope**2 / z / (1 - z)) / chance.sum()
-    value, error = (part.item() for part in sampled(3, Logistic(), points).information_matrix(np.full((1, 1, 1), v)))
+    value, error = (part.item() for part in sampled(3, Logistic(), points).inference.information(np.full((1, 1, 1), v)))
     assert abs(value - exact) <= confidence_factor(8) * error < 0.1 * exact
 
 

@@ -85,7 +85,7 @@ def test_points_close_to_grid_nodes_are_not_atoms():
         .at_accuracy(Accuracy(points=256))
         .channel
     )
-    value, error = channel.information_matrix(1e-8 * np.eye(2)[None])
+    value, error = channel.inference.information(1e-8 * np.eye(2)[None])
     exact = np.array([[0.375, 0.125], [0.125, 0.375]])
     assert np.all(np.abs(1e-8 * value[0] - exact) < 3 * 1e-8 * error[0])
     # Each of them left out would be as much.
@@ -97,7 +97,7 @@ def test_log_partitions_of_atoms_are_log_probabilities():
     """They must not contain a factor of the number of axes."""
     channel = SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2).channel
     omega = np.random.default_rng(0).standard_normal((448, 2, 1)) * 0.6
-    found = channel.log_partitions(np.zeros(448), omega, 0.64 * np.eye(2))
+    found = channel.inference.log_partitions(np.zeros(448), omega, 0.64 * np.eye(2))
     gap = found - norm.logcdf(-omega[:, :, 0] / 0.8).sum(axis=1)
     # Of 128 lines along each axis; a few times what the largest of so many leaves.
     assert np.abs(gap).max() < 0.15
@@ -149,7 +149,7 @@ def test_points_at_kinks_and_jumps_are_found_for_correlated_fields(link, density
     z = omega + rng.standard_normal((count, 2)) @ np.linalg.cholesky(CORRELATED).T
     channel = SequenceMultiIndex(link, 2).channel
     y = channel.label_from(z[:, :, None], None)
-    gap = channel.log_partitions(y, omega[:, :, None], CORRELATED) - np.log(density(y, omega))
+    gap = channel.inference.log_partitions(y, omega[:, :, None], CORRELATED) - np.log(density(y, omega))
     assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(count)
     assert gap.std() < 0.03
 
@@ -175,7 +175,7 @@ def test_errors_contain_the_points_that_cells_hide():
     channel = (
         SequenceMultiIndex(lambda z: jnp.sqrt(jnp.abs(z[0, 0])) + z[1, 0], 2).at_accuracy(Accuracy(points=256)).channel
     )
-    value, error = (part[0, 0, 0] for part in channel.information_matrix(CORRELATED[None]))
+    value, error = (part[0, 0, 0] for part in channel.inference.information(CORRELATED[None]))
     assert abs(value - exact) < 2 * error
     assert error < 0.015
 
@@ -184,7 +184,7 @@ def test_errors_contain_the_points_that_cells_hide():
 def test_jumps_are_found_with_the_shortest_cells():
     """The information vanishes; the shortest cells must be judged by still shorter ones."""
     channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2).at_accuracy(Accuracy(points=32)).channel
-    value, error = channel.information_matrix(np.diag([1, 0.35])[None])
+    value, error = channel.inference.information(np.diag([1, 0.35])[None])
     assert channel.sharp
     assert np.all(np.abs(value[0]) < 3 * error[0] + 1e-4)
     assert np.all(error[0] < 2e-3)
@@ -211,7 +211,7 @@ def test_information_on_one_row_if_the_other_is_known_almost_perfectly(link):
     order = [0, 1] if link is sign_and_field else [1, 0]
     unit = np.outer(scale[order], scale[order])
     channel = SequenceMultiIndex(link, 2).at_accuracy(Accuracy(points=64)).channel
-    value, error = channel.information_matrix((unit * [[1, correlation], [correlation, 1]])[None])
+    value, error = channel.inference.information((unit * [[1, correlation], [correlation, 1]])[None])
     gap = unit * value[0] - exact[np.ix_(order, order)]
     assert np.all(np.abs(gap) < 2 * unit * error[0])
     assert np.all(unit * error[0] < 0.05)
@@ -222,13 +222,13 @@ def test_little_noise_is_one_more_row_of_the_fields():
     """For a linear link everything is known exactly; importance sampling needs thousands of latents."""
     noise = 0.01
     channel = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, noise=noise).at_accuracy(Accuracy(points=64)).channel
-    found = channel.averages(CORRELATED[None])
+    found = channel.inference.averages(CORRELATED[None])
     spread = CORRELATED.sum() + noise
     gap, error = np.abs(found.information.value[0] - 1 / spread), found.information.error[0]
     assert np.all(gap < 2 * error)
     assert np.all(error < 0.02)
     y, omega = np.linspace(-1, 1, 64), np.zeros((64, 2, 1))
-    gap = channel.log_partitions(y, omega, CORRELATED) - norm.logpdf(y, 0, np.sqrt(spread))
+    gap = channel.inference.log_partitions(y, omega, CORRELATED) - norm.logpdf(y, 0, np.sqrt(spread))
     assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(y))
     assert gap.std() < 0.1
 
@@ -238,7 +238,7 @@ def test_points_next_to_kinks_of_level_links_are_found():
     """A link that is level on one side of a kink needs more halvings before the secants converge."""
     count, y = 448, -0.7
     channel = SequenceMultiIndex(largest, 2).channel
-    found = channel.log_partitions(np.full(count, y), np.zeros((count, 2, 1)), np.eye(2))
+    found = channel.inference.log_partitions(np.full(count, y), np.zeros((count, 2, 1)), np.eye(2))
     density = np.exp(found).mean() / (2 * norm.pdf(y) * norm.cdf(y))
     # With one halving instead of six it is 3.5e-3, at 448 points as at 8192.
     assert abs(density - 1) < 2e-3
@@ -251,7 +251,7 @@ def test_labels_far_from_zero():
         SequenceMultiIndex(lambda z, own=own: own + z[0, 0] * z[1, 0], 2).at_accuracy(Accuracy(points=256)).channel
         for own in (0.0, 1e4)
     )
-    value, same = (channel.information_matrix(CORRELATED[None]).value for channel in (near, far))
+    value, same = (channel.inference.information(CORRELATED[None]).value for channel in (near, far))
     np.testing.assert_allclose(same, value, rtol=1e-4)
 
 
@@ -273,7 +273,7 @@ def test_cells_are_shorter_for_shorter_waves():
 def test_information_of_waves_within_its_error():
     """Crossings next to each other need cells shorter than those of smooth links."""
     value, error = (
-        SequenceMultiIndex(_fast, 2).at_accuracy(Accuracy(points=1024)).channel.information_matrix(np.eye(2)[None])
+        SequenceMultiIndex(_fast, 2).at_accuracy(Accuracy(points=1024)).channel.inference.information(np.eye(2)[None])
     )
     z2, y = np.linspace(-8, 8, 20001), np.linspace(-9, 9, 361)[:, None]
     z1 = y - (np.sin(6 * z2) + 0.2 * z2)
@@ -304,8 +304,10 @@ def test_the_unit_of_discrete_labels_does_not_change_results(unit):
     def link(z, unit):
         return unit * (0.1 * jnp.sign(z[0, 0]) + 0.7 * jnp.sign(z[1, 0]))
 
-    one, other = (SequenceMultiIndex(lambda z, u=u: link(z, u), 2).channel.with_points(64) for u in (1.0, unit))
-    expected, found = (channel.averages(0.4 * np.eye(2)[None]).information.value for channel in (one, other))
+    one, other = (
+        SequenceMultiIndex(lambda z, u=u: link(z, u), 2).channel.inference.with_points(64).channel for u in (1.0, unit)
+    )
+    expected, found = (channel.inference.averages(0.4 * np.eye(2)[None]).information.value for channel in (one, other))
     assert np.allclose(expected, found, rtol=1e-9)
 
 
@@ -327,8 +329,8 @@ def test_small_labels_have_the_symmetries_of_large_ones():
 
 @pytest.mark.slow
 def test_level_sets_that_lines_miss_leave_the_log_partition_finite():
-    channel = SequenceMultiIndex(lambda z: jnp.sum(z**2), 2).channel.with_points(512)
-    found = channel.averages(0.9 * np.eye(2)[None]).log_partition
+    channel = SequenceMultiIndex(lambda z: jnp.sum(z**2), 2).channel.inference.with_points(512).channel
+    found = channel.inference.averages(0.9 * np.eye(2)[None]).log_partition
     # The same with noise far below all other scales, by another method.
     assert abs(found.value[0] + 1.6906) < 3 * found.error[0] < 0.05
 

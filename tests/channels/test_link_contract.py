@@ -221,7 +221,7 @@ def test_all_models_agree_on_one_link():
         assert channel == BilinearSequenceRegression(rho=np.inf, channel=function).channel
     for function in (lambda z: np.abs(z[0, 0]), lambda z: jnp.abs(z[0, 0])):
         rows = SequenceMultiIndex(function).channel
-        assert rows.information_matrix(v.reshape(1, 1, 1)).value[0, 0, 0] == pytest.approx(exact, rel=1e-12)
+        assert rows.inference.information(v.reshape(1, 1, 1)).value[0, 0, 0] == pytest.approx(exact, rel=1e-12)
     assert AttentionIndexed(0.5, 2, noise=0.1, link=lambda h: h[0]).channel.labels.shape == (2,)
 
 
@@ -233,7 +233,7 @@ def test_one_index_has_the_prediction_errors_of_a_scalar_link(function):
     """Not sampled ones: rows of one index have the errors of a scalar link, each with the error of its quadrature."""
     v = np.array([1e-6, 0.1, 0.9])
     scalar = LinkChannel(function).label_error(v)
-    rows = SequenceMultiIndex(lambda z: function(z[0, 0])).channel.label_errors(v[:, None, None])
+    rows = SequenceMultiIndex(lambda z: function(z[0, 0])).channel.inference.label_errors(v[:, None, None])
     names = {"prediction_error", "plugin_error", "label_noise"} | {name for name in scalar if name == "label_error"}
     assert {name for name in rows if "standard" not in name} == names
     for name in names:
@@ -244,7 +244,7 @@ def test_one_index_has_the_prediction_errors_of_a_scalar_link(function):
 
 def test_label_errors_of_signs_are_within_their_standard_errors():
     v = np.array([1e-6, 0.1, 0.9])
-    rows = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])).channel.label_errors(v[:, None, None])
+    rows = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])).channel.inference.label_errors(v[:, None, None])
     gap = np.abs(rows["label_error"] - np.arccos(np.sqrt(1 - v)) / np.pi)
     assert np.all(gap <= rows["label_standard_error"] + 1e-10 * rows["label_error"])
 

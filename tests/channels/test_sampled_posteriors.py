@@ -128,7 +128,7 @@ def test_the_bias_of_few_latents_is_in_the_estimate(name, noise):
 def test_errors_include_the_estimated_bias():
     # The link of the README, whose programs are compiled once for all tests.
     model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, noise=0.1).at_accuracy(Accuracy(points=64))
-    found = model.channel.averages(np.eye(2)[None] * 0.5)
+    found = model.channel.inference.averages(np.eye(2)[None] * 0.5)
     assert np.all(np.abs(found.missing[0].diagonal()) > 0)
     spread = np.std(found.replicas[0], axis=0, ddof=1) / np.sqrt(8)
     expected = np.hypot(spread, found.unseen * np.abs(found.information.value[0])) * confidence_factor(8)
@@ -184,4 +184,4 @@ def test_labels_that_are_no_numbers_are_refused():
     attention = NoisyAttentionChannel(np.tanh, tokens=2, noise=0.1)
     for channel, shape, variance in ((rows, (1, 2, 1), 0.5 * np.eye(2)), (attention, (1, 1, 3), np.eye(1))):
         with pytest.raises(DataError, match="labels that are numbers"):
-            channel.log_partitions(np.full((1, *channel.labels.shape), np.nan), np.zeros(shape), variance)
+            channel.inference.log_partitions(np.full((1, *channel.labels.shape), np.nan), np.zeros(shape), variance)

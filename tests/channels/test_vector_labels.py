@@ -17,11 +17,11 @@ VARIANCE = np.array([[0.7, -0.3], [-0.3, 0.7]])
 def information(link, variance, tokens=1, noise=0.0, points=256):
     """Information and its error at 95 % confidence, including the change at four times the small noise."""
     channel = SequenceMultiIndex(link, len(variance), tokens, noise=noise).at_accuracy(Accuracy(points=points)).channel
-    (value,), (error,) = channel.information_matrix(variance[None])
+    (value,), (error,) = channel.inference.information(variance[None])
     with_more_noise = (
         0.0
-        if channel.with_more_noise is None
-        else np.abs(channel.with_more_noise.information_matrix(variance[None]).value[0] - value)
+        if channel.inference.with_more_noise is None
+        else np.abs(channel.inference.with_more_noise.information(variance[None]).value[0] - value)
     )
     return value, confidence_factor(REPLICAS) * error + with_more_noise
 
@@ -101,7 +101,7 @@ def test_limits_from_nearest_labels():
 def test_thresholds_without_noise_are_refused_with_the_remedy():
     channel = SequenceMultiIndex(lambda z: z[0] * z[1], 2, 2).at_accuracy(Accuracy(points=32)).channel
     channel.__dict__["small_noise_suffices"] = False
-    assert channel.with_more_noise is None
+    assert channel.inference.with_more_noise is None
     with pytest.raises(IncompatibleError, match=r"noise = 0 .* Give a little noise"):
         channel._slopes(None, None)
 
@@ -127,8 +127,8 @@ def test_scores_of_any_labels_are_normal():
 def test_conjugate_overlap_includes_the_error_of_the_small_noise():
     model = SequenceMultiIndex(lambda z: jnp.stack([1000 * z[0, 0], z[0, 1]]), 1, 2).at_accuracy(Accuracy(points=64))
     found = conjugate_overlap(model, [0.5], accuracy=0.1)
-    channel = model.channel.high_accuracy().with_points(found.points)
+    inference = model.channel.inference.high_accuracy().with_points(found.points)
     variance = np.array([[[0.5]]])
-    noisier, value = (part.information_matrix(variance).value for part in (channel.with_more_noise, channel))
+    noisier, value = (part.information(variance).value for part in (inference.with_more_noise, inference))
     assert abs(found.value - 4) < found.error_estimate
     assert found.error_estimate > abs(noisier - value)[0]

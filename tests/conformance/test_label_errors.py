@@ -59,7 +59,7 @@ def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name,
     rows, power = model.channel, model.prior.self_overlap
     samples = new_samples(rows, (1 - share) * power, (1 - share) * power, power, points=4096)
     measured = squared_errors_on(rows, samples, share * power)
-    found = rows.label_errors(share * power[None])
+    found = rows.inference.label_errors(share * power[None])
     expected = found["prediction_error"][0], found.get("plugin_error", found["prediction_error"])[0]
     assert rows.predictable
     # Of 4096 quasi-random samples; two pairs of draws from each posterior add their noise to the former.

@@ -75,9 +75,9 @@ def test_squares_of_scores_equal_their_slopes_on_average(name):
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_information_is_twice_the_slope_of_the_expected_log_partition(name):
     model, step = MODELS[name], 0.05
-    channel, v = model.channel.with_points(64), covariance_of(model)
+    channel, v = model.channel.inference.with_points(64).channel, covariance_of(model)
     shifts = np.array([np.zeros((2, 2)), *(sign * step * np.diag(row) for row in np.eye(2) for sign in (-1, 1))])
-    found = channel.averages(v + shifts)
+    found = channel.inference.averages(v + shifts)
     log_z, blur = found.log_partition.value, found.log_partition.error
     for row in range(2):
         slope = (log_z[1 + 2 * row] - log_z[2 + 2 * row]) / (2 * step)

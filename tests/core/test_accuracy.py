@@ -60,7 +60,11 @@ def test_what_has_no_effect_is_refused(ask):
 
 def test_it_reaches_models_and_learners_and_is_none_of_their_parameters():
     network = DeepAttention(depth=1)
-    assert limits(network, [0.3], accuracy=FEW).parameters["points"] == network.at_accuracy(FEW).channel.points == 32
+    assert (
+        limits(network, [0.3], accuracy=FEW).parameters["points"]
+        == network.at_accuracy(FEW).channel.inference.points
+        == 32
+    )
     assert network.points == 2048 and network.at_accuracy(None) is network
     few = network.at_accuracy(FEW)
     assert few != network and repr(few) == repr(network)

@@ -97,7 +97,7 @@ def test_best_iterate_is_returned_after_a_step_that_is_not_finite():
 
 def test_rows_that_are_known_to_rounding_end_a_run_and_not_the_program(monkeypatch):
     model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
-    rng, scores, calls = np.random.default_rng(0), type(model.channel).scores, []
+    rng, scores, calls = np.random.default_rng(0), type(model.channel.inference).scores, []
 
     def singular(self, *data):
         calls.append(1)
@@ -105,7 +105,7 @@ def test_rows_that_are_known_to_rounding_end_a_run_and_not_the_program(monkeypat
             raise np.linalg.LinAlgError("Matrix is not positive definite")
         return scores(self, *data)
 
-    monkeypatch.setattr(type(model.channel), "scores", singular)
+    monkeypatch.setattr(type(model.channel.inference), "scores", singular)
     found = gamp(model, rng.standard_normal((40, 8, 8)), rng.standard_normal(40))
     assert not found.converged and np.isfinite(found.value).all()
 

@@ -131,7 +131,7 @@ def test_layers_of_a_committee_have_one_threshold():
 @pytest.mark.slow
 def test_labels_say_as_much_of_every_layer_of_a_committee():
     channel = DeepAttention(depth=3, limit="linear-committee").at_accuracy(Accuracy(points=64)).channel
-    information = channel.information_matrix(np.diag([0.5, 0.5, 0.1])[None]).value[0]
+    information = channel.inference.information(np.diag([0.5, 0.5, 0.1])[None]).value[0]
     assert information[0, 0] == pytest.approx(information[1, 1], rel=1e-9)
     assert 0 < information[0, 0] < information[2, 2]
 

@@ -96,19 +96,19 @@ def test_squares_of_scores_equal_their_slopes_on_average(variance):
 @pytest.mark.statistics
 def test_strong_skip_leaves_one_layer_visible():
     channel = DeepAttentionIndexedChannel(2, (1e4,), 1.5, last="linear", points=64)
-    value = channel.information_matrix(np.diag([1.0, 0.5])[None]).value[0]
+    value = channel.inference.information(np.diag([1.0, 0.5])[None]).value[0]
     assert value[1, 1] == pytest.approx(3 / 0.5, rel=1e-3)  # T (T + 1)/(2 V), one linear layer
     assert abs(value[0, 0]) < 1e-3
 
 
 @pytest.mark.statistics
 def test_information_is_the_slope_of_the_expected_log_partition():
-    channel = MODEL.channel.with_points(512)
+    channel = MODEL.channel.inference.with_points(512).channel
     v, step = np.array([0.5, 0.3]), 0.05
-    information = channel.information_matrix(np.diag(v)[None])
+    information = channel.inference.information(np.diag(v)[None])
     for k in range(2):
         ends = np.stack([np.diag(v - s * step * np.eye(2)[k]) for s in (-1, 1)])
-        low, high = channel.averages(ends).log_partition.value
+        low, high = channel.inference.averages(ends).log_partition.value
         slope = (high - low) / (2 * step)
         assert slope == pytest.approx(0.5 * information.value[0, k, k], rel=0.03)
 
@@ -164,7 +164,7 @@ def test_layers_of_negligible_width_do_not_couple():
 def test_limits_follow_overlaps_between_layers(layers, skip, least):
     """Off-diagonal conjugate overlaps of two thirds of the diagonal are followed, and the next order is in the bar."""
     model = DeepAttentionIndexed(0.5, 2, layers, skip)
-    model = replace(model, channel=model.channel.with_points(64))
+    model = replace(model, channel=model.channel.inference.with_points(64).channel)
     table = limits(model, [0.1])
     assert table["q_hat_off_diagonal"][0] > least
     assert layers == 2 or "couple the rows" in table.notes[0]
@@ -190,7 +190,7 @@ def test_limits_report_overlaps_per_layer():
 
 @pytest.mark.statistics
 def test_fixed_points_make_the_free_entropy_stationary():
-    channel = MODEL.channel.with_points(512)
+    channel = MODEL.channel.inference.with_points(512).channel
     model = DeepAttentionIndexed(0.5, 2, 2, 1.0, channel)
     solution = state_evolution(model, [0.1])
     v = np.diag(solution.value[0])
@@ -213,7 +213,7 @@ def _inverse(prior, variance):
 
 @pytest.mark.slow
 def test_perfect_recovery_is_where_labels_are_as_many_as_unknowns():
-    found = find_thresholds(replace(MODEL, channel=MODEL.channel.with_points(64)))
+    found = find_thresholds(replace(MODEL, channel=MODEL.channel.inference.with_points(64).channel))
     assert found["perfect_recovery"].alpha == pytest.approx(2 * 0.75 / 4)
     assert found.hard_phase is None
 

@@ -133,8 +133,8 @@ def test_every_possible_latent_gives_fields_with_the_label(options):
 def test_square_and_slope_of_the_score_are_equal_on_average(options):
     model = DeepAttention(**options).at_accuracy(Accuracy(points=128))
     channel, variance = replace(model.channel, points=128, effort=Effort(64, 32, 10)), 0.2 * np.eye(model.prior.rows)
-    omega, deviation, labels = (part[0] for part in channel._data(variance[None]))
-    found = channel.scores(labels, omega, variance)
+    omega, deviation, labels = (part[0] for part in channel.inference._data(variance[None]))
+    found = channel.inference.scores(labels, omega, variance)
     square = np.einsum("npl,npl->np", found.first, found.second)
     for other in (np.einsum("npp->np", found.curvature), np.einsum("npl,npl->np", found.first, deviation)):
         gap = square - other

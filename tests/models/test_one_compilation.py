@@ -27,7 +27,7 @@ def test_new_numbers_do_not_recompile(made, monkeypatch):
     found, keys = [], []
     for number in (0.4, 0.9):
         channel = made(number).channel
-        found.append(channel.averages(0.5 * np.eye(2)[None])[0])
+        found.append(channel.inference.averages(0.5 * np.eye(2)[None])[0])
         keys.append(set(compiled._executables))
     assert keys[0] == keys[1]
     assert np.max(np.abs(np.asarray(found[0]) - np.asarray(found[1]))) > 0.01

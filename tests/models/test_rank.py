@@ -84,7 +84,7 @@ def test_posterior_agrees_with_a_grid_over_rotations(activation):
 def test_labels_fix_as_many_fields_as_they_have_dimensions(tokens, activation):
     model = DeepAttention(depth=1, tokens=tokens, rank=2, activation=activation).at_accuracy(Accuracy(points=64))
     variance = 1e-4 * np.eye(2)
-    found = model.channel.information_matrix(variance[None])
+    found = model.channel.inference.information(variance[None])
     seen = label_dimension(2, tokens, activation == "softmax")
     assert model.channel.labels.rank == seen
     allowed = 5 * 1e-4 * np.trace(found.error[0]) + 1e-3
@@ -175,9 +175,9 @@ def test_message_passing_agrees_with_theory():
 def test_effort_suffices():
     """Eight times the work per data point moves information by less than its error estimate."""
     channel = DeepAttention(depth=1, rank=2).channel
-    more = type(channel)(channel.network, effort=Effort(256, 16, 12), points=channel.points)
+    more = type(channel)(channel.network, effort=Effort(256, 16, 12), points=channel.inference.points)
     for v in (0.8, 0.3, 0.01):
-        first, second = (one.information_matrix(v * np.eye(2)[None]) for one in (channel, more))
+        first, second = (one.inference.information(v * np.eye(2)[None]) for one in (channel, more))
         assert np.all(np.abs(first.value - second.value) <= 3 * np.hypot(first.error, second.error) + 1e-12)
 
 

@@ -43,8 +43,8 @@ def test_a_number_and_its_matrix_are_one():
         DeepAttention(depth=1, token_correlation=c).at_accuracy(Accuracy(points=64)) for c in (0.5, MATRIX)
     )
     v = 0.5 * np.eye(1)[None]
-    assert by_number.channel.information_matrix(v).value == pytest.approx(
-        by_matrix.channel.information_matrix(v).value, rel=1e-12
+    assert by_number.channel.inference.information(v).value == pytest.approx(
+        by_matrix.channel.inference.information(v).value, rel=1e-12
     )
 
 

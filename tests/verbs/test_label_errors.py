@@ -32,7 +32,7 @@ def test_an_estimate_of_bayes_optimal_overlap_has_the_error_of_theory(name, shar
     power = MODELS[name].prior.self_overlap
     samples = new_samples(channel, (1 - share) * power, (1 - share) * power, power, points=4096)
     found = wrong_labels_on(channel, samples, share * power)
-    expected = channel.label_errors(share * power[None])["label_error"]
+    expected = channel.inference.label_errors(share * power[None])["label_error"]
     assert found == pytest.approx(expected[0], abs=0.012)
 
 
@@ -40,7 +40,7 @@ def test_sampled_wrong_labels_of_fields_of_any_power():
     """Attention indices have the variance 1 + rho: sampled wrong labels agree with the closed form of two tokens."""
     channel = MODELS["hardmax of two"].channel
     variance = np.array([[[0.4]], [[1.3]]])
-    found, expected = wrong_labels(channel, variance), channel.label_errors(variance)["label_error"]
+    found, expected = wrong_labels(channel, variance), channel.inference.label_errors(variance)["label_error"]
     assert channel.self_overlap[0, 0] == 1.5
     assert found.value == pytest.approx(expected, abs=4 * np.max(found.error) + 0.005)  # sampling error of 8 replicas
 
@@ -53,7 +53,7 @@ def test_several_indices():
     found = wrong_labels(channel, 0.3 * np.eye(2)[None])
     assert found.value[0] == pytest.approx(2 * once * (1 - once), abs=4 * found.error[0] + 0.01)
     assert wrong_labels_on(channel, new_samples(channel, *3 * [np.eye(2)]), 1e-9 * np.eye(2)) < 0.002
-    table = channel.label_errors(0.3 * np.eye(2)[None])
+    table = channel.inference.label_errors(0.3 * np.eye(2)[None])
     assert table["label_error"][0] == found.value[0]
 
 
@@ -93,7 +93,7 @@ def test_errors_of_predictions_are_measured_of_one_matrix(channel, noise):
     one = np.ones((1, 1))
     samples = new_samples(rows, (1 - share) * one, (1 - share) * one, one)
     prediction, plugin = squared_errors_on(rows, samples, share * one)
-    table = rows.label_errors(share * one[None])
+    table = rows.inference.label_errors(share * one[None])
     assert prediction == pytest.approx(table["prediction_error"][0], rel=0.08)
     # Of the 512 same samples; posterior copies add their own noise to the former.
     assert plugin > 0.97 * prediction

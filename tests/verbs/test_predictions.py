@@ -69,7 +69,7 @@ def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name)
     estimate = (1 - share) * signal + np.sqrt(share * (1 - share)) * noise
     new = NewInputs(size.design, size.input_shape, (0, 4))
     found = size.model.measured(estimate, signal, share * power, new=new)
-    expected = size.model.channel.label_errors(share * power[None])
+    expected = size.model.channel.inference.label_errors(share * power[None])
     for quantity in ("prediction_error", "plugin_error"):
         # Where labels are linear in the indices the two are one.
         theory = expected.get(quantity, expected["prediction_error"])[0]

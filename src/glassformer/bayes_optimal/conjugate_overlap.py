@@ -19,7 +19,7 @@ from glassformer.numerics.quasi_random import confidence_factor
 if TYPE_CHECKING:
     import pandas
 
-    from glassformer.channels.base import Channel
+    from glassformer.channels.base import Inference
 
 # Sampled data points per replica, at most: a limit of time and memory (chosen by trial).
 _MOST = 1 << 18
@@ -110,31 +110,32 @@ def conjugate_overlap(
     prior = model.prior
     rate, variance = alpha / prior.degrees, prior.self_overlap - matrix
     # Sampled posteriors have a bias that more data points do not remove, so that more work is spent on each point.
-    channel = model.channel.high_accuracy()
-    points = channel.points
+    inference = model.channel.inference.high_accuracy()
+    points = inference.points
 
-    def information(channel: Channel) -> Estimate:
-        averages = channel.averages(variance[None])
-        confidence = confidence_factor(averages.replicas.shape[1]) if channel.sampled else 1.0
+    def information(inference: Inference) -> Estimate:
+        averages = inference.averages(variance[None])
+        confidence = confidence_factor(averages.replicas.shape[1]) if inference.sampled else 1.0
         return Estimate(rate * averages.information.value[0], confidence * rate * averages.information.error[0])
 
     def accuracy_of(found: Estimate) -> float:
-        floor = _SMALLEST * rate * channel.columns
+        floor = _SMALLEST * rate * model.channel.columns
         return float(np.max(np.diag(found.error) / np.maximum(np.diag(found.value), floor)))
 
     with progress(f"conjugate overlap {model.name}", points):
         while True:
-            found = information(channel.with_points(points))
+            found = information(inference.with_points(points))
             worst = accuracy_of(found)
-            if worst <= accuracy or 2 * points > most or not channel.sampled:
+            if worst <= accuracy or 2 * points > most or not inference.sampled:
                 break
             # Errors fall with the root of the number of points. A larger set of points is a new sample of the data.
             wanted = points * (_SAFETY * worst / accuracy) ** 2
             spent, points = points, min(max(2 * points, 1 << int(np.ceil(np.log2(wanted)))), 1 << int(np.log2(most)))
             advance(spent, points)
-    if channel.with_more_noise is not None:
+    with_more_noise = inference.with_more_noise
+    if with_more_noise is not None:
         # Noiseless labels are regularised by a small noise; the error of this is the change with more noise.
-        noisier = information(channel.with_more_noise.with_points(points))
+        noisier = information(with_more_noise.with_points(points))
         found = Estimate(found.value, found.error + np.abs(noisier.value - found.value))
         worst = accuracy_of(found)
     return ConjugateOverlap(*found, points, worst, worst <= accuracy)

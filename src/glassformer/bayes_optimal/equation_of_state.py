@@ -120,7 +120,7 @@ def mmse(model: Model, q_hat: Array) -> Estimate:
 def information_at(model: Model, variance: Array) -> Estimate:
     """Return the information of a channel of one row at posterior variances, shape (batch,)."""
     require_theory(model)
-    return Estimate(*map(np.ravel, model.channel.information_matrix(variance[:, None, None])))
+    return Estimate(*map(np.ravel, model.channel.inference.information(variance[:, None, None])))
 
 
 def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
@@ -200,7 +200,7 @@ def perfect_end(model: Model) -> float:
     if model.channel.labels.rank > 0:
         return 0.0
     factor = 10.0**_EXPONENT_DECADES
-    information = information_at(model, model.channel.smallest * factor ** np.arange(3.0)).value
+    information = information_at(model, model.channel.inference.smallest * factor ** np.arange(3.0)).value
     near, far = -np.diff(np.log(information)) / np.log(factor)
     diverges = near > _SMALLEST_EXPONENT and near > _STEADY * far
     return 0.0 if diverges else counting_threshold(model)

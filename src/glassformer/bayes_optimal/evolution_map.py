@@ -77,17 +77,19 @@ class EvolutionMap:
 
     def with_fewer_points(self, factor: int) -> EvolutionMap:
         """Return the map with the number of sampled data points divided by a factor, at least 64 per replica."""
-        fewer = max(min(_FEWEST_POINTS, self.channel.points), self.channel.points // factor)
-        return replace(self, channel=self.channel.with_points(fewer))
+        points = self.channel.inference.points
+        fewer = max(min(_FEWEST_POINTS, points), points // factor)
+        return replace(self, channel=self.channel.inference.with_points(fewer).channel)
 
     def with_more_noise(self) -> EvolutionMap | None:
         """Return the map with four times the regularising noise, or None where there is none."""
-        noisier = self.channel.with_more_noise
-        return None if noisier is None else replace(self, channel=noisier.with_points(self.channel.points))
+        inference = self.channel.inference
+        noisier = inference.with_more_noise
+        return None if noisier is None else replace(self, channel=noisier.with_points(inference.points).channel)
 
     def low_accuracy(self) -> EvolutionMap:
         """Return the map with less work on each data point."""
-        return replace(self, channel=self.channel.low_accuracy())
+        return replace(self, channel=self.channel.inference.low_accuracy().channel)
 
     def __call__(self, variance: Array, index: Index, conjugates: Array | None = None) -> Estimate:
         r"""Return the next covariances of the batch elements ``index`` from the present ones, shape (active, P, P).
@@ -106,15 +108,15 @@ class EvolutionMap:
 
     def conjugate(self, variance: Array, index: Index) -> Estimate:
         r"""Return :math:`\hat Q` at covariances, and its error."""
-        information = self.channel.information_matrix(floor_eigenvalues(variance, self.channel.smallest))
-        advance(len(index) * self.channel.work)
+        information = self.channel.inference.information(floor_eigenvalues(variance, self.channel.inference.smallest))
+        advance(len(index) * self.channel.inference.work)
         rate = self._rate(index)
         return Estimate(rate * information.value, rate * information.error)
 
     def step_with_replicas(self, variance: Array, index: Index, conjugates: Array) -> SampledStep:
         """Return the next covariances with their sampling errors; ``conjugates`` is filled as by a call."""
-        averages = self.channel.averages(floor_eigenvalues(variance, self.channel.smallest))
-        advance(len(index) * self.channel.work)
+        averages = self.channel.inference.averages(floor_eigenvalues(variance, self.channel.inference.smallest))
+        advance(len(index) * self.channel.inference.work)
         return self._sampled_step(averages, index, conjugates)
 
     def step_with_slope(self, variance: Array, index: Index, conjugates: Array) -> tuple[SampledStep, Array]:
@@ -130,7 +132,7 @@ class EvolutionMap:
         return np.asarray(self.alpha[index, None, None] / self.prior.degrees)
 
     def _averages_and_slope(self, variance: Array, index: Index) -> tuple[Averages, Array]:
-        states = floor_eigenvalues(variance, self.channel.smallest)
+        states = floor_eigenvalues(variance, self.channel.inference.smallest)
         parts, growth = zip(*map(self._averages_and_growth, states), strict=True)
         averages, rate = concatenate_averages(parts), self._rate(index)
         conjugate = Estimate(rate * averages.information.value, rate * averages.information.error)
@@ -140,9 +142,9 @@ class EvolutionMap:
     def _averages_and_growth(self, state: Array) -> tuple[Averages, Array]:
         # Memoized: the refinement starts at covariances at which the coarse solution has already computed slopes.
         averages: tuple[Averages, Array] = memoize(
-            lambda: self.channel.averages_and_slope(state), "averages and slope", self.channel, state
+            lambda: self.channel.inference.averages_and_slope(state), "averages and slope", self.channel, state
         )
-        advance(self.channel.work)
+        advance(self.channel.inference.work)
         return averages
 
     def _sampled_step(self, averages: Averages, index: Index, conjugates: Array) -> SampledStep:
@@ -172,7 +174,7 @@ class EvolutionMap:
         All steps increase the conjugate overlaps by positive semi-definite matrices, so that no state leaves the cone;
         entries off the diagonal follow from steps in two rows at once.
         """
-        q_hat = (_positive(conjugate) if self.channel.sampled else conjugate).value
+        q_hat = (_positive(conjugate) if self.channel.inference.sampled else conjugate).value
         size = q_hat.shape[-1]
         pairs = list(combinations_with_replacement(range(size), 2))
         scale = np.sqrt(1 + np.diagonal(q_hat, axis1=1, axis2=2))
@@ -199,7 +201,7 @@ class EvolutionMap:
 
     def covariance(self, q_hat: Estimate, index: Index) -> Estimate:
         r"""Return covariances at :math:`\hat Q`; directions outside the subspace, and clamped rows, are fixed."""
-        value, error = self.prior.covariance(_positive(q_hat) if self.channel.sampled else q_hat)
+        value, error = self.prior.covariance(_positive(q_hat) if self.channel.inference.sampled else q_hat)
         if self.subspace is not None:
             outside = np.eye(len(self.subspace)) - self.subspace
             unknown = 1 - side_information_overlap(self.model)

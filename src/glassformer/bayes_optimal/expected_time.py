@@ -20,7 +20,7 @@ def expected_work(model: Model, result: str, count: float) -> float | None:
 
     None if averages are not sampled.
     """
-    return _averages(model, result, count) * model.channel.work if model.channel.sampled else None
+    return _averages(model, result, count) * model.channel.inference.work if model.channel.inference.sampled else None
 
 
 def expected_seconds(model: Model, result: str, count: float, posteriors: float = 0.0) -> float:
@@ -34,12 +34,14 @@ def expected_seconds(model: Model, result: str, count: float, posteriors: float 
         0.0
     """
     channel = model.channel
-    if not channel.sampled:
+    if not channel.inference.sampled:
         return 0.0
-    posteriors += _averages(model, result, count) * REPLICAS * channel.points
-    return posteriors * channel.posterior_seconds / (os.cpu_count() or 1)
+    posteriors += _averages(model, result, count) * REPLICAS * channel.inference.points
+    return posteriors * channel.inference.posterior_seconds / (os.cpu_count() or 1)
 
 
 def _averages(model: Model, result: str, count: float) -> float:
     channel = model.channel
-    return count * (AVERAGES[result] + channel.labels.discrete + _FIRST_AVERAGES * _FIRST_POINTS / channel.points)
+    return count * (
+        AVERAGES[result] + channel.labels.discrete + _FIRST_AVERAGES * _FIRST_POINTS / channel.inference.points
+    )

@@ -73,7 +73,7 @@ def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None
     entropy = prior.entropy(precision, covariance)
     error = entropy.error + 0.5 * prior.degrees * np.sum(precision * covariance_error, axis=(1, 2))
     # Variances of discrete weights may round to zero.
-    output = model.channel.averages(floor_eigenvalues(covariance, np.finfo(float).tiny)).log_partition
+    output = model.channel.inference.averages(floor_eigenvalues(covariance, np.finfo(float).tiny)).log_partition
     return output, Estimate(entropy.value, error)
 
 

@@ -73,21 +73,21 @@ def instability(
     The number of data points, at first ``finer`` times that of state evolution, is doubled until the eigenvalue has the
     relative ``accuracy``. If this would need too many points, the goal is a lower accuracy, or the first estimate.
     """
-    channel = model.channel
-    size = 8 * channel.points * (channel.rows * channel.columns) ** 2
+    channel, inference = model.channel, model.channel.inference
+    size = 8 * inference.points * (channel.rows * channel.columns) ** 2
     most = max(1, min(_MOST_POINTS, _LARGEST_ARRAY // size))
     basis = symmetric_basis(unknown, model)
-    points = max(min(FEWEST_POINTS, channel.points), int(finer * channel.points))
-    few = channel.with_points(points)
+    points = max(min(FEWEST_POINTS, inference.points), int(finer * inference.points))
+    few = inference.with_points(points)
     response = few.response(variance, 0, unknown)
     advance(few.work)
     slopes, leading = _in_basis(response, basis), growth_of(model, basis, response)
-    goal = _goal(leading, accuracy) if channel.sampled else np.inf
-    while leading.error > goal * leading.rate and points < most * channel.points:
+    goal = _goal(leading, accuracy) if inference.sampled else np.inf
+    while leading.error > goal * leading.rate and points < most * inference.points:
         note(f"instability of unknown directions, {2 * points} data points")
-        fresh = channel.with_points(2 * points).response(variance, points, unknown)
+        fresh = inference.with_points(2 * points).response(variance, points, unknown)
         # The earlier half of the points is there already.
-        advance(channel.with_points(points).work)
+        advance(inference.with_points(points).work)
         slopes = slopes.joined(_in_basis(fresh, basis))
         points, again, newest = 2 * points, _leading(model, basis, slopes), growth_of(model, basis, fresh)
         # Stopping at the first small error estimate selects estimates that are small by chance. Each doubling therefore
@@ -95,9 +95,10 @@ def instability(
         leading = again._replace(
             error=max(again.error, 0.5 * leading.error), missing=max(newest.missing, again.missing, key=abs)
         )
-    if channel.with_more_noise is None:
+    with_more_noise = inference.with_more_noise
+    if with_more_noise is None:
         return leading
-    noisier = channel.with_more_noise.with_points(points).response(variance, 0, unknown)
+    noisier = with_more_noise.with_points(points).response(variance, 0, unknown)
     # A systematic error, to which no confidence factor applies.
     change = abs(_leading(model, basis, _in_basis(noisier, basis)).rate - leading.rate)
     return leading._replace(missing=abs(leading.missing) + change)
@@ -113,7 +114,7 @@ def growth_of(model: Model, basis: Basis, response: Response) -> Instability:
     """Return the leading eigenvalue from responses of data points, with the bias of sampled posteriors."""
     leading, *fewer = (_leading(model, basis, _in_basis(part, basis)) for part in (response, *response.fewer))
     rates = [np.array(level.rate) for level in (leading, *fewer)]
-    bias = float(remaining_change(rates, model.channel.refinement_factor, fastest=_FASTEST))
+    bias = float(remaining_change(rates, model.channel.inference.refinement_factor, fastest=_FASTEST))
     return leading._replace(missing=max(leading.missing, bias, key=abs))
 
 

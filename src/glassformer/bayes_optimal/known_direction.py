@@ -124,11 +124,11 @@ class KnownDirection:
 
     def _point(self, x: float, share: int) -> CurvePoint | None:
         """Return the fixed point of one overlap from a share of the data points, or None if no ratio has it."""
-        variance, channel = 1 / (1 + np.exp(x)), self._model.channel
-        points = max(min(FEWEST_POINTS, channel.points), POINTS_FACTOR * channel.points // share)
-        channel = channel.with_points(points)
-        averages, response = channel.averages_and_response(self._elsewhere + variance * self._known)
-        advance(channel.work)
+        variance, inference = 1 / (1 + np.exp(x)), self._model.channel.inference
+        points = max(min(FEWEST_POINTS, inference.points), POINTS_FACTOR * inference.points // share)
+        inference = inference.with_points(points)
+        averages, response = inference.averages_and_response(self._elsewhere + variance * self._known)
+        advance(inference.work)
         instability = growth_of(self._model, self._basis, response)
         alpha = self._log_ratio(averages.information, variance)
         if alpha is None or instability.rate <= 0:

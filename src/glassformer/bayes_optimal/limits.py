@@ -163,7 +163,7 @@ def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
 def _label_columns(model: Model, best: Solution) -> dict[str, Array]:
     """Return errors on labels; their standard errors include the propagated errors of the fixed points."""
     channel = model.channel
-    errors = channel.label_errors(best.value, model.last_layer)
+    errors = channel.inference.label_errors(best.value, model.last_layer)
     # The quantity of each standard error.
     quantity = {}
     for bar in errors:
@@ -199,10 +199,11 @@ def _label_error_changes(model: Model, best: Solution, errors: dict[str, Array])
     def nearest_covariance(matrices: Array) -> Array:
         power = channel.self_overlap
         capped = power - map_eigenvalues(power - matrices, lambda values: np.maximum(values, 0.0))
-        return map_eigenvalues(capped, lambda values: np.maximum(values, channel.smallest))
+        return map_eigenvalues(capped, lambda values: np.maximum(values, channel.inference.smallest))
 
     places = np.stack([nearest_covariance(best.value[:, None] + sign * directions) for sign in (1, -1)])
-    fewer = channel.with_points(max(min(_FEWEST_FOR_CHANGES, channel.points), channel.points // _CHANGE_SHARE))
+    points = channel.inference.points
+    fewer = channel.inference.with_points(max(min(_FEWEST_FOR_CHANGES, points), points // _CHANGE_SHARE))
     here = fewer.label_errors(best.value, model.last_layer, decisions=False)
     nearby = fewer.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
     changes = {}
@@ -339,7 +340,7 @@ def _gap(model: Model, alpha: Array, ends: _Ends) -> FreeEntropyGap:
         gap.value[places] = alpha[places] * gap.slope[places] + prior_high.value - prior_low.value
         # An exactly known signal is evaluated at the smallest variance of the channel. The error is half the integral
         # of the information from zero to there: I grows like V^(-1/2), so it is V alpha I(V) = degrees V q_hat.
-        smallest = np.maximum(informed_error[places], model.channel.smallest)
+        smallest = np.maximum(informed_error[places], model.channel.inference.smallest)
         q_hat = np.trace(ends.informed.extra["q_hat"][places], axis1=1, axis2=2)
         missing = np.where(informed_error[places] <= _PERFECT, model.prior.degrees * smallest * q_hat, 0.0)
         gap.error[places] = alpha[places] * (high.error + low.error) + prior_high.error + prior_low.error + missing
@@ -373,7 +374,7 @@ def _notes(model: Model, q_hat: Array) -> list[str]:
             f"Off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows. Their effect is "
             "computed to second order; the next order is in the error estimate."
         )
-    if model.channel.with_more_noise is not None:
+    if model.channel.inference.with_more_noise is not None:
         notes.append(
             "Noiseless labels of several numbers are regularised by noise of 3e-4 of their variance. Its effect, "
             "measured with four times the noise, is included in the error estimate of the error, but not in those of "

@@ -103,7 +103,7 @@ def state_evolution(
 
 def usual_iteration(channel: Channel) -> Iteration:
     """Return the settings of the search for fixed points: sampled averages cannot be more accurate than their noise."""
-    return _SAMPLED_SETTINGS if channel.sampled else Iteration()
+    return _SAMPLED_SETTINGS if channel.inference.sampled else Iteration()
 
 
 def solve_state_evolution(
@@ -122,7 +122,7 @@ def solve_state_evolution(
         origin: as for :func:`state_evolution`, for exact averages.
         earlier: fixed points of smaller ratios, from which the iteration of the uninformed start begins.
     """
-    if update.channel.sampled:
+    if update.channel.inference.sampled:
         return refine_state_evolution(update, coarse_state_evolution(update, start, settings, earlier), settings)
     return _iterate(update, _first(update, start, earlier), settings or usual_iteration(update.channel), origin)
 
@@ -139,7 +139,7 @@ def coarse_state_evolution(
     The slopes of a coarse solution from another start, given as ``other``, are reused. Further arguments are those of
     :func:`solve_state_evolution`.
     """
-    if not update.channel.sampled:
+    if not update.channel.inference.sampled:
         return solve_state_evolution(update, start, settings, earlier=earlier)
     named = isinstance(start, str) and update.clamped is None
     order = continuation_order(update.alpha, start == "informed") if named else None
@@ -177,11 +177,11 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
         [(0.0, np.True_)]
     """
     ratios = np.sort(validated_alpha(alpha))
-    channel = model.channel
+    inference = model.channel.inference
     # The effect of a regularising noise would need a second solution.
-    if not channel.sampled or channel.with_more_noise is not None:
+    if not inference.sampled or inference.with_more_noise is not None:
         return
-    few = channel.with_points(min(_FIRST_LOOK_POINTS, channel.points))
+    few = inference.with_points(min(_FIRST_LOOK_POINTS, inference.points)).channel
     uninformed = start = _starting_covariance(EvolutionMap(model, ratios[:1], few), "uninformed")
     for ratio in ratios:
         update = EvolutionMap(model, np.array([ratio]), few)
@@ -220,12 +220,14 @@ def validated_alpha(alpha: ArrayLike) -> Array:
 def uninformed_variance(model: Model) -> float:
     """Return the posterior variance of every row at the uninformed start."""
     channel = model.channel
-    return 1.0 - max(_SYMMETRY_BREAKING[channel.sampled] * channel.labels.even, side_information_overlap(model))
+    return 1.0 - max(
+        _SYMMETRY_BREAKING[channel.inference.sampled] * channel.labels.even, side_information_overlap(model)
+    )
 
 
 def informed_variance(model: Model) -> float:
     """Return the posterior variance of every row at the informed start."""
-    return _INFORMED[model.channel.sampled]
+    return _INFORMED[model.channel.inference.sampled]
 
 
 def _first(update: EvolutionMap, start: str | Array, earlier: Array | None) -> Array:

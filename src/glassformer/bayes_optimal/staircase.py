@@ -95,7 +95,7 @@ def weak_recovery_steps(model: Model) -> list[WeakRecoveryStep]:
     """
     prior, known = model.prior, known_at_any_ratio(model)
     # Work grows with the inverse square of the accuracy.
-    seconds = model.channel.posterior_seconds
+    seconds = model.channel.inference.posterior_seconds
     factor = float(np.sqrt(max(1.0, seconds / _CHEAP)))
     if np.trace(known) > 0.5:
         scale = prior.degrees / float(np.linalg.eigvalsh(information_matrix(model, np.eye(prior.rows))[0])[-1])
@@ -150,7 +150,7 @@ def known_at_any_ratio(model: Model) -> Array:
 def information_matrix(model: Model, variance: Array) -> tuple[Array, Array]:
     """Return the information at one covariance, and its error; memoized, as all steps need it at zero overlap."""
     channel = model.channel
-    value, error = memoize(lambda: channel.information_matrix(variance[None]), "information", channel, variance)
+    value, error = memoize(lambda: channel.inference.information(variance[None]), "information", channel, variance)
     return value[0], error[0]
 
 
@@ -316,6 +316,6 @@ def _root(growth_at: Callable[[float], float], low: Place, high: Place, toleranc
 def _along_known_direction(model: Model, known: Array, unknown: Array, farthest: float) -> GrowthCrossing | None:
     """Return the threshold along the fixed points of a single known direction; None if they do not determine it."""
     channel, single = model.channel, abs(np.trace(known) - 1) <= _ROUNDING
-    if not channel.sampled or channel.with_more_noise is not None or not single:
+    if not channel.inference.sampled or channel.inference.with_more_noise is not None or not single:
         return None
     return KnownDirection(model, known, unknown).crossing(farthest)

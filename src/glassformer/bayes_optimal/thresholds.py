@@ -135,7 +135,7 @@ def _hard_phase(model: Model, curve: StateCurve, perfect: float) -> tuple[Thresh
     """Return the sample ratios between which the equation of state has several branches; NaN if it is increasing."""
     discrete = model.prior.mmse_dimension == 0
     # Discrete weights whose variance is below the smallest one of the channel are known exactly.
-    shown = int(np.sum(curve.variance > model.channel.smallest)) if discrete else len(curve.alpha)
+    shown = int(np.sum(curve.variance > model.channel.inference.smallest)) if discrete else len(curve.alpha)
     alpha = np.append(curve.alpha[:shown], perfect)
     summit = np.maximum.accumulate(alpha)
     folded = alpha < summit * (1 - _ROUNDING)
@@ -221,7 +221,7 @@ def _crossing(model: Model, alpha: float, low: float, high: float) -> Threshold:
     Their difference increases with the sample ratio, and its slope is the difference of the output parts. The crossing
     counts as not determined if its error exceeds half of the bracket.
     """
-    factor = confidence_factor(REPLICAS) if model.channel.sampled else 1.0
+    factor = confidence_factor(REPLICAS) if model.channel.inference.sampled else 1.0
     first, last = low, high
     for _ in range(_MOST_STEPS):
         value, error, slope = (float(part[0]) for part in free_entropy_gap(model, np.array([alpha])))

@@ -1,13 +1,14 @@
 r"""The interface of a channel; own channels of one field are subclasses of ``ScalarChannel``.
 
-State evolution, message passing, thresholds and tests use it.
+A channel is the law of a label. Its :class:`Inference` computes posteriors and averages over data from it, which state
+evolution, message passing and thresholds use.
 
 A data point has fields :math:`z_{kl}`, ``k`` over the ``P`` rows whose overlaps are learned and ``l`` over the ``K``
 columns that share them: :math:`z = \omega + V^{1/2}u` with :math:`\omega` of covariance ``Q`` over the rows. Scores are
 :math:`g = V^{-1}(E[z\mid y,\omega,V]-\omega)`, and the information is the matrix :math:`E\sum_l g_l g_l^T`.
 
-Two classes implement it: :class:`~glassformer.channels.scalar.base.ScalarChannel`, the case ``P = 1``, by functions of
-arrays of numbers, and :class:`~glassformer.channels.multi_index.sampled_channel.SampledRowsChannel` by averages over
+Two classes implement both: :class:`~glassformer.channels.scalar.base.ScalarChannel`, the case ``P = 1``, by functions
+of arrays of numbers, and :class:`~glassformer.channels.multi_index.sampled_channel.SampledRowsChannel` by averages over
 sampled data points.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -31,9 +32,6 @@ class Channel(ABC):
 
     Fields of ``n`` data points have shape (n, P, K), covariances (P, P), and batches of covariances (batch, P, P).
     """
-
-    points: int
-    """Sampled data points per replica, a power of two."""
 
     # Shapes and names.
 
@@ -129,6 +127,21 @@ class Channel(ABC):
         """
         raise IncompatibleError("needs labels of several projections, not of a single one")
 
+    @property
+    @abstractmethod
+    def inference(self) -> Inference:
+        """Posteriors of data points and averages over data, for message passing and state evolution."""
+
+
+class Inference(ABC):
+    """What message passing and state evolution compute from a channel, with one interface for all channels.
+
+    Fields of ``n`` data points have shape (n, P, K), covariances (P, P), and batches of covariances (batch, P, P).
+    """
+
+    channel: Channel
+    """The channel."""
+
     # Posteriors of the fields of data points.
 
     @abstractmethod
@@ -146,7 +159,7 @@ class Channel(ABC):
         """Return information and expected log partition at a batch of posterior covariances."""
 
     @abstractmethod
-    def information_matrix(self, variance: Array) -> Estimate:
+    def information(self, variance: Array) -> Estimate:
         r"""Return :math:`E\sum_l g_l g_l^T` at a batch of posterior covariances, and its standard error."""
 
     @abstractmethod
@@ -182,33 +195,45 @@ class Channel(ABC):
 
     # Work and accuracy.
 
-    sampled = default_property(
-        True, "True when averages are sampled again at every state, so that scores have a sampling error."
-    )
-    smallest = default_property(1e-12, "Smallest variance at which averages are computed.")
-    refinement_factor = default_property(
-        4, "Ratio of the work of successive estimates of one posterior, if there are several."
-    )
-    posterior_seconds = default_property(
-        0.0, "Approximate time of one sampled posterior on one core. Zero if it is unknown, or negligible."
-    )
-    with_more_noise: Any = default_property(
-        None, "A copy with four times the regularising noise, to extrapolate to zero. None without such noise."
-    )
+    sampled: ClassVar[bool]
+    """True when averages are sampled again at every state, so that scores have a sampling error."""
+
+    smallest: ClassVar[float]
+    """Smallest variance at which averages are computed."""
+
+    @property
+    @abstractmethod
+    def points(self) -> int:
+        """Sampled data points per replica, a power of two."""
 
     @property
     def work(self) -> float:
         """Number of evaluations for one average over the data, from which the remaining time is estimated."""
         return float(self.points)
 
+    @property
+    def posterior_seconds(self) -> float:
+        """Approximate time of one sampled posterior on one core. Zero if it is unknown, or negligible."""
+        return 0.0
+
+    @property
+    def refinement_factor(self) -> int:
+        """Ratio of the work of successive estimates of one posterior, if there are several."""
+        return 4
+
     @abstractmethod
     def with_points(self, points: int) -> Self:
-        """Return the same channel with another number of sampled data points per replica, a power of two."""
+        """Return the same with another number of sampled data points per replica, a power of two."""
 
     def high_accuracy(self) -> Self:
-        """Return the same channel with several times the work per data point, if posteriors are sampled."""
+        """Return the same with several times the work per data point, if posteriors are sampled."""
         return self
 
     def low_accuracy(self) -> Self:
-        """Return the same channel with a fraction of the work per data point, for a first rough result."""
+        """Return the same with a fraction of the work per data point, for a first rough result."""
         return self
+
+    @property
+    def with_more_noise(self) -> Self | None:
+        """The same with four times the regularising noise, to extrapolate to zero. None without such noise."""
+        return None

@@ -64,7 +64,8 @@ def prediction_errors(channel: Channel, variance: Array, last_layer: Array | Non
     """
     variance = np.asarray(variance, dtype=float)
     shape = channel.rows, channel.columns
-    points = normal_points(3 * shape[0] * shape[1], channel.points, REPLICAS).reshape(-1, 3, *shape)
+    count = channel.inference.points
+    points = normal_points(3 * shape[0] * shape[1], count, REPLICAS).reshape(-1, 3, *shape)
     used = [np.ones(channel.rows), *([] if last_layer is None else [last_layer])]
     rows = []
     for v in variance:
@@ -74,7 +75,7 @@ def prediction_errors(channel: Channel, variance: Array, last_layer: Array | Non
         first, second = (0.5 * (above + below) for above, below in pairs)
         plugin = [channel.clean_labels(rows_used[:, None] * mean) for rows_used in used]
         squares = [0.5 * differences, *((first - own) * (second - own) for own in plugin)]
-        rows.append(np.array([_replica_means(part, channel.points) for part in squares]) / channel.labels.error_unit)
+        rows.append(np.array([_replica_means(part, count) for part in squares]) / channel.labels.error_unit)
     bayes, *gaps = np.moveaxis(np.array(rows), 1, 0)
     exact = mean_of_replicas(bayes)
     # The difference is a mean square: a negative estimate is zero within its error.

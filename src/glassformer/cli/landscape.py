@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, model: ModelOf) -> int:
     overlaps = min(options.overlaps, MOST_PROFILE_POINTS) * len(alphas)
     require_short_time(options, found, expected_seconds(found, "landscape", overlaps), values=len(alphas))
     # Landscapes with sampled averages show their own progress.
-    ratios = alphas if found.channel.sampled else track(alphas, f"{len(alphas)} landscapes")
+    ratios = alphas if found.channel.inference.sampled else track(alphas, f"{len(alphas)} landscapes")
     curves = [landscape(found, one, overlaps=options.overlaps, row=row) for one in ratios]
     if options.csv:
         write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))

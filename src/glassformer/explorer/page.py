@@ -231,7 +231,11 @@ class Page:
         waits = self.run.visible and not pressed
         answer_of = best_error if waits else view.compute
         # A page without a picture gets one at once where the first point takes seconds to compile.
-        blank = self.picture is None and answer_of in (best_error, learner_errors) and question.model.channel.sampled
+        blank = (
+            self.picture is None
+            and answer_of in (best_error, learner_errors)
+            and question.model.channel.inference.sampled
+        )
         self._progress = "computing"
         if self._phase is Phase.IDLE:
             # Most answers come before: a page that says so at once would be laid out twice for each.

@@ -77,7 +77,7 @@ class StateEvolution(Theory):
             return {**curves, "message_passing": (algorithmic, algorithmic, estimate)}
         if self.model.overlap_shape:
             return curves
-        errors = self.model.channel.label_errors(algorithmic[:, None, None], self.model.last_layer)
+        errors = self.model.channel.inference.label_errors(algorithmic[:, None, None], self.model.last_layer)
         return {**curves, "message_passing": (errors[quantity], algorithmic, estimate)}
 
     def of_runs(self, alpha: Array, optimum: Table | None = None) -> Mapping[str, Array]:
@@ -107,7 +107,12 @@ class StateEvolution(Theory):
 
     def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
         """Return the context with the given overlap, or for even labels that of a random start at this size."""
-        if context.overlap is not None or context.d is None or not self.model.channel.labels.even or self.model.prior.side:
+        if (
+            context.overlap is not None
+            or context.d is None
+            or not self.model.channel.labels.even
+            or self.model.prior.side
+        ):
             return context
         return replace(context, overlap=random_overlap(self.model, context.d))
 

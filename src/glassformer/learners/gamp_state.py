@@ -163,11 +163,11 @@ class GampConvergence:
     @cached_property
     def _slopes_may_be_noise(self) -> bool:
         """True for sampled scores, and for even labels, whose slopes vanish before the symmetry is broken."""
-        return self.channel.sampled or self.channel.labels.even
+        return self.channel.inference.sampled or self.channel.labels.even
 
     @cached_property
     def _floor(self) -> float:
-        return _FLOOR[self.channel.sampled] if self.settings.floor is None else self.settings.floor
+        return _FLOOR[self.channel.inference.sampled] if self.settings.floor is None else self.settings.floor
 
     def _norm(self, signal: Array) -> float:
         return float(np.sqrt(np.trace(self.prior.gram(signal, signal))))
@@ -187,7 +187,7 @@ class GampConvergence:
         return self.channel.labels.even and float(np.min(np.diag(state.estimate.variance))) > _PLATEAU
 
     def has_converged(self, state: GampState, history: StepHistory) -> bool:
-        sampled = self.channel.sampled
+        sampled = self.channel.inference.sampled
         if sampled and self.channel.labels.even and self.side is None and len(history.step_sizes) < _STARTING_STEPS:
             return False
         given = self.settings.accurate("tolerance")
@@ -224,7 +224,7 @@ class GampConvergence:
             fields = state.fields(self.design, self.instance)
             if np.linalg.eigvalsh(variance)[0] <= 0 or not np.isfinite(fields).all():
                 return -np.inf
-            labels = float(np.sum(self.channel.log_partitions(self.labels, fields, variance)))
+            labels = float(np.sum(self.channel.inference.log_partitions(self.labels, fields, variance)))
         entropy = self.prior.entropy(precision[None], variance[None])
         size = self.design.samples / self.design.sample_ratio
         # `diagnose` checks powers above the claimed overlap.
@@ -244,7 +244,7 @@ class GampConvergence:
             )
             signal, variance = known.signal, known.variance
         fields = row_fields(self.design, signal, self.instance)
-        labels = float(np.sum(self.channel.log_partitions(self.labels, fields, variance)))
+        labels = float(np.sum(self.channel.inference.log_partitions(self.labels, fields, variance)))
         entropy = self.prior.entropy(nothing[None], variance[None]).value[0]
         return labels + self.design.samples / self.design.sample_ratio * float(entropy)
 
@@ -262,7 +262,7 @@ class GampConvergence:
         chance = sampling + fluctuation
         # Residuals of the size of rounding errors carry little information.
         rounding = claimed <= _ROUNDING * self._floor
-        if self.channel.sampled:
+        if self.channel.inference.sampled:
             residuals_agree = rounding or not state.contradicted
         else:
             deviation = abs(np.log(max(state.nishimori_ratio, 1e-300)))

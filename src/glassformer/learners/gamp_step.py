@@ -97,7 +97,7 @@ class GampStep(GampConvergence):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             omega = state.fields(self.design, self.instance)
             try:
-                scores = self.channel.scores(self.labels, omega, old.variance)
+                scores = self.channel.inference.scores(self.labels, omega, old.variance)
             except np.linalg.LinAlgError:
                 # Rows are correlated by more than double precision resolves: the iteration has diverged.
                 return failed
@@ -140,7 +140,7 @@ class GampStep(GampConvergence):
         """Return the next input of the denoiser, for a model of one row."""
         signal, variance = state.estimate.signal, state.estimate.variance
         fields = state.fields(self.design, self.instance)
-        scores = self.channel.scores(self.labels, fields, variance)
+        scores = self.channel.inference.scores(self.labels, fields, variance)
         precision = self.design.sample_ratio * np.mean(scores.curvature)
         # Scores without a slope carry no information: the result is not finite.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -157,7 +157,7 @@ class GampStep(GampConvergence):
 
     def _sampling_noise(self, scores: Scores, gain: Array) -> float:
         """Return the step caused by the sampling of the scores: half the difference of independent estimates."""
-        if not self.channel.sampled:
+        if not self.channel.inference.sampled:
             return 0.0
         halves = row_correlation(self.design, 0.5 * (scores.first - scores.second), self.instance)
         return self._norm(np.tensordot(gain, halves, axes=1))
@@ -171,7 +171,7 @@ class GampStep(GampConvergence):
         """
         product = np.einsum("nak,nbk->ab", scores.first, scores.second, optimize=True) / len(scores.first)
         mean_square, slope = 0.5 * (product + product.T), np.einsum("naa->na", scores.curvature).mean(axis=0)
-        if self.channel.sampled:
+        if self.channel.inference.sampled:
             # A sampled square need not be positive semi-definite: take the nearest such matrix.
             mean_square = map_eigenvalues(mean_square, lambda values: np.maximum(values, 0.0))
         if self._slopes_may_be_noise:
@@ -187,13 +187,13 @@ class GampStep(GampConvergence):
         """Return square over slope of the score for all rows; NaN if the slope is below its sampling noise."""
         square = float(np.sum(scores.first * scores.second)) / len(scores.first)
         slope, error = _mean_and_error(np.einsum("naa->n", scores.curvature))
-        if self.channel.sampled and slope <= _DIFFERENT * error:
+        if self.channel.inference.sampled and slope <= _DIFFERENT * error:
             return np.nan
         return square / float(slope) if slope > 0 else np.inf
 
     def _contradicted(self, scores: Scores) -> bool:
         """Return whether the error of a row measured from sampled scores exceeds the claimed error."""
-        if not self.channel.sampled:
+        if not self.channel.inference.sampled:
             return False
         gap, error = _mean_and_error(_slope_minus_square(scores))
         square = np.sum(scores.first * scores.second, axis=2).mean(axis=0)

@@ -208,7 +208,7 @@ class Model(WithAccuracy, Trainable, ABC):
     @property
     def has_curve(self) -> bool:
         """True for one row with averages that are not sampled: the equation of state then gives all fixed points."""
-        return self.prior.rows == 1 and not self.channel.sampled
+        return self.prior.rows == 1 and not self.channel.inference.sampled
 
     @property
     def matrix_prior(self) -> ScalarPrior:

@@ -67,7 +67,7 @@ def _covariances(model: Model) -> list[Array]:
 
 def _sampled_labels(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array, Array]:
     """Return the channel at its highest accuracy, labels, means of their fields, and true deviations from the means."""
-    channel = model.channel.high_accuracy()
+    channel = model.channel.inference.high_accuracy().channel
     return channel, *sample_data_points(model, channel, variance, count, np.random.default_rng(seed))
 
 
@@ -86,16 +86,17 @@ def _relative_deviation(gaps: Array, allowed: Array | float) -> float:
 def check_score(model: Model, variance: Array, seed: int) -> float:
     """Return the deviation of scores (means of sampled ones) from derivatives of the log partition function."""
     # Integrals of single data points are about ten times less accurate than averages over data points.
-    allowed = SAMPLED if model.channel.sampled else max(EXACT, 10 * _integration_error(model))
+    allowed = SAMPLED if model.channel.inference.sampled else max(EXACT, 10 * _integration_error(model))
     # Where single data points have errors as large as the tolerance of means, means are compared.
     sampled = allowed > 0.5 * SAMPLED
     count, step, allowed = (120, 0.1, SAMPLED) if sampled else (12, 1e-3, allowed)
     channel, y, omega, _ = _sampled_labels(model, variance, count, seed)
     units = np.eye(omega[0].size).reshape(-1, *omega.shape[1:])
-    scores = channel.scores(y, omega, variance)
+    scores = channel.inference.scores(y, omega, variance)
     score = 0.5 * (scores.first + scores.second).reshape(count, -1)
     slopes = [
-        derivative(lambda x: channel.log_partitions(y, x, variance), omega, step * unit, sampled) for unit in units
+        derivative(lambda x: channel.inference.log_partitions(y, x, variance), omega, step * unit, sampled)
+        for unit in units
     ]
     own, gaps = (part if sampled else part[None] for part in (score, score - np.stack(slopes, axis=1) / step))
     return _relative_deviation(gaps, allowed * (1 + np.abs(own.mean(axis=0)).max(axis=0)))
@@ -104,18 +105,18 @@ def check_score(model: Model, variance: Array, seed: int) -> float:
 @_at_covariances
 def check_nishimori(model: Model, variance: Array, seed: int) -> float:
     """Return the deviation of mean scores from zero, of squares from slopes, and of both from the information."""
-    sampled = model.channel.sampled
+    sampled = model.channel.inference.sampled
     count, tolerance = (1000, AVERAGED) if sampled else (20_000, 10 * _integration_error(model) + EXACT)
     channel, y, omega, _ = _sampled_labels(model, variance, count, seed)
-    scores = channel.scores(y, omega, variance)
+    scores = channel.inference.scores(y, omega, variance)
     square = np.einsum("nak,nbk->nab", scores.first, scores.second)
-    information = square.mean(axis=0) if sampled else channel.information_matrix(variance[None]).value[0]
+    information = square.mean(axis=0) if sampled else channel.inference.information(variance[None]).value[0]
     size = np.trace(information) if sampled else information[0, 0]
     score = 0.5 * (scores.first + scores.second)
     pairs = [(score, np.sqrt(size)), (square - scores.curvature, size), (square - information, size)]
     if not sampled:
-        expected = model.channel.averages(variance[None]).log_partition.value[0]
-        pairs.append((channel.log_partitions(y, omega, variance) - expected, 1.0))
+        expected = model.channel.inference.averages(variance[None]).log_partition.value[0]
+        pairs.append((channel.inference.log_partitions(y, omega, variance) - expected, 1.0))
     law_gap = channel.labels.law_gap() if channel.labels.law_gap else 0.0
     return max(law_gap / LAW, *(_relative_deviation(gaps, tolerance * scale) for gaps, scale in pairs))
 
@@ -123,11 +124,11 @@ def check_nishimori(model: Model, variance: Array, seed: int) -> float:
 @_at_covariances
 def check_information(model: Model, variance: Array, seed: int) -> Deviation:
     """Return the deviation of the information of a row from scores times true deviations, or from its lower bound."""
-    count = 1000 if model.channel.sampled else 20_000
+    count = 1000 if model.channel.inference.sampled else 20_000
     channel, y, omega, deviation = _sampled_labels(model, variance, count, seed)
-    scores = channel.scores(y, omega, variance)
+    scores = channel.inference.scores(y, omega, variance)
     products = np.einsum("nak,nak->na", 0.5 * (scores.first + scores.second), deviation)
-    used, error = (np.diag(part[0]) for part in model.channel.information_matrix(variance[None]))
+    used, error = (np.diag(part[0]) for part in model.channel.inference.information(variance[None]))
     units = np.eye(len(used))
     bounds = [information_bound(model, variance, unit, seed=seed) for unit in units]
     worst = Deviation(0.0, "")
@@ -187,17 +188,20 @@ def check_gradient(case: Case) -> float:
     """Return the deviation of differences of the free entropy from its gradient in the conjugate overlap."""
     model = case.model
     prior, channel, alpha = model.prior, model.channel, 0.7 * natural_scale(model)
-    step, tolerance = (0.1, SLOPE) if channel.sampled else (1e-2, EXACT)
-    scales = [0.5] if channel.sampled else np.geomspace(0.25, 5, 4)
+    step, tolerance = (0.1, SLOPE) if channel.inference.sampled else (1e-2, EXACT)
+    scales = [0.5] if channel.inference.sampled else np.geomspace(0.25, 5, 4)
     start = precisions(model, scales)
 
     def slope(function: Callable[[Array], Array]) -> Array:
-        return derivative(lambda t: function(start * np.exp(t)), np.zeros(()), np.array(step), channel.sampled) / step
+        return (
+            derivative(lambda t: function(start * np.exp(t)), np.zeros(()), np.array(step), channel.inference.sampled)
+            / step
+        )
 
     def variance(q_hat: Array) -> Array:
         return prior.covariance(Estimate(q_hat, np.zeros_like(q_hat))).value
 
-    gain, (information, error) = -slope(variance), channel.information_matrix(variance(start))
+    gain, (information, error) = -slope(variance), channel.inference.information(variance(start))
     output, entropy = np.einsum("knab,nab->kn", [alpha * information, prior.degrees * start], gain)
     noise = free_entropy(model, alpha, start).error / step + alpha * np.einsum("nab,nab->n", error, np.abs(gain))
     measured = 2 * slope(lambda q_hat: free_entropy(model, alpha, q_hat).value)
@@ -238,7 +242,7 @@ def check_size(case: Case) -> float:
     Errors of one row are relative to the power of the teacher, which fluctuates.
     """
     model, alpha, d, seed = case
-    prior, sampled = model.prior, model.channel.sampled
+    prior, sampled = model.prior, model.channel.inference.sampled
     usual = (
         (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * natural_scale(model) + (prior.weak_recovery_onset > 0)
     )

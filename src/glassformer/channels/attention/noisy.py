@@ -12,8 +12,8 @@ from scipy.special import ndtri
 
 from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.projected import Root
-from glassformer.channels.link.contract import label_size_problem, same_labels
 from glassformer.channels.labels import Labels
+from glassformer.channels.link.contract import label_size_problem, same_labels
 from glassformer.channels.sampled import (
     SampledChannel,
     SampledPosterior,

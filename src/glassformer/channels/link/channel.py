@@ -14,13 +14,14 @@ from glassformer.channels.labels import Exponents, LabelNodes, Labels
 from glassformer.channels.link.chebyshev import FLOOR, ChebyshevAverages, Row, small_overlap_behaviour
 from glassformer.channels.link.contract import Function, array_link
 from glassformer.channels.link.exponents import exponents_of, second_moments
+from glassformer.channels.link.integrated import IntegratedChannel
 from glassformer.channels.link.level_set import LevelSetPosterior, flat_posteriors
 from glassformer.channels.link.noisy import NoisyPosterior
 from glassformer.channels.link.piecewise import NEGLIGIBLE_MASS, SYMMETRY_FIELDS, PiecewiseLink, find_pieces
 from glassformer.channels.link.posterior import AffinePosterior, LinkPosterior
 from glassformer.channels.link.prediction_errors import prediction_errors
 from glassformer.channels.link.quadrature import NO_INFORMATION, RULES, refine, stack_estimates
-from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate
 from glassformer.core.cache import memoize
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.hashing import identity_or_none
@@ -44,7 +45,7 @@ _TOLERANCES = {
 
 
 @dataclass(frozen=True)
-class LinkChannel(ScalarChannel):
+class LinkChannel(IntegratedChannel):
     r"""Labels :math:`y = \varphi(h) + \sqrt\Delta\, z` for a callable :math:`\varphi`, ``z`` standard normal.
 
     With noise, :math:`Z_{out} = E_u N(y; \varphi(\omega + \sqrt V u), \Delta)`, a density in ``y``. Without noise the
@@ -154,9 +155,8 @@ class LinkChannel(ScalarChannel):
         ``plugin_error``: of :math:`\varphi(\omega)`; ``label_error``, for step functions: probability that the most
         probable label is wrong.
         """
-        errors = {name: estimate.value for name, estimate in self.label_integrals(variance).items()}
+        errors = super().label_error(variance)
         bayes, plugin = errors["prediction_error"], errors["plugin_error"]
-        errors["label_noise"] = np.full(bayes.shape, self.noise)
         return {**errors, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:

@@ -17,6 +17,7 @@ from glassformer.channels.labels import Exponents, Labels
 from glassformer.channels.link.chebyshev import ChebyshevAverages, Row, small_overlap_behaviour
 from glassformer.channels.link.contract import array_link
 from glassformer.channels.link.exponents import LARGEST, first_exponent, hermite
+from glassformer.channels.link.integrated import IntegratedChannel
 from glassformer.channels.link.piecewise import PiecewiseLink, find_pieces
 from glassformer.channels.link.posterior_panels import equidistribute, initial_panels
 from glassformer.channels.link.prediction_errors import prediction_errors
@@ -29,7 +30,7 @@ from glassformer.channels.link.quadrature import (
     refine,
     stack_estimates,
 )
-from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, JointScoreChannel
 from glassformer.core.arrays import AnyArray
 from glassformer.core.errors import DataError
 from glassformer.numerics.cached_jit import CachedJit
@@ -61,7 +62,7 @@ _TYPICAL = (0.02, 0.25, 0.5, 0.75, 0.98)  # quantiles of the link at which densi
 
 
 @dataclass(frozen=True)
-class LabelLawChannel(ScalarChannel):
+class LabelLawChannel(JointScoreChannel, IntegratedChannel):
     r"""Discrete labels of the law :math:`p(y\mid\varphi(h))`.
 
     :math:`Z_{out}(y, \omega, V) = E_u\,p(y\mid\varphi(\omega + \sqrt V u))`. Averages are sums over the support of
@@ -173,17 +174,13 @@ class LabelLawChannel(ScalarChannel):
         entropy = probability * (1 + np.log(len(self.support) / probability)) if probability > 0 else 0.0
         return Estimate(value, error + entropy)
 
-    def label_error(self, variance: Array) -> dict[str, Array]:
+    def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         """Return squared errors of predictions of the mean label.
 
         ``prediction_error`` is the error of the posterior mean, ``plugin_error`` that of the mean label at the mean
         field. Of labels +1 and -1 ``label_error`` is the share of new ones, with their noise, that are not the more
         probable one.
         """
-        errors = {name: estimate.value for name, estimate in self.label_integrals(variance).items()}
-        return {**errors, "label_noise": np.full(np.shape(variance), self.labels.noise)}
-
-    def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
         value, error = stack_estimates([self._prediction_errors(x) for x in v.ravel().tolist()], v.shape)
         found = {name: Estimate(value[k], error[k]) for k, name in enumerate(("prediction_error", "plugin_error"))}

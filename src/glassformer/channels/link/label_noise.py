@@ -13,6 +13,7 @@ from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet
 from glassformer.channels.labels import Labels
 from glassformer.channels.link.channel import LinkChannel, most_probable_value
 from glassformer.channels.link.contract import array_link
+from glassformer.channels.link.integrated import IntegratedChannel
 from glassformer.channels.link.level_set import flat_posteriors
 from glassformer.channels.link.piecewise import PiecewiseLink, find_pieces
 from glassformer.channels.link.quadrature import (
@@ -31,7 +32,7 @@ _CACHED = 4096  # number of variances whose averages are cached
 
 
 @dataclass(frozen=True)
-class LabelNoiseChannel(ScalarChannel):
+class LabelNoiseChannel(IntegratedChannel):
     r"""Labels :math:`\varphi(h)` with few values and label noise given by a confusion matrix.
 
     :math:`Z_{out}(y) = \sum_k C_{ky}Z_k` with the probabilities :math:`Z_k` of the labels without noise. Averages are
@@ -111,16 +112,12 @@ class LabelNoiseChannel(ScalarChannel):
     def expected_log_partition(self, variance: Array) -> Estimate:
         return self._stacked_averages(variance)[1]
 
-    def label_error(self, variance: Array) -> dict[str, Array]:
+    def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         """Return the errors of three predictions.
 
         ``label_error`` is the probability that the most probable label is not the noiseless one, ``prediction_error``
         and ``plugin_error`` are squared errors of predictions of the mean observed label.
         """
-        errors = {name: estimate.value for name, estimate in self.label_integrals(variance).items()}
-        return {**errors, "label_noise": np.full(np.shape(variance), self.labels.noise)}
-
-    def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         names = ("label_error", "prediction_error", "plugin_error")
         return dict(zip(names, self._stacked_averages(variance)[2:], strict=True))
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
+from glassformer.channels.base import Inference
 from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Slopes
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments, posterior_moments
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
-from glassformer.channels.multi_index.sampled_channel import SampledRowsChannel
+from glassformer.channels.multi_index.sampled_channel import SampledInference, SampledRowsChannel
 from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array
 
@@ -51,10 +52,6 @@ class LatentChannel(SampledRowsChannel):
     def latents(self) -> int:
         """Number of latent variables of one data point."""
 
-    @property
-    def work(self) -> float:
-        return super().work * self.effort.points
-
     branches = default_property(1, "Branches of the likelihood: signs of a row that is solved for.")
 
     @property
@@ -64,10 +61,10 @@ class LatentChannel(SampledRowsChannel):
         of_latent = _SECONDS_OF_LATENT + _SECONDS_OF_DENSITY * effort.starts * self.latents**2 / self.branches
         return 2.0 * effort.points * len(self.labels.row_symmetries.signs) * self.functions.charts**2 * of_latent
 
-    def high_accuracy(self) -> Self:
-        effort = self.effort
-        more = replace(effort, points=8 * effort.points, starts=2 * effort.starts, steps=effort.steps + 4)
-        return replace(self, effort=more)  # type: ignore[type-var]
+    @property
+    def low_effort(self) -> Effort:
+        """A fraction of the work per data point, for a first rough result."""
+        return self.effort
 
     @property
     def visible_columns(self) -> Array:
@@ -138,17 +135,58 @@ class LatentChannel(SampledRowsChannel):
         slope = transposed @ (seen - over_columns) @ inverse
         return transposed @ first.reshape(shape), transposed @ second.reshape(shape), slope
 
-    def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
-        omega, deviation, labels = self._data(variance[None])
-        repeated = np.broadcast_to(variance, (omega.shape[1], *variance.shape))
-        moments, root, inverse = self._whitened_moments(labels[0], omega[0], repeated)
-        averages = self._averaged(self._posteriors(moments, root, inverse), deviation, variance[None])
-        return averages, self._responding(self._slopes(moments, inverse), deviation[0], variance)
+    def posteriors_and_slopes(
+        self, y: Array, omega: Array, variance: Array
+    ) -> tuple[tuple[FieldPosterior, ...], Slopes]:
+        """Return :meth:`posteriors` and :meth:`slopes`, from the same moments."""
+        moments, root, inverse = self._whitened_moments(y, omega, variance)
+        return self._posteriors(moments, root, inverse), self._slopes(moments, inverse)
+
+    @property
+    def inference(self) -> Inference:
+        return LatentInference(self)
 
     def _whitened_moments(self, y: Array, omega: Array, variance: Array) -> tuple[PosteriorMoments, Array, Array]:
         """Return the moments of the whitened deviations, roots of the covariances and inverses of the roots."""
         root = np.asarray(np.linalg.cholesky(variance), dtype=float)
         return self.moments(y, omega, root), root, np.linalg.inv(root)
+
+
+@dataclass(frozen=True, eq=False)
+class LatentInference(SampledInference):
+    """Inference from sampled posteriors, whose work can be chosen."""
+
+    channel: LatentChannel
+
+    @property
+    def work(self) -> float:
+        return super().work * self.channel.effort.points
+
+    @property
+    def posterior_seconds(self) -> float:
+        return self.channel.posterior_seconds
+
+    def with_effort(self, effort: Effort) -> Self:
+        """Return the same with another amount of work per data point."""
+        if effort == self.channel.effort:
+            return self
+        return replace(self, channel=replace(self.channel, effort=effort))  # type: ignore[type-var]
+
+    def high_accuracy(self) -> Self:
+        effort = self.channel.effort
+        return self.with_effort(
+            replace(effort, points=8 * effort.points, starts=2 * effort.starts, steps=effort.steps + 4)
+        )
+
+    def low_accuracy(self) -> Self:
+        return self.with_effort(self.channel.low_effort)
+
+    def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
+        omega, deviation, labels = self._data(variance[None])
+        repeated = np.broadcast_to(variance, (omega.shape[1], *variance.shape))
+        posteriors, slopes = self.channel.posteriors_and_slopes(labels[0], omega[0], repeated)
+        averages = self._averaged(posteriors, deviation, variance[None])
+        return averages, self._responding(slopes, deviation[0], variance)
 
 
 def _label(make: Callable[..., LatentPosterior], *numbers: float) -> Callable[[Any], Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
@@ -103,8 +103,9 @@ class LineChannel(LinkRowsChannel):
     effort: Effort = field(default=Effort(points=_LINES, starts=1, steps=1), kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
-    def low_accuracy(self) -> Self:
-        return replace(self, effort=replace(self.effort, points=max(self.effort.points // _LOW_ACCURACY, 1)))
+    @property
+    def low_effort(self) -> Effort:
+        return replace(self.effort, points=max(self.effort.points // _LOW_ACCURACY, 1))
 
     @cached_property
     def labels(self) -> Labels:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -97,9 +97,10 @@ class ShellChannel(LinkRowsChannel):
     effort: Effort = field(default=_EFFORT, kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
-    def low_accuracy(self) -> Self:
+    @property
+    def low_effort(self) -> Effort:
         own = self.effort.points
-        return replace(self, effort=replace(self.effort, points=max(own // _LOW_ACCURACY, min(_FEWEST_LATENTS, own))))
+        return replace(self.effort, points=max(own // _LOW_ACCURACY, min(_FEWEST_LATENTS, own)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,9 +27,11 @@ from scipy.spatial import KDTree
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
+from glassformer.channels.base import Inference
 from glassformer.channels.field_averages import Averages, Slopes
 from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.importance_sampling import PosteriorMoments
+from glassformer.channels.multi_index.latent_channel import LatentInference
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.link_rows import ShellChannel, shell_functions
 from glassformer.channels.replicas import REPLICAS
@@ -135,10 +137,6 @@ class NoiselessLinkRowsChannel(ShellChannel):
         # Fixed points are computed with more noise as well.
         return 2 * super().posterior_seconds
 
-    @property
-    def with_more_noise(self) -> Self | None:
-        return replace(self, noise=_MORE_NOISE * self.noise) if self.small_noise_suffices else None
-
     @cached_property
     def family(self) -> PosteriorFamily:
         return PosteriorFamily(partial(_functions, self.link, self.symmetric.signs, self.scale), (float(self.noise),))
@@ -146,14 +144,42 @@ class NoiselessLinkRowsChannel(ShellChannel):
     @cached_property
     def small_noise_suffices(self) -> bool:
         """Whether averages with the small noise agree with those from nearest labels."""
-        return bool(memoize(self._compare, "small noise suffices", self.link, self.indices, self.tokens))
+        return bool(
+            memoize(NoiselessInference(self).agrees, "small noise suffices", self.link, self.indices, self.tokens)
+        )
 
-    def _compare(self) -> bool:
-        channel = self.with_points(min(_COMPARED_POINTS, self.points))
+    @property
+    def inference(self) -> Inference:
+        return NoiselessInference(self)
+
+    def _slopes(self, moments: PosteriorMoments, inverse: Array) -> Slopes:
+        if not self.small_noise_suffices:
+            raise IncompatibleError(
+                "noise = 0 and thresholds of this link exclude each other: its labels leave curves, sheets or waves of "
+                "fields, on which slopes are not available. Give a little noise, e.g. 1e-3 of the label's variance"
+            )
+        return super()._slopes(moments, inverse)
+
+
+@dataclass(frozen=True, eq=False)
+class NoiselessInference(LatentInference):
+    """Inference with a small noise, or from nearest labels if these disagree."""
+
+    channel: NoiselessLinkRowsChannel
+
+    @property
+    def with_more_noise(self) -> Self | None:
+        if not self.channel.small_noise_suffices:
+            return None
+        return replace(self, channel=replace(self.channel, noise=_MORE_NOISE * self.channel.noise))
+
+    def agrees(self) -> bool:
+        """Return whether averages with the small noise agree with those from nearest labels."""
+        few = self.with_points(min(_COMPARED_POINTS, self.points))
         for share in _COMPARED:
-            variance = share * self.self_overlap
-            sampled = super(NoiselessLinkRowsChannel, channel).averages(variance[None])
-            replicas, systematic = channel._nearest(variance)
+            variance = share * self.channel.self_overlap
+            sampled = super(NoiselessInference, few).averages(variance[None])
+            replicas, systematic = few._nearest(variance)
             gap, error = mean_and_error(sampled.replicas[0] - replicas)
             allowed = np.abs(systematic) + _ALLOWED * error
             if np.any(np.abs(gap) > allowed) or np.any(np.abs(sampled.missing[0]) > allowed):
@@ -163,29 +189,21 @@ class NoiselessLinkRowsChannel(ShellChannel):
     def _nearest(self, variance: Array) -> list[Array]:
         """Return the information of each replica from nearest labels, and its error."""
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
-        found = _nearest_information(self.clean_labels, omega, root, REPLICAS)
-        return [self.symmetric.symmetrise(part, self.self_overlap - variance) for part in found]
+        found = _nearest_information(self.channel.clean_labels, omega, root, REPLICAS)
+        return [self.channel.symmetric.symmetrise(part, self.channel.self_overlap - variance) for part in found]
 
     def averages(self, variance: Array) -> Averages:
         sampled = super().averages(variance)
-        if self.small_noise_suffices:
+        if self.channel.small_noise_suffices:
             return sampled
         replicas, systematic = (np.stack(part) for part in zip(*map(self._nearest, np.asarray(variance)), strict=True))
         return self._of_replicas(replicas, np.abs(systematic), sampled.log_partition)
 
     def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
-        if self.small_noise_suffices:
+        if self.channel.small_noise_suffices:
             return super().averages_and_slope(variance)
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
-        return self.averages(variance[None]), _nearest_growth(self.clean_labels, omega, root)
-
-    def _slopes(self, moments: PosteriorMoments, inverse: Array) -> Slopes:
-        if not self.small_noise_suffices:
-            raise IncompatibleError(
-                "noise = 0 and thresholds of this link exclude each other: its labels leave curves, sheets or waves of "
-                "fields, on which slopes are not available. Give a little noise, e.g. 1e-3 of the label's variance"
-            )
-        return super()._slopes(moments, inverse)
+        return self.averages(variance[None]), _nearest_growth(self.channel.clean_labels, omega, root)
 
 
 def _functions(link: Callable[[Any], Any], flips: Array, scale: NormalScores, noise: jax.Array) -> LatentPosterior:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
-from glassformer.channels.base import Channel
-from glassformer.channels.control_variates import information
+from glassformer.channels.base import Channel, Inference
+from glassformer.channels.control_variates import information as controlled_information
 from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Scores, Slopes
 from glassformer.channels.label_errors import sampled_label_errors
 from glassformer.channels.replicas import REPLICAS, mean_of_replicas
+from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import confidence_factor, normal_points
@@ -32,6 +33,11 @@ _UNKNOWN = -600.0
 class SampledRowsChannel(Channel):
     """Base of channels whose averages are means over sampled data points."""
 
+    points: int
+    """Sampled data points per replica, a power of two."""
+
+    refinement_factor = default_property(4, "Ratio of the work of successive :meth:`posteriors`, if there are several.")
+
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
         return self.label_from(fields, rng.standard_normal((len(fields), self.sources)))
 
@@ -48,14 +54,6 @@ class SampledRowsChannel(Channel):
         """Return labels, or equivalent observations with less loss of digits. Posteriors accept both."""
         return self.label_from(fields, source)
 
-    def label_errors(
-        self, variance: Array, last_layer: Array | None = None, decisions: bool = True
-    ) -> dict[str, Array]:
-        return sampled_label_errors(self, variance, last_layer, decisions)
-
-    def with_points(self, points: int) -> Self:
-        return replace(self, points=points)  # type: ignore[type-var]
-
     @abstractmethod
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         """Return the posterior of the fields of n data points, from ``omega`` (n, P, K) and ``variance`` (n, P, P)."""
@@ -68,14 +66,51 @@ class SampledRowsChannel(Channel):
         """
         return (self.posterior(y, omega, variance),)
 
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        r"""Return two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L) each.
+
+        Those of shares of the work follow, as in :meth:`posteriors`.
+        """
+        raise NotImplementedError
+
+    @property
+    def inference(self) -> Inference:
+        return SampledInference(self)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledInference(Inference):
+    """Inference by averages over sampled data points, by quasi-Monte Carlo."""
+
+    channel: SampledRowsChannel
+
+    sampled: ClassVar[bool] = True
+    smallest: ClassVar[float] = 1e-12
+
+    @property
+    def points(self) -> int:
+        return self.channel.points
+
+    @property
+    def refinement_factor(self) -> int:
+        return self.channel.refinement_factor
+
+    def with_points(self, points: int) -> Self:
+        return replace(self, channel=replace(self.channel, points=points))  # type: ignore[type-var]
+
+    def label_errors(
+        self, variance: Array, last_layer: Array | None = None, decisions: bool = True
+    ) -> dict[str, Array]:
+        return sampled_label_errors(self.channel, variance, last_layer, decisions)
+
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
-        found = self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
+        found = self.channel.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
         return Scores(found.first, found.second, found.curvature)
 
     def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
-        return self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape))).log_partition
+        return self.channel.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape))).log_partition
 
-    def information_matrix(self, variance: Array) -> Estimate:
+    def information(self, variance: Array) -> Estimate:
         return self.averages(variance).information
 
     def averages(self, variance: Array) -> Averages:
@@ -85,7 +120,7 @@ class SampledRowsChannel(Channel):
         batch, count = omega.shape[:2]
         spread = np.repeat(variance, count, axis=0)
         flat_labels, flat_omega = (part.reshape(batch * count, *part.shape[2:]) for part in (labels, omega))
-        return self._averaged(self.posteriors(flat_labels, flat_omega, spread), deviation, variance)
+        return self._averaged(self.channel.posteriors(flat_labels, flat_omega, spread), deviation, variance)
 
     def _averaged(self, found: Sequence[FieldPosterior], deviation: Array, variance: Array) -> Averages:
         """Return the averages over data points, from their posteriors and true deviations, shape (batch, n, ...)."""
@@ -97,9 +132,13 @@ class SampledRowsChannel(Channel):
         pairs = []
         for k, v in enumerate(variance):
             scores = [[part[k] for part in level[:3]] for level in levels]
-            raw = information(scores, deviation[k], v, for_bias, [part[k] for part in prior], self.refinement_factor)
+            raw = controlled_information(
+                scores, deviation[k], v, for_bias, [part[k] for part in prior], self.refinement_factor
+            )
             # Projected on the symmetries, which averages satisfy exactly.
-            pairs.append([self.labels.row_symmetries.symmetrise(part, self.self_overlap - v) for part in raw])
+            pairs.append(
+                [self.channel.labels.row_symmetries.symmetrise(part, self.channel.self_overlap - v) for part in raw]
+            )
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         partitions = [_mean_log_partitions(level[3]) for level in levels]
         of_states = zip(*(part.mean(axis=1) for part in partitions), strict=True)
@@ -117,31 +156,20 @@ class SampledRowsChannel(Channel):
         whole = Estimate(value, np.hypot(error, unseen * np.abs(value)))
         return Averages(_with_systematic(whole, missing), log_partition, replicas, unseen, missing)
 
-    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
-        r"""Return two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L) each.
-
-        Those of shares of the work follow, as in :meth:`posteriors`.
-        """
-        raise NotImplementedError
-
-    def slopes_at(self, y: Array, omega: Array, variance: Array) -> Slopes:
-        """Return slopes of n data points that share one posterior covariance.
-
-        The covariance has shape (P, P). Data points of a replica follow each other.
-        """
-        return self.slopes(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
-
     def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
         # Squares of slopes grow like the fourth power of the length of deviations in the range of ``wider``: from their
         # own law few data points would carry the average.
-        stretch = np.eye(self.rows) if wider is None else self._stretch(variance, wider)
+        stretch = np.eye(self.channel.rows) if wider is None else self._stretch(variance, wider)
         omega, deviation, labels = (part[0] for part in self._data(variance[None], known, stretch))
-        found = self._responding(self.slopes_at(labels, omega, variance), deviation, variance)
+        slopes = self.channel.slopes(labels, omega, np.broadcast_to(variance, (len(labels), *variance.shape)))
+        found = self._responding(slopes, deviation, variance)
         if wider is None:
             return found
         white = np.linalg.cholesky(variance).T @ deviation
         drawn = np.linalg.inv(stretch) @ white
-        log_weight = self.columns * np.linalg.slogdet(stretch)[1] - 0.5 * np.sum(white**2 - drawn**2, axis=(1, 2))
+        log_weight = self.channel.columns * np.linalg.slogdet(stretch)[1] - 0.5 * np.sum(
+            white**2 - drawn**2, axis=(1, 2)
+        )
         weight = np.exp(log_weight)
         return found._replace(weight=weight, fewer=tuple(part._replace(weight=weight) for part in found.fewer))
 
@@ -151,14 +179,14 @@ class SampledRowsChannel(Channel):
         The variance is that under the fourth power of the length of so many normal numbers.
         """
         root = np.linalg.cholesky(variance)
-        factor = np.sqrt(1 + 4 / (self.columns * np.trace(wider)))
-        return np.asarray(np.linalg.solve(root, (np.eye(self.rows) + (factor - 1) * wider) @ root))
+        factor = np.sqrt(1 + 4 / (self.channel.columns * np.trace(wider)))
+        return np.asarray(np.linalg.solve(root, (np.eye(self.channel.rows) + (factor - 1) * wider) @ root))
 
     def _responding(self, slopes: Slopes, deviation: Array, variance: Array) -> Response:
         """Return slopes together with their estimates from true deviations, shape (n, P, K)."""
         truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
         inverse = np.linalg.inv(variance)
-        for k in range(self.columns):
+        for k in range(self.channel.columns):
             truth[:, :, k, :, k] -= inverse
         found, *fewer = (Response(*pair, truth, np.ones(len(truth)), REPLICAS) for pair in slopes)
         return found._replace(fewer=tuple(fewer))
@@ -172,7 +200,7 @@ class SampledRowsChannel(Channel):
         """
         averages, (first, second, *_) = self.averages_and_response(variance)
         full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
-        size = self.rows**2
+        size = self.channel.rows**2
         slope = full.reshape(size, size)
         return averages, np.asarray(0.5 * (slope + slope.T))
 
@@ -181,17 +209,17 @@ class SampledRowsChannel(Channel):
 
         Whitened deviations are multiplied by ``stretch``, shape (P, P).
         """
-        shape = self.field_components
-        size = self.rows * self.columns
-        points = normal_points(2 * size + self.sources, self.points, REPLICAS)[:, known:]
-        points = points.reshape(-1, 2 * size + self.sources)
+        shape = self.channel.field_components
+        size = self.channel.rows * self.channel.columns
+        points = normal_points(2 * size + self.channel.sources, self.points, REPLICAS)[:, known:]
+        points = points.reshape(-1, 2 * size + self.channel.sources)
         t, u, source = np.split(points, [size, 2 * size], axis=1)
         t, u = t.reshape(-1, *shape), u.reshape(-1, *shape)
         u = u if stretch is None else stretch @ u
-        omega = np.stack([square_root(self.self_overlap - v) @ t for v in variance])
+        omega = np.stack([square_root(self.channel.self_overlap - v) @ t for v in variance])
         deviation = np.stack([np.linalg.inv(np.linalg.cholesky(v)).T @ u for v in variance])
         labels = [
-            self.observation_from(mean + np.linalg.cholesky(v) @ u, source)
+            self.channel.observation_from(mean + np.linalg.cholesky(v) @ u, source)
             for mean, v in zip(omega, variance, strict=True)
         ]
         return omega, deviation, np.stack(labels)

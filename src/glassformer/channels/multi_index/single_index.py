@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from glassformer.channels.label_errors import sampled_label_errors
+from glassformer.channels.base import Inference
 from glassformer.channels.link.channel import LinkChannel
+from glassformer.channels.link.integrated import IntegratedChannel
 from glassformer.channels.link.label_law import LabelLawChannel
 from glassformer.channels.link.label_noise import LabelNoiseChannel
 from glassformer.channels.link.tracing import has_slope, trace_error
-from glassformer.channels.scalar.base import ScalarChannel
+from glassformer.channels.scalar.base import JointScoreInference, ScalarInference
 from glassformer.core.estimate import Array
 
 
-class SingleIndexChannel(ScalarChannel):
+class SingleIndexChannel(IntegratedChannel):
     """Base of these channels: fields of shape (n, 1, 1), and errors on labels with standard errors."""
 
     function: Any
@@ -40,16 +42,32 @@ class SingleIndexChannel(ScalarChannel):
             return super().traceable_label
         return function
 
+    @property
+    def inference(self) -> Inference:
+        return SingleIndexInference(self)
+
+
+@dataclass(frozen=True, eq=False)
+class SingleIndexInference(ScalarInference):
+    """Inference with standard errors of the errors on labels."""
+
+    channel: IntegratedChannel
+
     def label_errors(
         self, variance: Array, last_layer: Array | None = None, decisions: bool = True
     ) -> dict[str, Array]:
-        integrals = self.label_integrals(variance[:, 0, 0])
-        if not integrals:
-            return sampled_label_errors(self, variance, last_layer, decisions)
-        found = {"label_noise": np.full(len(variance), self.labels.noise)}
-        for name, integral in integrals.items():
+        del last_layer, decisions
+        found = {"label_noise": np.full(len(variance), self.channel.labels.noise)}
+        for name, integral in self.channel.label_integrals(variance[:, 0, 0]).items():
             found[name], found[name.replace("error", "standard_error")] = integral
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class SingleIndexLabelLawInference(SingleIndexInference, JointScoreInference):
+    """The same for channels that compute score and curvature together."""
+
+    channel: LabelLawChannel
 
 
 class SingleIndexLink(SingleIndexChannel, LinkChannel):
@@ -62,3 +80,7 @@ class SingleIndexLabelNoise(SingleIndexChannel, LabelNoiseChannel):
 
 class SingleIndexLabelLaw(SingleIndexChannel, LabelLawChannel):
     """Labels of any law around a link."""
+
+    @property
+    def inference(self) -> Inference:
+        return SingleIndexLabelLawInference(self)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -83,8 +82,9 @@ class TiedAttentionChannel(AttentionChannel):
         rank = _rank(self.network)
         return (self.rows - rank) * self.columns + _angles(rank) + _hidden_means(self.network)
 
-    def low_accuracy(self) -> Self:
-        return replace(self, effort=replace(self.effort, points=self.effort.points // 2, parts=()))
+    @property
+    def low_effort(self) -> Effort:
+        return replace(self.effort, points=self.effort.points // 2, parts=())
 
     def log_constant(self, root: Array) -> Array:
         rank = _rank(self.network)

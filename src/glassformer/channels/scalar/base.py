@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from glassformer.channels.base import Channel
+from glassformer.channels.base import Channel, Inference
 from glassformer.channels.field_averages import Averages, Response, Scores
 from glassformer.channels.labels import Labels
 from glassformer.channels.replicas import REPLICAS
@@ -44,10 +44,6 @@ class ScalarChannel(Channel):
 
     clean_label: ClassVar[Any] = None
     """The label as a function of the field, for channels without noise that exist with noise too."""
-
-    points = 2048
-    smallest = 1e-14
-    sampled = False
 
     @classmethod
     def with_noise(cls, noise: float) -> ScalarChannel:
@@ -135,10 +131,6 @@ class ScalarChannel(Channel):
         step = _STEP * np.sqrt(variance)
         return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
 
-    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        """Return score and curvature, for channels that compute them together."""
-        return self.score(y, omega, variance), self.curvature(y, omega, variance)
-
     @abstractmethod
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         r"""Return :math:`\log Z_{out}(y, \omega, V)`, elementwise with broadcasting."""
@@ -171,14 +163,6 @@ class ScalarChannel(Channel):
         del variance
         return {}
 
-    def label_integrals(self, variance: Array) -> dict[str, Estimate]:
-        """Return the errors of :meth:`label_error` that are integrals, with error estimates.
-
-        Empty if there are none.
-        """
-        del variance
-        return {}
-
     # The interface of channels, for one row.
 
     @property
@@ -196,11 +180,6 @@ class ScalarChannel(Channel):
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
         raise IncompatibleError("needs a label of single projections that JAX can differentiate")
-
-    def with_points(self, points: int) -> Self:
-        """Return the channel itself, since averages are not sampled."""
-        del points
-        return self
 
     def _flat(self, fields: Array) -> Array:
         """Return fields of shape (n, 1, K) in the shape of the functions of this class."""
@@ -220,36 +199,62 @@ class ScalarChannel(Channel):
     def likeliest_labels(self, mean: Array, variance: Array) -> Array:
         return self.likeliest_label(self._flat(mean), float(variance[0, 0]))
 
+    @property
+    def inference(self) -> Inference:
+        return ScalarInference(self)
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarInference(Inference):
+    """Inference from the functions of a scalar channel; averages are not sampled."""
+
+    channel: ScalarChannel
+
+    sampled: ClassVar[bool] = False
+    smallest: ClassVar[float] = 1e-14
+
+    @property
+    def points(self) -> int:
+        return 2048
+
+    def with_points(self, points: int) -> Self:
+        """Return the same, since averages are not sampled."""
+        del points
+        return self
+
+    def _score_and_curvature(self, y: Array, omega: Array, variance: float) -> tuple[Array, Array]:
+        return self.channel.score(y, omega, variance), self.channel.curvature(y, omega, variance)
+
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
-        score, slope = self.score_and_curvature(y, self._flat(omega), float(variance[0, 0]))
+        score, slope = self._score_and_curvature(y, self.channel._flat(omega), float(variance[0, 0]))
         both = score.reshape(omega.shape)
         return Scores(both, both, slope.reshape(-1, 1, 1))
 
     def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
-        return self.log_partition(y, self._flat(omega), float(variance[0, 0]))
+        return self.channel.log_partition(y, self.channel._flat(omega), float(variance[0, 0]))
 
-    def information_matrix(self, variance: Array) -> Estimate:
-        return Estimate(*(part.reshape(-1, 1, 1) for part in self.information(np.ravel(variance))))
+    def information(self, variance: Array) -> Estimate:
+        return Estimate(*(part.reshape(-1, 1, 1) for part in self.channel.information(np.ravel(variance))))
 
     def averages(self, variance: Array) -> Averages:
-        found = self.information_matrix(variance)
-        log_partition = self.expected_log_partition(np.ravel(variance))
+        found = self.information(variance)
+        log_partition = self.channel.expected_log_partition(np.ravel(variance))
         return Averages(found, log_partition, found.value[:, None], 0.0, np.zeros_like(found.value))
 
     def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
         """Return averages and the derivative of the information, by finite differences since nothing is sampled."""
         step = 2 * _STEP * float(variance[0, 0])
-        most = min(float(variance[0, 0]) * (1 + _STEP), float(self.self_overlap[0, 0]))
-        more, less = self.information(np.array([most - step, most])).value
+        most = min(float(variance[0, 0]) * (1 + _STEP), float(self.channel.self_overlap[0, 0]))
+        more, less = self.channel.information(np.array([most - step, most])).value
         return self.averages(variance[None]), np.array([[(more - less) / step]])
 
     def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
         """Return slopes of the score on sampled data points, for fields of one component."""
         points = normal_points(2, self.points, REPLICAS)[:, known:].reshape(-1, 2)
         v, stretch = float(variance[0, 0]), 1.0 if wider is None else float(np.sqrt(1 + 4 * wider[0, 0]))
-        omega, u = np.sqrt(max(float(self.self_overlap[0, 0]) - v, 0.0)) * points[:, 0], stretch * points[:, 1]
-        labels = self.draw_labels((omega + np.sqrt(v) * u).reshape(-1, 1, 1), np.random.default_rng(0))
-        slope = -self.curvature(labels, omega, v)
+        omega, u = np.sqrt(max(float(self.channel.self_overlap[0, 0]) - v, 0.0)) * points[:, 0], stretch * points[:, 1]
+        labels = self.channel.draw_labels((omega + np.sqrt(v) * u).reshape(-1, 1, 1), np.random.default_rng(0))
+        slope = -self.channel.curvature(labels, omega, v)
         weight = stretch * np.exp(-0.5 * (u**2 - points[:, 1] ** 2))
         both, truth = (part.reshape(-1, 1, 1, 1, 1) for part in (slope, (u**2 - 1) / v))
         return Response(both, both, truth, weight, REPLICAS)
@@ -259,7 +264,29 @@ class ScalarChannel(Channel):
     ) -> dict[str, Array]:
         """Return the errors of :meth:`label_error`."""
         del last_layer, decisions
-        return {name: np.asarray(value) for name, value in self.label_error(variance[:, 0, 0]).items()}
+        return {name: np.asarray(value) for name, value in self.channel.label_error(variance[:, 0, 0]).items()}
+
+
+class JointScoreChannel(ScalarChannel):
+    """A channel that computes score and curvature together."""
+
+    @abstractmethod
+    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        """Return score and curvature."""
+
+    @property
+    def inference(self) -> Inference:
+        return JointScoreInference(self)
+
+
+@dataclass(frozen=True, eq=False)
+class JointScoreInference(ScalarInference):
+    """Inference with one evaluation for score and curvature."""
+
+    channel: JointScoreChannel
+
+    def _score_and_curvature(self, y: Array, omega: Array, variance: float) -> tuple[Array, Array]:
+        return self.channel.score_and_curvature(y, omega, variance)
 
 
 class PowerChannel(ScalarChannel):

@@ -88,7 +88,7 @@ class RowRisk:
             raise IncompatibleError(
                 "strength = 0 is a limit of one linear row alone, not of this student: give one > 0, a small one"
             )
-        points = max(_FEWEST, int(model.channel.points) // _SHARE)
+        points = max(_FEWEST, int(model.channel.inference.points) // _SHARE)
         penalty = penalty_of(self.penalty, ROWS)
         sampler = LabelSampler(model, student, points, _SETS)
         return RowProblem(sampler, penalty, alpha, strength, gram, bool(self.intercept))
