@@ -34,7 +34,7 @@ def measured(name: str, with_options: bool) -> None:
     if not with_options:
         compiled._options = lambda: None  # type: ignore[assignment]
     channel = MODELS[name]().channel
-    state, spent = 0.5 * np.eye(channel.rows)[None], []
+    state, spent = 0.5 * np.eye(channel.fields.rows)[None], []
     for _ in range(1 + LATER):
         start = time.process_time()
         channel.inference.information(state)

@@ -141,9 +141,9 @@ def sampled(make: Callable[[], Any], points: int, rng: np.random.Generator) -> P
     model = make()
     channel, inference, prior = model.channel, model.channel.inference.with_points(points), model.prior
     power = np.diag(prior.self_overlap)
-    variance = covariance(rng, channel.rows, not (channel.labels.even or prior.diagonal))
+    variance = covariance(rng, channel.fields.rows, not (channel.labels.even or prior.diagonal))
     if prior.diagonal:
-        variance = np.diag(rng.uniform(0.02, 1.0, channel.rows) * np.minimum(power, 1.0))
+        variance = np.diag(rng.uniform(0.02, 1.0, channel.fields.rows) * np.minimum(power, 1.0))
     small = inference.averages(variance[None])
     large = inference.high_accuracy().with_points(MORE * points).information(variance[None])
     return Pair(

@@ -80,7 +80,7 @@ def main() -> None:
         if given.words and not any(word in name for word in given.words):
             continue
         student = student_of(model, loss)
-        start = DescentStart.of_cosine(student.rows, int(model.channel.rows), cosine)
+        start = DescentStart.of_cosine(student.rows, int(model.channel.fields.rows), cosine)
         run = partial(descent_path, model, alpha, student=student, start=start)
         samples = module._MOST_SAMPLES, module._FEWEST_SAMPLES
         module._MOST_SAMPLES = module._FEWEST_SAMPLES = _SAMPLES

@@ -34,7 +34,7 @@ MODELS = {
 )
 def test_at_random_overlaps(name):
     channel, rng = MODELS[name].channel, np.random.default_rng(1)
-    variance = np.array([np.diag(np.maximum(rng.beta(0.8, 0.8, channel.rows), 0.02)) for _ in range(6)])
+    variance = np.array([np.diag(np.maximum(rng.beta(0.8, 0.8, channel.fields.rows), 0.02)) for _ in range(6)])
     small, large = (channel.inference.with_points(count).information(variance) for count in (256, 1024))
     gap, claimed = (
         np.linalg.norm(part, axis=(1, 2)) for part in (small.value - large.value, confidence_factor(8) * small.error)

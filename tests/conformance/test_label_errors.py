@@ -44,7 +44,7 @@ def test_the_noise_stands_beside_the_error_not_in_it(name):
 @pytest.mark.parametrize("name", SCALAR)
 def test_the_noise_of_labels_is_counted_as_their_errors_are(name):
     channel, rng = SCALAR[name].channel, np.random.default_rng(3)
-    fields = rng.standard_normal((20_000, *channel.field_components))
+    fields = rng.standard_normal((20_000, *channel.fields.shape))
     noise = channel.sample(fields, rng) - channel.clean(fields)
     squares = np.sum(noise.reshape(len(noise), -1) ** 2, axis=1) / channel.labels.error_unit
     # Of 20,000 squares, 1 per cent of the mean is the standard error for one entry.

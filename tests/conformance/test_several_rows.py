@@ -42,8 +42,8 @@ def covariance_of(model):
 def drawn(model, channel, count, seed):
     """Means, labels and covariances of ``count`` data points."""
     rng, v = np.random.default_rng(seed), covariance_of(model)
-    shape = (count, 2, channel.columns)
-    omega = np.linalg.cholesky(channel.self_overlap - v) @ rng.standard_normal(shape)
+    shape = (count, 2, channel.fields.columns)
+    omega = np.linalg.cholesky(channel.fields.self_overlap - v) @ rng.standard_normal(shape)
     fields = omega + np.linalg.cholesky(v) @ rng.standard_normal(shape)
     return channel.label_from(fields, rng.standard_normal((count, channel.sources))), omega, np.tile(v, (count, 1, 1))
 
@@ -54,7 +54,7 @@ def test_scores_are_derivatives_of_the_log_partition(name):
     y, omega, spread = drawn(MODELS[name], channel, 3, 4)
     score, step = channel.posterior(y, omega, spread).score, 0.12
     for a in range(2):
-        for b in range(channel.columns):
+        for b in range(channel.fields.columns):
             shift = np.zeros(omega.shape)
             shift[:, a, b] = step
             high, low = (channel.posterior(y, omega + s * shift, spread).log_partition for s in (1, -1))

@@ -175,7 +175,7 @@ def test_the_time_of_escape_grows_like_the_logarithm_of_the_dimension():
     ],
 )
 def test_few_points_stay_within_their_error_estimate_of_many(model, pace):
-    rows = model.channel.rows
+    rows = model.channel.fields.rows
     few, many = (online_sgd(model, [1.0, 4.0], pace, cosine_start(rows, 0.3), points=n) for n in (64, 512))
     for name in ("cosine", "test_error", "error"):
         small, large = getattr(few, name), getattr(many, name)

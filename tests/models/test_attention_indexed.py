@@ -311,8 +311,8 @@ CHANNELS = {
     "softmax": (SoftmaxAttentionChannel(3, 2.0), 1e-6),
     "hardmax": (HardmaxPairChannel(1.5), 1e-6),
     "hardmax 3": (HardmaxTripleChannel(3, 1.5), 1e-6),
-    "hardmax sampled": (HardmaxChannel(3, 1.5, fields=8192), 0.05),
-    "noisy": (NoisyAttentionChannel(np.tanh, 2, 0.2, 1.5, fields=16384), 0.05),
+    "hardmax sampled": (HardmaxChannel(3, 1.5, draws=8192), 0.05),
+    "noisy": (NoisyAttentionChannel(np.tanh, 2, 0.2, 1.5, draws=16384), 0.05),
 }
 
 
@@ -330,7 +330,7 @@ ROOT = ((1.0, 0.3, 0.0), (0.3, 1.1, -0.2), (0.0, -0.2, 0.9))
 def test_softmax_labels_show_the_indices_but_for_the_hidden_directions(channel, hidden):
     """At the indices themselves the score vanishes; elsewhere it is a projection of what is missing, over V."""
     rng, v = np.random.default_rng(5), 0.6
-    h = rng.standard_normal((50, channel.field_components[0]))
+    h = rng.standard_normal((50, channel.fields.shape[0]))
     y = channel.sample(h, rng)
     assert np.allclose(channel.score(y, h, v), 0, atol=1e-12)
     missing = rng.standard_normal(h.shape)
@@ -361,7 +361,7 @@ def test_score_and_curvature_are_derivatives_of_log_z(name):
 @pytest.mark.parametrize("tokens", [3, 4])
 def test_sampled_hardmax_against_rejection(tokens):
     """Posterior mean of the indices among prior draws that give the same label."""
-    channel, rng, v = HardmaxChannel(tokens, 1.5, fields=2048), np.random.default_rng(3), 0.8
+    channel, rng, v = HardmaxChannel(tokens, 1.5, draws=2048), np.random.default_rng(3), 0.8
     size = tokens * (tokens + 1) // 2
     omega = 0.5 * rng.standard_normal((3, size))
     y = channel.sample(omega + np.sqrt(v) * rng.standard_normal(omega.shape), rng)
@@ -405,7 +405,7 @@ def test_probabilities_of_all_labels_of_four_tokens_add_up():
     circular = [list(y) for y in labels if _points_in_a_circle(y.astype(int))]
     labels = np.array([y for y in labels if list(y) not in circular])
     omega = np.repeat(rng.standard_normal((1, 10)), len(labels), axis=0)
-    z = np.exp(HardmaxChannel(4, fields=1024).log_partition(labels, omega, v))
+    z = np.exp(HardmaxChannel(4, draws=1024).log_partition(labels, omega, v))
     assert np.sum(z) == pytest.approx(1, abs=2e-3)
     for one in circular[:3]:
         with pytest.raises(DataError, match="cycle"):
@@ -426,8 +426,8 @@ def _points_in_a_circle(y):
 @pytest.mark.statistics
 @pytest.mark.parametrize("v", [0.95, 0.6])
 def test_few_fields_of_five_tokens_are_in_the_error(v):
-    few = HardmaxChannel(5, fields=64).averages_at(v, 256)
-    many = HardmaxChannel(5, fields=256).averages_at(v, 256)
+    few = HardmaxChannel(5, draws=64).averages_at(v, 256)
+    many = HardmaxChannel(5, draws=256).averages_at(v, 256)
     assert abs(few[0] - many[0]) < np.hypot(few[1], many[1])
     assert many[1] < 0.1 * many[0]
 
@@ -436,7 +436,7 @@ def test_few_fields_of_five_tokens_are_in_the_error(v):
 @pytest.mark.parametrize("noise", [1e-2, pytest.param(1e-6, marks=pytest.mark.statistics)])
 def test_tables_hold_between_their_nodes_and_below_them(noise):
     """One token and the identity as a link: linear labels of half the noise."""
-    channel = NoisyAttentionChannel(_same, 1, noise, fields=32)
+    channel = NoisyAttentionChannel(_same, 1, noise, draws=32)
     v = np.array([0.9, 0.75, 0.13, 0.0134, 1e-5, 1e-8, 1e-12])
     found, expected = channel.information(v), channel.expected_log_partition(v)
     assert np.all(np.abs(found.value - 2 / (2 * v + noise)) < found.error)

@@ -84,7 +84,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(variance):
     v = np.diag(variance)
     rng = np.random.default_rng(2)
     t, u = rng.standard_normal((2, 4000, 2, 3))
-    omega = np.linalg.cholesky(channel.self_overlap - v) @ t
+    omega = np.linalg.cholesky(channel.fields.self_overlap - v) @ t
     labels = channel.label_from(omega + np.sqrt(np.array(variance))[:, None] * u, np.empty((4000, 0)))
     found = channel.posterior(labels, omega, np.broadcast_to(v, (4000, 2, 2)))
     square = np.einsum("nak,nak->na", found.first, found.second)

@@ -269,7 +269,7 @@ def test_threshold_of_an_untied_softmax_layer_is_its_closed_form():
 @pytest.mark.parametrize("options", [{"depth": 1}, {"depth": 1, "activation": "linear", "tokens": 3}, {"depth": 2}])
 def test_untied_labels_show_the_vectors_they_are_made_of(options):
     channel, rng = DeepAttention(untied=True, **options).channel, np.random.default_rng(1)
-    fields = rng.standard_normal((50, *channel.field_components))
+    fields = rng.standard_normal((50, *channel.fields.shape))
     silent = np.empty((50, 0))
     shown, known = channel.observation(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
     signs = np.sign(np.sum(shown * known, axis=1, keepdims=True))
@@ -337,7 +337,7 @@ def test_message_passing_of_two_heads_follows_theory():
 @pytest.mark.parametrize("untied", [False, True])
 def test_labels_of_weighted_heads_are_understood(untied):
     channel = DeepAttention(depth=1, activation="linear", untied=untied, head_weights=[[4.0]]).channel
-    fields, silent = np.random.default_rng(2).standard_normal((20, *channel.field_components)), np.empty((20, 0))
+    fields, silent = np.random.default_rng(2).standard_normal((20, *channel.fields.shape)), np.empty((20, 0))
     shown, known = channel.observation(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
     signs = np.sign(np.sum(shown * known, axis=1, keepdims=True))
     np.testing.assert_allclose(signs * shown, known, atol=1e-8)

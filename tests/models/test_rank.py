@@ -138,7 +138,7 @@ def test_ranks_that_are_refused():
     for given in ({"prior": "rademacher"}, {"limit": "large-skip"}, {"untied": True}, {"heads": 2}):
         with pytest.raises(IncompatibleError, match="rank"):
             DeepAttention(rank=2, **given)
-    assert DeepAttention(rank=2, untied=True, noise=0.1).channel.rows == 8
+    assert DeepAttention(rank=2, untied=True, noise=0.1).channel.fields.rows == 8
     assert DeepAttention(depth=1, rank=1).parameters == DeepAttention(depth=1).parameters
 
 

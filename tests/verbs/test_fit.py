@@ -34,7 +34,7 @@ def drawn(model, alpha, d, seed=0):
     signal = size.model.prior.sample(size.model.signal_shape(design), random_stream(seed, 0))
     fields = design.forward(signal, 0)
     labels = size.model.channel.sample(fields, random_stream(seed, 2))
-    shape = (size.model.channel.rows, size.model.channel.columns)
+    shape = (size.model.channel.fields.rows, size.model.channel.fields.columns)
     return size.model, np.asarray(design.inputs[0]), labels, np.asarray(fields).reshape(n, *shape)
 
 

@@ -41,7 +41,7 @@ def test_sampled_wrong_labels_of_fields_of_any_power():
     channel = MODELS["hardmax of two"].channel
     variance = np.array([[[0.4]], [[1.3]]])
     found, expected = wrong_labels(channel, variance), channel.inference.label_errors(variance)["label_error"]
-    assert channel.self_overlap[0, 0] == 1.5
+    assert channel.fields.self_overlap[0, 0] == 1.5
     assert found.value == pytest.approx(expected, abs=4 * np.max(found.error) + 0.005)  # sampling error of 8 replicas
 
 

@@ -150,7 +150,7 @@ def _prior_and_counts(model: Model, alpha: Array, assumed: ScalarPrior) -> tuple
         raise IncompatibleError(
             "an assumed prior needs linear labels of one matrix, and a prior of the same symmetry as the model's"
         )
-    return prior, alpha / prior.degrees * float(np.prod(model.channel.field_components))
+    return prior, alpha / prior.degrees * float(np.prod(model.channel.fields.shape))
 
 
 def _errors_at(prior: ScalarPrior, assumed: ScalarPrior, precision: Array) -> Estimate:

@@ -44,7 +44,7 @@ def sample_data_points(
     model: Model, channel: Channel, variance: Array, count: int, rng: np.random.Generator
 ) -> DataPoints:
     """Return data points of a model at a posterior covariance, shape (P, P), with labels from ``channel``."""
-    shape = (count, channel.rows, channel.columns)
+    shape = (count, channel.fields.rows, channel.fields.columns)
     omega = square_root(model.prior.self_overlap - variance) @ rng.standard_normal(shape)
     root, noise = np.linalg.cholesky(variance), rng.standard_normal(shape)
     return DataPoints(channel.draw_labels(omega + root @ noise, rng), omega, np.linalg.inv(root).T @ noise)
@@ -109,7 +109,7 @@ def growth_bound(
         True
     """
     require_theory(model)
-    size, columns = model.prior.rows, model.channel.columns
+    size, columns = model.prior.rows, model.channel.fields.columns
     variance = np.eye(size) if variance is None else variance
     directions, matrices, _ = symmetric_basis(np.eye(size) if unknown is None else unknown, model)
     inverse = directions.T @ np.linalg.inv(variance) @ directions

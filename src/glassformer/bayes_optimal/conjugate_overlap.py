@@ -119,7 +119,7 @@ def conjugate_overlap(
         return Estimate(rate * averages.information.value[0], confidence * rate * averages.information.error[0])
 
     def accuracy_of(found: Estimate) -> float:
-        floor = _SMALLEST * rate * model.channel.columns
+        floor = _SMALLEST * rate * model.channel.fields.columns
         return float(np.max(np.diag(found.error) / np.maximum(np.diag(found.value), floor)))
 
     with progress(f"conjugate overlap {model.name}", points):

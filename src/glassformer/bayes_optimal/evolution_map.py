@@ -196,7 +196,7 @@ class EvolutionMap:
 
     def respect_symmetries(self, matrices: Array, variance: Array) -> Array:
         """Return the part of matrices, shape (active, P, P), that keeps the row symmetries of the covariances."""
-        pairs = zip(matrices, self.channel.self_overlap - variance, strict=True)
+        pairs = zip(matrices, self.channel.fields.self_overlap - variance, strict=True)
         return np.array([self.channel.labels.row_symmetries.symmetrise(matrix, overlap) for matrix, overlap in pairs])
 
     def covariance(self, q_hat: Estimate, index: Index) -> Estimate:

@@ -74,7 +74,7 @@ def instability(
     relative ``accuracy``. If this would need too many points, the goal is a lower accuracy, or the first estimate.
     """
     channel, inference = model.channel, model.channel.inference
-    size = 8 * inference.points * (channel.rows * channel.columns) ** 2
+    size = 8 * inference.points * (channel.fields.rows * channel.fields.columns) ** 2
     most = max(1, min(_MOST_POINTS, _LARGEST_ARRAY // size))
     basis = symmetric_basis(unknown, model)
     points = max(min(FEWEST_POINTS, inference.points), int(finer * inference.points))

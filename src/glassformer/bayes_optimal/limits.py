@@ -197,7 +197,7 @@ def _label_error_changes(model: Model, best: Solution, errors: dict[str, Array])
     directions = (length[..., None] * axes)[:, : size * (size + 1) // 2].reshape(len(components), -1, size, size)
 
     def nearest_covariance(matrices: Array) -> Array:
-        power = channel.self_overlap
+        power = channel.fields.self_overlap
         capped = power - map_eigenvalues(power - matrices, lambda values: np.maximum(values, 0.0))
         return map_eigenvalues(capped, lambda values: np.maximum(values, channel.inference.smallest))
 

@@ -48,7 +48,7 @@ def row_exponents(model: Model, largest: int = 4, samples: int = 2**20, seed: in
     require_integer("largest", largest)
     require_theory(model)
     prior, channel = model.prior, model.channel
-    rows, columns = prior.rows, channel.columns
+    rows, columns = prior.rows, channel.fields.columns
 
     def polynomials(fields: Array) -> Array:
         hermite = [np.ones_like(fields), fields]

@@ -186,7 +186,7 @@ def subspace_threshold(
     if not 0 < accuracy < np.inf:
         raise ParameterError("accuracy", accuracy, "finite and > 0")
     require_theory(model)
-    if not model.overlap_shape and model.channel.columns > 1:
+    if not model.overlap_shape and model.channel.fields.columns > 1:
         raise IncompatibleError(
             f"model {model.name} has one matrix, whose threshold has no choice of a subspace: use thresholds"
         )

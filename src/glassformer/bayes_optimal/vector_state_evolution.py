@@ -135,7 +135,7 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
     require_steps(model, alpha, steps)
     noise = max(float(model.channel.labels.noise), SMALLEST_VARIANCE)
     # Labels per entry; a sample of attention has one for every pair of tokens.
-    ratio = alpha[:, None, None] / prior.degrees * model.channel.columns
+    ratio = alpha[:, None, None] / prior.degrees * model.channel.fields.columns
     # At negligible width there are too few labels per entry for the linear estimation to reduce the variance.
     share = float(prior.extensive)
 

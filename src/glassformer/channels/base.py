@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from glassformer.channels.field_averages import Averages, Response, Scores
+from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
@@ -42,28 +43,13 @@ class Channel(ABC):
 
     @property
     @abstractmethod
-    def rows(self) -> int:
-        """``P``, the number of rows of fields, whose overlaps are learned."""
-
-    @property
-    @abstractmethod
-    def columns(self) -> int:
-        """``K``, the number of independent fields of each row."""
-
-    @property
-    def field_components(self) -> tuple[int, ...]:
-        """Shape of the fields of one data point in designs: ``(P, K)``, and ``(K,)`` or empty for one row."""
-        return self.rows, self.columns
+    def fields(self) -> Fields:
+        """Facts about the fields: shape and prior covariance."""
 
     @property
     @abstractmethod
     def labels(self) -> Labels:
         """Facts about the labels: shape, noise, symmetries, values."""
-
-    @property
-    def self_overlap(self) -> Array:
-        """Overlap of an exactly known signal, shape (P, P): the covariance of the fields over the rows."""
-        return np.eye(self.rows)
 
     # Labels.
 
@@ -74,7 +60,7 @@ class Channel(ABC):
 
     @abstractmethod
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
-        """Draw one label per data point, from fields of shape ``(n, *field_components)``."""
+        """Draw one label per data point, from fields of shape ``(n, *fields.shape)``."""
 
     @abstractmethod
     def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:

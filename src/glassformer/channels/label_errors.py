@@ -63,13 +63,13 @@ def prediction_errors(channel: Channel, variance: Array, last_layer: Array | Non
         last_layer: 1 for the rows of the last layer, 0 for the others, shape (P,).
     """
     variance = np.asarray(variance, dtype=float)
-    shape = channel.rows, channel.columns
+    shape = channel.fields.rows, channel.fields.columns
     count = channel.inference.points
     points = normal_points(3 * shape[0] * shape[1], count, REPLICAS).reshape(-1, 3, *shape)
-    used = [np.ones(channel.rows), *([] if last_layer is None else [last_layer])]
+    used = [np.ones(channel.fields.rows), *([] if last_layer is None else [last_layer])]
     rows = []
     for v in variance:
-        mean, root = square_root(channel.self_overlap - v) @ points[:, 0], square_root(v)
+        mean, root = square_root(channel.fields.self_overlap - v) @ points[:, 0], square_root(v)
         pairs = [[channel.clean_labels(mean + sign * root @ points[:, k]) for sign in (1, -1)] for k in (1, 2)]
         differences = np.mean([(first - second) ** 2 for first in pairs[0] for second in pairs[1]], axis=0)
         first, second = (0.5 * (above + below) for above, below in pairs)
@@ -106,11 +106,11 @@ def sampled_label_errors(
 
 def wrong_labels(channel: Channel, variance: Array) -> Estimate:
     """Return the share of new labels that differ from the most probable one, entry by entry."""
-    shape = channel.rows, channel.columns
+    shape = channel.fields.rows, channel.fields.columns
     points = normal_points(2 * shape[0] * shape[1], _DECISIONS, REPLICAS).reshape(-1, 2, *shape)
     rows = []
     for v in variance:
-        mean = square_root(channel.self_overlap - v) @ points[:, 0]
+        mean = square_root(channel.fields.self_overlap - v) @ points[:, 0]
         wrong = _differ(channel.likeliest_labels(mean, v), channel.true_labels(mean + square_root(v) @ points[:, 1]))
         rows.append(wrong.reshape(REPLICAS, -1).mean(axis=1))
     return mean_of_replicas(np.array(rows))
@@ -129,7 +129,7 @@ def new_samples(channel: Channel, own: Array, cross: Array, true: Array, points:
     joint = np.concatenate(
         [np.concatenate([own, cross], axis=-1), np.concatenate([np.swapaxes(cross, -1, -2), true], axis=-1)], axis=-2
     )
-    rows, columns = channel.rows, channel.columns
+    rows, columns = channel.fields.rows, channel.fields.columns
     normal = normal_points(4 * rows * columns, points, 1).reshape(points, -1, columns)
     both, deviations = np.split(normal, 2, axis=1)
     estimated, fields = np.split(square_root(joint)[..., None, :, :] @ both, 2, axis=-2)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from glassformer.channels.control_variates import information
+from glassformer.channels.fields import Fields
 from glassformer.channels.scalar.base import Array, Estimate, JointScoreChannel, PowerChannel
 from glassformer.channels.scalar.tabulated import Tabulated
 from glassformer.core.cache import cached_array
@@ -187,8 +188,8 @@ class SampledChannel(JointScoreChannel, PowerChannel):
         """Return the posteriors of the fields of n data points."""
 
     @property
-    def field_components(self) -> tuple[int, ...]:
-        return (self.components,)
+    def fields(self) -> Fields:
+        return Fields((self.components,), self.power)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         return self.label_from(h, rng.standard_normal((len(h), self.source_dimensions)))

@@ -311,7 +311,7 @@ def descent_path(
     if not model.overlap_shape:
         raise IncompatibleError(f"model {model.name} has no rows: its descent has no mean-field equations")
     fitted = student_of(model, "square") if student is None else student
-    rows, teachers = fitted.rows, int(model.channel.rows)
+    rows, teachers = fitted.rows, int(model.channel.fields.rows)
     begin = (DescentStart.of_cosine(rows, teachers) if start is None else start).checked(rows, teachers)
     classes = _feature_classes(model)
     _require_memory(settings, fitted, len(classes[0]))

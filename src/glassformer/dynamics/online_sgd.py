@@ -151,10 +151,10 @@ def online_sgd(
     if len(times) == 0 or times[0] < 0 or np.any(np.diff(times) < 0):
         raise ParameterError("time", time, "increasing numbers >= 0")
     channel, link = model.channel, model.traceable_label
-    size = channel.rows
+    size = channel.fields.rows
     starts = _checked_starts(Start(np.zeros((size, size)), np.eye(size)) if start is None else start, size)
-    _require(pace, points, 2 * size * channel.columns)
-    memory = 8.0 * _HELD * _SETS * points * size * channel.columns
+    _require(pace, points, 2 * size * channel.fields.columns)
+    memory = 8.0 * _HELD * _SETS * points * size * channel.fields.columns
     require_resources("points", points, memory, "use fewer points")
     rates = CachedJit(time_derivatives, link=link)
     paths = [_integrate_start(model, rates, one, times, pace, points) for one in track(starts, "starts")]
@@ -341,7 +341,7 @@ class SampledFields(NamedTuple):
     def of(cls, model: Model, points: int, root: Array) -> SampledFields:
         """Return fields and labels of a teacher whose power has the square root ``root``."""
         channel = model.channel
-        shape, size = (channel.rows, channel.columns), channel.rows * channel.columns
+        shape, size = (channel.fields.rows, channel.fields.columns), channel.fields.rows * channel.fields.columns
         normal = normal_points(2 * size + channel.sources, points, _SETS)
         # Whitening makes second moments within each set exact.
         moments = np.einsum("snd,sne->sde", normal, normal, optimize=True) / points

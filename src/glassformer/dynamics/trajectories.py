@@ -48,7 +48,7 @@ def draw_trajectories(
     """
     channel, rng = model.channel, np.random.default_rng([7, number])
     steps, base, batches = settings.steps, settings.base_points, int(settings.batches[-1]) + 1
-    shape = (channel.rows, channel.columns)
+    shape = (channel.fields.rows, channel.fields.columns)
     size, rows, tokens = int(np.prod(shape)), student.rows, student.tokens
     normal = _whiten(normal_points(size + channel.sources, base, sets)[number])
     true, source = normal[:, :size].reshape(-1, *shape), normal[:, size:]

@@ -361,7 +361,7 @@ class FitResult(FitStatus):
         """
         from glassformer.channels.label_errors import predicted_labels
 
-        channel, shape = model.channel, (model.channel.rows, model.channel.columns)
+        channel, shape = model.channel, (model.channel.fields.rows, model.channel.fields.columns)
         claimed = np.zeros((shape[0], shape[0])) if self.variance is None else np.reshape(self.variance, 2 * shape[:1])
         fields = [np.asarray(design.forward(one, 0)).reshape(-1, *shape) for one in self.estimates]
         return np.asarray(predicted_labels(channel, np.array(fields), claimed))

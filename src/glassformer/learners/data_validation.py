@@ -249,7 +249,7 @@ def _require_model_of_design(model: Model, design: Design) -> None:
         raise IncompatibleError(
             f"{type(design).__name__} is not the design of model {model.name}: use that of model.at_size(d).design"
         )
-    fields, own = design.field_shape[1:], model.channel.field_components
+    fields, own = design.field_shape[1:], model.channel.fields.shape
     if not design.several_rows and len(fields) != len(own):
         raise DataError("X", f"<fields of shape {fields}>", f"fields of shape {own}, as the channel")
     expected = model.inputs_at(d)[1]

@@ -179,7 +179,7 @@ class MatrixMessagePassing(Learner):
         return MessagePassing(damping=self.damping).at_accuracy(accuracy)
 
     def check(self, model: Model) -> None:
-        if model.overlap_shape or model.prior.symmetric or model.channel.field_components:
+        if model.overlap_shape or model.prior.symmetric or model.channel.fields.shape:
             raise IncompatibleError(
                 f"needs a signal of one matrix without symmetry, not that of this model ({model.name})"
             )

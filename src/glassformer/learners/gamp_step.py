@@ -87,7 +87,7 @@ class GampStep(GampConvergence):
             rng = random_stream(self.seed, _START_STREAM, self.instance, attempt)
             signal = signal + self._random_start * rng.standard_normal(shape)
         damping = self.design.damping if self.settings.damping is None else self.settings.damping
-        score = np.zeros((self.design.samples, self.channel.rows, self.channel.columns))
+        score = np.zeros((self.design.samples, self.channel.fields.rows, self.channel.fields.columns))
         return GampState(replace(estimate, signal=signal), score, nothing, nothing, nothing, damping=damping)
 
     def advance(self, state: GampState) -> tuple[GampState, float]:

@@ -108,7 +108,9 @@ class OnlineSGD(RowDescent):
 
         channel, cosine = model.channel, self.cosine(cosine)
         return cosine_start(
-            channel.rows, _RANDOM_COSINE * channel.labels.even if cosine is None else cosine, self.initialisation.size
+            channel.fields.rows,
+            _RANDOM_COSINE * channel.labels.even if cosine is None else cosine,
+            self.initialisation.size,
         )
 
     def record_steps(self, steps: int) -> Array:

@@ -188,7 +188,8 @@ class OwnFit(FitResult):
         """Return the errors of predictions on new inputs, of labels without their noise."""
         channel = model.channel
         design = new.design.sample(_NEW_SAMPLES, new.shape, random_stream(*new.seed))
-        fields = np.asarray(design.forward(signal, 0)).reshape(_NEW_SAMPLES, channel.rows, channel.columns)
+        shape = (_NEW_SAMPLES, channel.fields.rows, channel.fields.columns)
+        fields = np.asarray(design.forward(signal, 0)).reshape(shape)
         found = self.learner.predictions(self.predict, np.asarray(design.inputs[0]), channel.labels.shape)
         errors = {}
         if channel.labels.discrete:

@@ -72,7 +72,7 @@ def is_one_linear_row(risk: RowRisk, model: Any) -> bool:
     """Return whether the student is one linear row that sees one token: its averages are deterministic."""
     from glassformer.risk.penalties import penalty_of
 
-    if (model.channel.rows, model.channel.columns) != (1, 1) or not penalty_of(risk.penalty).separable:
+    if (model.channel.fields.rows, model.channel.fields.columns) != (1, 1) or not penalty_of(risk.penalty).separable:
         return False
     if risk.positions is not None or risk.branch is not None or callable(risk.student):
         return False

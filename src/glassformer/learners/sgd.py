@@ -348,7 +348,7 @@ class SGD(RowDescent):
         """
         from glassformer.dynamics.descent_settings import DescentStart
 
-        rows, teachers, begin = student.rows, int(model.channel.rows), self.initialisation
+        rows, teachers, begin = student.rows, int(model.channel.fields.rows), self.initialisation
         if begin.matrices is not None:
             return DescentStart(*begin.matrices).checked(rows, teachers)
         cosine = model.channel.labels.even * _RANDOM_COSINE if begin.overlap is None else begin.overlap

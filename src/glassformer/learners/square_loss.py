@@ -34,7 +34,7 @@ class SquareLossLearner(Learner):
         """Return the minimiser."""
 
     def check(self, model: Model) -> None:
-        if model.channel.field_components:
+        if model.overlap_shape or model.channel.fields.shape:
             raise IncompatibleError(f"fits one linear label per sample, not the labels of this model ({model.name})")
         if not model.channel.linear:
             raise IncompatibleError(f"fits linear labels, not those of channel {model.channel.label}")

@@ -98,7 +98,7 @@ def attention_averages(channel: Any, power: float, loss: Loss) -> AttentionAvera
     Raises:
         IncompatibleError: labels are not rows of probabilities.
     """
-    channel.shares_of(channel.sample(np.zeros((1, *channel.field_components)), np.random.default_rng(0)))
+    channel.shares_of(channel.sample(np.zeros((1, *channel.fields.shape)), np.random.default_rng(0)))
     if channel.tokens != 2:
         return SampledAverages(channel, power, loss)
     return (HardmaxAverages if channel.labels.discrete else ProductAverages)(channel, power, loss)

@@ -85,7 +85,7 @@ class LabelAverages:
     @property
     def components(self) -> float:
         """Number of components of the field of one sample."""
-        return float(np.prod(self.channel.field_components))
+        return float(np.prod(self.channel.fields.shape))
 
     @property
     def exact_components(self) -> float:
@@ -130,7 +130,7 @@ class LabelAverages:
         """
         if self.loss.quadratic:
             return self._square(order)
-        if self.channel.field_components and not self.channel.labels.linear:
+        if self.channel.fields.shape and not self.channel.labels.linear:
             raise IncompatibleError(f"loss {self.loss.name} has no theory for labels of several numbers: use square")
         averages = self._discrete if self.channel.labels.values else self._continuous
         labels = len(self.channel.labels.values) or len(self._nodes.y)

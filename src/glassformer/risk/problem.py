@@ -258,7 +258,7 @@ def risk_problem(model: Model, loss: Loss, penalty: Penalty, strength: float | N
         raise IncompatibleError(f"labels of channel {channel.label} do not determine the trace: use penalty trace")
     if penalty.pinned and strength is not None:
         raise IncompatibleError(f"strength = {strength} has no effect with penalty pinned: leave it out")
-    if prior.symmetric and not channel.labels.linear and bool(channel.field_components) and loss.quadratic:
+    if prior.symmetric and not channel.labels.linear and bool(channel.fields.shape) and loss.quadratic:
         reason = f"loss {loss.name} has no theory for labels of channel {channel.label} of several indices"
         raise IncompatibleError(f"{reason}: use cross-entropy, or channel linear")
     if loss.binary and set(channel.labels.values) != {-1.0, 1.0}:

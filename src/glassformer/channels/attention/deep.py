@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.attention.softmax import all_ones, symmetric_logits
+from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_channel import LatentChannel
@@ -50,7 +51,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
 
     Example:
         >>> channel = DeepAttentionIndexedChannel(tokens=2, skip=(1.0,), power=1.5)
-        >>> channel.field_components, channel.labels.shape
+        >>> channel.fields.shape, channel.labels.shape
         ((2, 3), (2, 2))
     """
 
@@ -93,9 +94,9 @@ class DeepAttentionIndexedChannel(LatentChannel):
         """Number of components of the last layer that labels determine."""
         return self.columns - 1.0 if self.last == "softmax" else float(self.columns)
 
-    @property
-    def self_overlap(self) -> Array:
-        return np.asarray(np.eye(self.rows) + (self.power - 1))
+    @cached_property
+    def fields(self) -> Fields:
+        return Fields((self.rows, self.columns), self.power, shared=self.power - 1)
 
     def at_power(self, power: float) -> DeepAttentionIndexedChannel:
         """Return the same layers for fields of another prior variance."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, owens_t, xlogy
 
 from glassformer.channels.attention.prediction import largest_entries
+from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.channels.scalar.base import Array, Estimate, JointScoreChannel, PowerChannel
 from glassformer.core.errors import DataError
@@ -66,7 +67,10 @@ class HardmaxPairChannel(JointScoreChannel, PowerChannel):
     label = "hardmax"
     # Labels are discrete, so the information grows as the inverse square root of V: the rank is zero.
     labels = Labels(shape=(2,), discrete=True)
-    field_components = (3,)
+
+    @property
+    def fields(self) -> Fields:
+        return Fields((3,), self.power)
 
     @property
     def tokens(self) -> int:

@@ -43,7 +43,7 @@ class HardmaxChannel(SampledChannel):
     Args:
         tokens: ``T >= 3``.
         power: :math:`Q_0 = E h_{ab}^2` off the diagonal.
-        fields: sampled fields per data point, a power of two.
+        draws: sampled fields per data point, a power of two.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -59,13 +59,13 @@ class HardmaxChannel(SampledChannel):
 
     tokens: int
     power: float = 1.0
-    fields: int = 128
+    draws: int = 128
 
     def __post_init__(self) -> None:
         require_integer("tokens", self.tokens, 3)
-        if self.fields < 32 or self.fields & (self.fields - 1):
-            raise ParameterError("fields", self.fields, "a power of two >= 32")
-        require_average_resources(self.tokens, 20 * self.fields * self.tokens**2)
+        if self.draws < 32 or self.draws & (self.draws - 1):
+            raise ParameterError("draws", self.draws, "a power of two >= 32")
+        require_average_resources(self.tokens, 20 * self.draws * self.tokens**2)
 
     label = "hardmax"
     source_dimensions = 0
@@ -94,12 +94,12 @@ class HardmaxChannel(SampledChannel):
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
         labels = self._validated(y)
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
-        size = max(1, _NUMBERS_AT_ONCE // (2 * self.fields * self.tokens**2))
+        size = max(1, _NUMBERS_AT_ONCE // (2 * self.draws * self.tokens**2))
 
         def block(part: slice, uniform: Array) -> SampledPosterior:
             return self._block(labels[part], omega[part], v[part, None], uniform)
 
-        return batched_posterior(len(omega), size, self.tokens * (self.tokens - 1) // 2, self.fields, block)
+        return batched_posterior(len(omega), size, self.tokens * (self.tokens - 1) // 2, self.draws, block)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Return ``label_error``, the share of wrong rows, and ``label_brier``, :math:`1 - E\sum_b p_{ab}^2`."""
@@ -116,13 +116,13 @@ class HardmaxChannel(SampledChannel):
         rows, columns = pair_indices(self.tokens)
         off, scale = rows != columns, np.sqrt(v)
         shared, deviation, log_weight = _draw_pairs(label_order(y), omega[:, off], scale, uniform)
-        matrix = np.full((len(y), self.tokens, self.tokens, 2 * self.fields), -np.inf)
+        matrix = np.full((len(y), self.tokens, self.tokens, 2 * self.draws), -np.inf)
         matrix[:, rows[off], columns[off]] = matrix[:, columns[off], rows[off]] = shared
         sign = np.where(y == np.arange(self.tokens), 1.0, -1.0)[:, :, None]
         root = np.sqrt(2) * scale[:, :, None]
         a = sign * (np.sqrt(2) * omega[:, ~off, None] - np.max(matrix, axis=2)) / root
         log_weight += np.sum(log_ndtr(a), axis=1)
-        ratio, scores = inverse_mills_ratio(a), np.empty((len(y), off.size, 2 * self.fields))
+        ratio, scores = inverse_mills_ratio(a), np.empty((len(y), off.size, 2 * self.draws))
         scores[:, off], scores[:, ~off] = deviation / scale[:, :, None], np.sqrt(2) * sign * ratio / root
         bend = (np.sum(1 - deviation**2, axis=1) + np.sum(a * ratio, axis=1)) / v
         # Labels do not depend on the common part of all indices.

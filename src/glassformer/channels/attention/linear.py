@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from glassformer.channels.attention.projected import ProjectedChannel, Root, UntiedIndices
+from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.channels.scalar.base import Array, Estimate
 from glassformer.core.checks import require_integer
@@ -22,7 +23,6 @@ from glassformer.designs.token_pairs import to_components, to_matrices
 class LinearProjection(ProjectedChannel):
     """All components of the indices, with or without noise."""
 
-    any_power = True
     label = "linear"
 
     def __post_init__(self) -> None:
@@ -32,10 +32,14 @@ class LinearProjection(ProjectedChannel):
 
     @property
     def _visible(self) -> int:
-        return self.field_components[0]
+        return self._components
+
+    @property
+    def fields(self) -> Fields:
+        return Fields((self._components,), any_power=True)
 
     def components_of(self, labels: Array) -> Array:
-        return self._residual(labels, np.zeros((len(labels), *self.field_components)))
+        return self._residual(labels, np.zeros((len(labels), self._components)))
 
     @cached_property
     def labels(self) -> Labels:
@@ -44,7 +48,7 @@ class LinearProjection(ProjectedChannel):
             shape=(self.tokens, self.tokens),
             noise=self.noise,
             # The squared norm of labels whose components are one: errors are per component.
-            error_unit=float(np.sum(self._matrices(np.ones(self.field_components)) ** 2)),
+            error_unit=float(np.sum(self._matrices(np.ones(self._components)) ** 2)),
             linear=True,
             regression=(1.0, self.noise),
         )
@@ -151,7 +155,7 @@ class CorrelatedLinearChannel(LinearAttentionChannel):
     @cached_property
     def _gains_and_modes(self) -> tuple[Array, Array]:
         """Return the eigenvalues :math:`a_k` and the eigenvectors, as columns, in components."""
-        root, units = np.array(self.root), np.eye(self.field_components[0])
+        root, units = np.array(self.root), np.eye(self._components)
         gains, modes = np.linalg.eigh(to_components(root @ to_matrices(units, self.tokens) @ root))
         return gains, modes
 

@@ -60,9 +60,10 @@ def attention_channel(
         channel = _of_one_sample(link, tokens)
     if isinstance(channel, ScalarChannel):
         _require_match(channel, tokens, noise, temperature, power)
-        if channel.columns != (indices := tokens * (tokens + 1) // 2):
+        own, indices = channel.fields.columns, tokens * (tokens + 1) // 2
+        if own != indices:
             raise IncompatibleError(
-                f"channel = {channel!r} has labels of {channel.columns} indices, and tokens = {tokens} have {indices}: "
+                f"channel = {channel!r} has labels of {own} indices, and tokens = {tokens} have {indices}: "
                 f"choose {', '.join(NAMES)}, or another number of tokens"
             )
         if getattr(channel, "root", ()) != root:
@@ -114,7 +115,7 @@ def untied_channel(
     """
     if isinstance(channel, ScalarChannel) and link is None:
         _require_match(channel, tokens, noise, temperature, 1.0)
-        if channel.field_components != (tokens**2,):
+        if channel.fields.shape != (tokens**2,):
             raise IncompatibleError(
                 f"channel = {channel!r} and untied exclude each other: choose {' or '.join(UNTIED)}"
             )
@@ -133,7 +134,7 @@ def untied_channel(
 
 def _require_match(channel: ScalarChannel, tokens: int, noise: float, temperature: float, power: float) -> None:
     """Raise unless a finished channel has the parameters of the model. The model may leave out the noise."""
-    if power != 1 and not (hasattr(channel, "power") or channel.any_power):
+    if power != 1 and not (hasattr(channel, "power") or channel.fields.any_power):
         raise IncompatibleError(
             f"{type(channel).__name__} is for fields of variance 1, indices have {power:g}: choose {', '.join(NAMES)}, "
             "NoisySignChannel with its power, or a function of the indices with noise > 0"

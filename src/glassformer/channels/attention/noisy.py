@@ -55,7 +55,7 @@ class NoisyAttentionChannel(SampledChannel):
         name: name of the channel in files and on the command line.
         root: square root :math:`C^{1/2}` of the correlation of the tokens. The argument of the function is
             :math:`C^{1/2}hC^{1/2}`. Empty for independent tokens.
-        fields: sampled fields per data point, a power of two.
+        draws: sampled fields per data point, a power of two.
 
     Raises:
         ParameterError: an argument is out of range, or the function does not treat each matrix separately.
@@ -72,18 +72,18 @@ class NoisyAttentionChannel(SampledChannel):
     power: float = 1.0
     name: str = "link"
     root: Root = ()
-    fields: int = field(default=256, kw_only=True)
+    draws: int = field(default=256, kw_only=True)
 
     def __post_init__(self) -> None:
         require_integer("tokens", self.tokens)
         if not 0 < self.noise <= MOST_NOISE:
             allowed = f"> 0 and at most {MOST_NOISE:g} for labels whose posterior is sampled"
             raise ParameterError("noise", self.noise, allowed, "labels with more noise carry no information")
-        if self.fields < 32 or self.fields & (self.fields - 1):
-            raise ParameterError("fields", self.fields, "a power of two >= 32")
+        if self.draws < 32 or self.draws & (self.draws - 1):
+            raise ParameterError("draws", self.draws, "a power of two >= 32")
         fields, entries = self.components, self.tokens**2
         require_average_resources(
-            self.tokens, _STEPS * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries)
+            self.tokens, _STEPS * (fields**2 * (fields + entries)) + 2 * self.draws * (fields**2 + entries)
         )
         self._require_labels()
 
@@ -157,12 +157,12 @@ class NoisyAttentionChannel(SampledChannel):
         labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
         if np.any(np.isnan(labels)):
             raise DataError("y", "nan", "labels that are numbers", "guard divisions, logarithms and roots of the link")
-        size = max(1, _NUMBERS_AT_ONCE // (2 * self.fields * self.tokens**2))
+        size = max(1, _NUMBERS_AT_ONCE // (2 * self.draws * self.tokens**2))
 
         def block(part: slice, uniform: Array) -> SampledPosterior:
             return self._block(labels[part], omega[part], v[part], uniform)
 
-        return batched_posterior(len(omega), size, self.components + 1, self.fields, block)
+        return batched_posterior(len(omega), size, self.components + 1, self.draws, block)
 
     def _values(self, field: Array) -> Array:
         """Return labels without noise, flattened, of fields of shape (..., K)."""

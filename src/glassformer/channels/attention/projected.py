@@ -29,8 +29,9 @@ class ProjectedChannel(ScalarChannel):
         """Number of components that labels determine."""
 
     @property
-    def field_components(self) -> tuple[int, ...]:
-        return (self.tokens * (self.tokens + 1) // 2,)
+    def _components(self) -> int:
+        """Number of components of the indices."""
+        return self.tokens * (self.tokens + 1) // 2
 
     def _matrices(self, components: Array) -> Array:
         """Return the indices, shape (..., T, T), from their components."""
@@ -66,8 +67,8 @@ class UntiedIndices(ProjectedChannel):
     """Indices of untied keys and queries: all ``T x T`` are independent with unit variance, in the order of rows."""
 
     @property
-    def field_components(self) -> tuple[int, ...]:
-        return (self.tokens**2,)
+    def _components(self) -> int:
+        return self.tokens**2
 
     def _matrices(self, components: Array) -> Array:
         return np.asarray(components.reshape(*components.shape[:-1], self.tokens, self.tokens))

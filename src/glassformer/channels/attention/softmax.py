@@ -12,6 +12,7 @@ import numpy as np
 
 from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.projected import ProjectedChannel, Root, UntiedIndices
+from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.channels.scalar.base import Array, ScalarChannel
 from glassformer.core.checks import require_integer
@@ -33,8 +34,8 @@ class SoftmaxProjection(ProjectedChannel):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
 
     @property
-    def self_overlap(self) -> Array:
-        return np.array([[self.power]])
+    def fields(self) -> Fields:
+        return Fields((self._components,), self.power)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
@@ -51,7 +52,7 @@ class SoftmaxProjection(ProjectedChannel):
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Return ``prediction_error``, :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, and ``plugin_error``."""
-        sizes = (self.field_components[0], self.tokens)
+        sizes = (self._components, self.tokens)
         return prediction_errors(self.clean, *sizes, self.power, variance, 0.0)
 
 

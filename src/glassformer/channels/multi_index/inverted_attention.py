@@ -61,7 +61,7 @@ class InvertedAttentionChannel(AttentionChannel):
     Example:
         >>> heads = Architecture(1, 2, (1.0,), "softmax", True, 2, "attention", ((1.0, 1.0),))
         >>> channel = InvertedAttentionChannel(heads)
-        >>> channel.field_components, channel.latents, channel.labels.rank
+        >>> channel.fields.shape, channel.latents, channel.labels.rank
         ((2, 2), 2, 2.0)
     """
 

@@ -150,7 +150,7 @@ class LineChannel(LinkRowsChannel):
     @cached_property
     def _shown_labels(self) -> Array:
         """Labels of random fields, shape (n, ...), as the link gives them."""
-        fields = np.random.default_rng(2).standard_normal((_FIELDS, *self.field_components))
+        fields = np.random.default_rng(2).standard_normal((_FIELDS, *self.fields.shape))
         return LinkRowsChannel.label_from(self, fields, fields)
 
     @cached_property
@@ -193,7 +193,7 @@ class LineChannel(LinkRowsChannel):
         """
         if self._discrete or self.atoms > 0:
             return ((False,) * self.tokens,) * self.indices
-        fields = np.random.default_rng(2).standard_normal((_FIELDS, *self.field_components))
+        fields = np.random.default_rng(2).standard_normal((_FIELDS, *self.fields.shape))
         level = np.all(map_points(jax.jacfwd(self.link), fields) == 0, axis=(0, 1))
         labels = map_points(self.link, fields)
         for place in zip(*np.nonzero(level), strict=True):
@@ -209,7 +209,7 @@ class LineChannel(LinkRowsChannel):
             return False
         if self._rough is np.float64:
             return True
-        fields = np.random.default_rng(2).standard_normal((_TRIAL_LINES, *self.field_components))
+        fields = np.random.default_rng(2).standard_normal((_TRIAL_LINES, *self.fields.shape))
         low, middle, high = np.quantile(self.label_from(fields, fields), (0.25, 0.5, 0.75))
         return bool(abs(middle) > _FAR_FROM_ZERO * (high - low))
 

@@ -118,7 +118,7 @@ def link_channel(
 
     Example:
         >>> channel = link_channel(lambda z: jnp.sum(z) + z[0, 0] ** 2, 2, 1, LabelSettings(noise=0.1))
-        >>> channel.field_components, channel.labels.shape
+        >>> channel.fields.shape, channel.labels.shape
         ((2, 1), ())
     """
     for name, value in (("indices", indices), ("tokens", tokens)):

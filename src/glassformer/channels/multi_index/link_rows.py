@@ -153,7 +153,7 @@ class LikelihoodRowsChannel(LinkRowsChannel):
         return max(law_gap(self.law, x) for x in np.quantile(self._link_values(), _CHECKED_QUANTILES).tolist())
 
     def _link_values(self) -> Array:
-        points = normal_points(self.rows * self.columns).reshape(-1, *self.field_components)
+        points = normal_points(self.rows * self.columns).reshape(-1, *self.fields.shape)
         return LinkRowsChannel.label_from(self, points, points)
 
     @cached_property

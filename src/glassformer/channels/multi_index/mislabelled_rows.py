@@ -31,7 +31,7 @@ class MislabelledRowsChannel(LineChannel):
 
     @cached_property
     def labels(self) -> Labels:
-        points = normal_points(self.rows * self.columns).reshape(-1, *self.field_components)
+        points = normal_points(self.rows * self.columns).reshape(-1, *self.fields.shape)
         clean = super().label_from(points, np.zeros((len(points), 1)))
         noise = float(np.mean(self.alphabet.variances[self.alphabet.index(clean)]))
         return replace(super().labels, rank=0.0, noise=noise)

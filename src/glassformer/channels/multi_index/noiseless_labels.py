@@ -177,7 +177,7 @@ class NoiselessInference(LatentInference):
         """Return whether averages with the small noise agree with those from nearest labels."""
         few = self.with_points(min(_COMPARED_POINTS, self.points))
         for share in _COMPARED:
-            variance = share * self.channel.self_overlap
+            variance = share * self.channel.fields.self_overlap
             sampled = super(NoiselessInference, few).averages(variance[None])
             replicas, systematic = few._nearest(variance)
             gap, error = mean_and_error(sampled.replicas[0] - replicas)
@@ -190,7 +190,7 @@ class NoiselessInference(LatentInference):
         """Return the information of each replica from nearest labels, and its error."""
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
         found = _nearest_information(self.channel.clean_labels, omega, root, REPLICAS)
-        return [self.channel.symmetric.symmetrise(part, self.channel.self_overlap - variance) for part in found]
+        return [self.channel.symmetric.symmetrise(part, self.channel.fields.self_overlap - variance) for part in found]
 
     def averages(self, variance: Array) -> Averages:
         sampled = super().averages(variance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from glassformer.channels.base import Channel, Inference
 from glassformer.channels.control_variates import information as controlled_information
 from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Scores, Slopes
+from glassformer.channels.fields import Fields
 from glassformer.channels.label_errors import sampled_label_errors
 from glassformer.channels.replicas import REPLICAS, mean_of_replicas
 from glassformer.core.defaults import default_property
@@ -35,6 +37,20 @@ class SampledRowsChannel(Channel):
 
     points: int
     """Sampled data points per replica, a power of two."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """``P``, the number of rows of fields, whose overlaps are learned."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """``K``, the number of independent fields of each row."""
+
+    @cached_property
+    def fields(self) -> Fields:
+        return Fields((self.rows, self.columns))
 
     refinement_factor = default_property(4, "Ratio of the work of successive :meth:`posteriors`, if there are several.")
 
@@ -136,9 +152,8 @@ class SampledInference(Inference):
                 scores, deviation[k], v, for_bias, [part[k] for part in prior], self.refinement_factor
             )
             # Projected on the symmetries, which averages satisfy exactly.
-            pairs.append(
-                [self.channel.labels.row_symmetries.symmetrise(part, self.channel.self_overlap - v) for part in raw]
-            )
+            overlap = self.channel.fields.self_overlap - v
+            pairs.append([self.channel.labels.row_symmetries.symmetrise(part, overlap) for part in raw])
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         partitions = [_mean_log_partitions(level[3]) for level in levels]
         of_states = zip(*(part.mean(axis=1) for part in partitions), strict=True)
@@ -159,7 +174,7 @@ class SampledInference(Inference):
     def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
         # Squares of slopes grow like the fourth power of the length of deviations in the range of ``wider``: from their
         # own law few data points would carry the average.
-        stretch = np.eye(self.channel.rows) if wider is None else self._stretch(variance, wider)
+        stretch = np.eye(self.channel.fields.rows) if wider is None else self._stretch(variance, wider)
         omega, deviation, labels = (part[0] for part in self._data(variance[None], known, stretch))
         slopes = self.channel.slopes(labels, omega, np.broadcast_to(variance, (len(labels), *variance.shape)))
         found = self._responding(slopes, deviation, variance)
@@ -167,7 +182,7 @@ class SampledInference(Inference):
             return found
         white = np.linalg.cholesky(variance).T @ deviation
         drawn = np.linalg.inv(stretch) @ white
-        log_weight = self.channel.columns * np.linalg.slogdet(stretch)[1] - 0.5 * np.sum(
+        log_weight = self.channel.fields.columns * np.linalg.slogdet(stretch)[1] - 0.5 * np.sum(
             white**2 - drawn**2, axis=(1, 2)
         )
         weight = np.exp(log_weight)
@@ -179,14 +194,14 @@ class SampledInference(Inference):
         The variance is that under the fourth power of the length of so many normal numbers.
         """
         root = np.linalg.cholesky(variance)
-        factor = np.sqrt(1 + 4 / (self.channel.columns * np.trace(wider)))
-        return np.asarray(np.linalg.solve(root, (np.eye(self.channel.rows) + (factor - 1) * wider) @ root))
+        factor = np.sqrt(1 + 4 / (self.channel.fields.columns * np.trace(wider)))
+        return np.asarray(np.linalg.solve(root, (np.eye(self.channel.fields.rows) + (factor - 1) * wider) @ root))
 
     def _responding(self, slopes: Slopes, deviation: Array, variance: Array) -> Response:
         """Return slopes together with their estimates from true deviations, shape (n, P, K)."""
         truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
         inverse = np.linalg.inv(variance)
-        for k in range(self.channel.columns):
+        for k in range(self.channel.fields.columns):
             truth[:, :, k, :, k] -= inverse
         found, *fewer = (Response(*pair, truth, np.ones(len(truth)), REPLICAS) for pair in slopes)
         return found._replace(fewer=tuple(fewer))
@@ -200,7 +215,7 @@ class SampledInference(Inference):
         """
         averages, (first, second, *_) = self.averages_and_response(variance)
         full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
-        size = self.channel.rows**2
+        size = self.channel.fields.rows**2
         slope = full.reshape(size, size)
         return averages, np.asarray(0.5 * (slope + slope.T))
 
@@ -209,14 +224,14 @@ class SampledInference(Inference):
 
         Whitened deviations are multiplied by ``stretch``, shape (P, P).
         """
-        shape = self.channel.field_components
-        size = self.channel.rows * self.channel.columns
+        shape = self.channel.fields.shape
+        size = self.channel.fields.rows * self.channel.fields.columns
         points = normal_points(2 * size + self.channel.sources, self.points, REPLICAS)[:, known:]
         points = points.reshape(-1, 2 * size + self.channel.sources)
         t, u, source = np.split(points, [size, 2 * size], axis=1)
         t, u = t.reshape(-1, *shape), u.reshape(-1, *shape)
         u = u if stretch is None else stretch @ u
-        omega = np.stack([square_root(self.channel.self_overlap - v) @ t for v in variance])
+        omega = np.stack([square_root(self.channel.fields.self_overlap - v) @ t for v in variance])
         deviation = np.stack([np.linalg.inv(np.linalg.cholesky(v)).T @ u for v in variance])
         labels = [
             self.channel.observation_from(mean + np.linalg.cholesky(v) @ u, source)

@@ -24,16 +24,9 @@ class SingleIndexChannel(IntegratedChannel):
     function: Any
     """A :class:`~glassformer.channels.link.contract.Link`."""
 
-    field_components = (1, 1)
-
-    def _flat(self, fields: Array) -> Array:
-        return fields[:, 0, 0]
-
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
-        return super().sample(self._flat(fields), rng)  # type: ignore[safe-super]
-
-    def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
-        return self.sample(fields, rng)
+        """Draw one label per field, from fields of shape (n,) or, as designs of several rows give them, (n, 1, 1)."""
+        return super().sample(fields.reshape(len(fields)), rng)  # type: ignore[safe-super]
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:

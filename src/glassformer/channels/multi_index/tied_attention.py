@@ -55,7 +55,7 @@ class TiedAttentionChannel(AttentionChannel):
 
     Example:
         >>> one = Architecture(1, 2, (1.0,), "softmax", True, 1, "attention", ((1.0,),))
-        >>> TiedAttentionChannel(one).field_components
+        >>> TiedAttentionChannel(one).fields.shape
         (1, 2)
     """
 

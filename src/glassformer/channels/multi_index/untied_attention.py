@@ -46,7 +46,7 @@ class UntiedAttentionChannel(AttentionChannel):
     Example:
         >>> one = Architecture(1, 2, (1.0,), "softmax", False, 1, "attention", ((1.0,),))
         >>> channel = UntiedAttentionChannel(one)
-        >>> channel.field_components, channel.latents, channel.labels.rank
+        >>> channel.fields.shape, channel.latents, channel.labels.rank
         ((2, 2), 2, 2.0)
     """
 

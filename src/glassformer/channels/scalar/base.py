@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.channels.base import Channel, Inference
 from glassformer.channels.field_averages import Averages, Response, Scores
+from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.channels.replicas import REPLICAS
 from glassformer.core.defaults import default_property
@@ -18,11 +19,13 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import normal_points
 
-__all__ = ["Array", "Estimate", "Labels", "ScalarChannel"]
+__all__ = ["Array", "Estimate", "Fields", "Labels", "ScalarChannel"]
 
 # Relative step of finite differences of scores and of the information. Errors of rounding and of curvature are both far
 # below the errors of quadratures.
 _STEP = 1e-4
+# A field of one number and variance one.
+_NUMBER = Fields()
 
 
 class ScalarChannel(Channel):
@@ -63,9 +66,10 @@ class ScalarChannel(Channel):
         return cls()
 
     clean = default_property(None, "Labels without noise, from an array of fields. None if labels are not numbers.")
-    any_power = default_property(False, "True when averages depend on the posterior variance of the field alone.")
 
-    field_components = default_property((), "``(K,)`` for fields of ``K`` components; empty for numbers.")
+    @property
+    def fields(self) -> Fields:
+        return _NUMBER
 
     def components_of(self, labels: Array) -> Array:
         """Return components of labels in the order of the fields, for channels whose label is the field with noise."""
@@ -166,14 +170,6 @@ class ScalarChannel(Channel):
     # The interface of channels, for one row.
 
     @property
-    def rows(self) -> int:
-        return 1
-
-    @property
-    def columns(self) -> int:
-        return int(np.prod(self.field_components, dtype=int))
-
-    @property
     def predictable(self) -> bool:
         return self.clean is not None
 
@@ -183,7 +179,7 @@ class ScalarChannel(Channel):
 
     def _flat(self, fields: Array) -> Array:
         """Return fields of shape (n, 1, K) in the shape of the functions of this class."""
-        return fields.reshape(len(fields), *self.field_components)
+        return fields.reshape(len(fields), *self.fields.shape)
 
     def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
         return self.sample(self._flat(fields), rng)
@@ -244,7 +240,7 @@ class ScalarInference(Inference):
     def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
         """Return averages and the derivative of the information, by finite differences since nothing is sampled."""
         step = 2 * _STEP * float(variance[0, 0])
-        most = min(float(variance[0, 0]) * (1 + _STEP), float(self.channel.self_overlap[0, 0]))
+        most = min(float(variance[0, 0]) * (1 + _STEP), self.channel.fields.power)
         more, less = self.channel.information(np.array([most - step, most])).value
         return self.averages(variance[None]), np.array([[(more - less) / step]])
 
@@ -252,7 +248,7 @@ class ScalarInference(Inference):
         """Return slopes of the score on sampled data points, for fields of one component."""
         points = normal_points(2, self.points, REPLICAS)[:, known:].reshape(-1, 2)
         v, stretch = float(variance[0, 0]), 1.0 if wider is None else float(np.sqrt(1 + 4 * wider[0, 0]))
-        omega, u = np.sqrt(max(float(self.channel.self_overlap[0, 0]) - v, 0.0)) * points[:, 0], stretch * points[:, 1]
+        omega, u = np.sqrt(max(self.channel.fields.power - v, 0.0)) * points[:, 0], stretch * points[:, 1]
         labels = self.channel.draw_labels((omega + np.sqrt(v) * u).reshape(-1, 1, 1), np.random.default_rng(0))
         slope = -self.channel.curvature(labels, omega, v)
         weight = stretch * np.exp(-0.5 * (u**2 - points[:, 1] ** 2))
@@ -295,8 +291,8 @@ class PowerChannel(ScalarChannel):
     power: float
 
     @property
-    def self_overlap(self) -> Array:
-        return np.array([[self.power]])
+    def fields(self) -> Fields:
+        return Fields(power=self.power)
 
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)  # type: ignore[type-var]

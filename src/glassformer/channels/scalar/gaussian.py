@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Exponents, LabelNodes, Labels
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.core.errors import ParameterError
@@ -33,7 +34,7 @@ class GaussianChannel(ScalarChannel):
 
     noise: float = 0.0
 
-    any_power = True
+    fields = Fields(any_power=True)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.noise) and self.noise >= 0):

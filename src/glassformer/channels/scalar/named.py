@@ -56,7 +56,7 @@ absolute, or a callable
     if isinstance(channel, ScalarChannel):
         if noise not in (0.0, getattr(channel, "noise", 0.0)):
             raise IncompatibleError(f"noise = {noise} and channel = {channel!r} exclude each other: give noise to one")
-        if channel.field_components or channel.self_overlap[0, 0] != 1:
+        if channel.fields.shape or channel.fields.power != 1:
             raise IncompatibleError(
                 f"channel = {channel!r} is not for one field of variance 1: choose {', '.join(NAMES)}, or a callable"
             )

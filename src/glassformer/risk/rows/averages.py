@@ -157,7 +157,7 @@ class LabelSampler:
     def samples(self) -> SampledLabels:
         """The samples, with exact second moments of all fields within every set."""
         channel, student = self.model.channel, self.student
-        true_shape, own_shape = (channel.rows, channel.columns), (student.rows, student.tokens)
+        true_shape, own_shape = (channel.fields.rows, channel.fields.columns), (student.rows, student.tokens)
         sizes = int(np.prod(true_shape)), int(np.prod(own_shape))
         total = sizes[0] + 2 * sizes[1] + channel.sources
         normal = normal_points(total, self.points, self.sets)

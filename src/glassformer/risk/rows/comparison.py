@@ -125,7 +125,9 @@ def label_quality(model: Model, student: Student, true: Array, predictions: Arra
     """
     channel = model.channel
     found: dict[str, Array] = {}
-    decides = student.values or student.loss.labels == "signs" or (student.signs and channel.rows == student.rows == 1)
+    decides = (
+        student.values or student.loss.labels == "signs" or (student.signs and channel.fields.rows == student.rows == 1)
+    )
     if channel.labels.discrete and decides:
         truth = np.asarray(channel.true_labels(true)).reshape(len(true), -1)
         if truth.shape[1] == 1:

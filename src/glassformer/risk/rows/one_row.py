@@ -206,7 +206,7 @@ def one_row_problem(
         IncompatibleError: they do not.
     """
     channel = model.channel
-    if (channel.rows, channel.columns) != (1, 1):
+    if (channel.fields.rows, channel.fields.columns) != (1, 1):
         raise IncompatibleError(f"model {model.name}: this theory is for one index and one token")
     if loss.binary and not OneRowAverages.of(model, loss).binary:
         values = np.unique(OneRowAverages.of(model, loss).joint.y).tolist() if channel.labels.discrete else ()

@@ -203,8 +203,8 @@ def _tried_student(
     linear = isinstance(function, str) and function == "linear"
     if isinstance(function, str) and not linear:
         raise ParameterError("student", function, "linear, or a function of the fields of the student's rows")
-    one_field = channel.rows * channel.columns == 1
-    one_linear = (signs and channel.rows == 1) or (one_field and chosen.name not in LOSSES)
+    one_field = channel.fields.rows * channel.fields.columns == 1
+    one_linear = (signs and channel.fields.rows == 1) or (one_field and chosen.name not in LOSSES)
     default_linear = function is None and (chosen.labels != "numbers" or one_linear)
     if linear or default_linear:
         outputs = len(classes) or shown.shape[1]
@@ -214,15 +214,15 @@ def _tried_student(
             allowed = f"{outputs} for the linear student, one row for each output: give student for others"
             raise ParameterError("student_rows", count, allowed)
     elif function is None:
-        prediction, count = _own_link(model), channel.rows if rows is None else rows
-        if count != channel.rows:
-            allowed = f"{channel.rows} rows, or none, beside the teacher's own link; give student= for others"
+        prediction, count = _own_link(model), channel.fields.rows if rows is None else rows
+        if count != channel.fields.rows:
+            allowed = f"{channel.fields.rows} rows, or none, beside the teacher's own link; give student= for others"
             raise ParameterError("student_rows", rows, allowed)
     else:
-        prediction, count = function, channel.rows if rows is None else rows
+        prediction, count = function, channel.fields.rows if rows is None else rows
     own = function is None and not default_linear
     root = () if own else _token_root(model)
-    student = Student(prediction, int(count), int(channel.columns), chosen, classes, root, own, signs)
+    student = Student(prediction, int(count), int(channel.fields.columns), chosen, classes, root, own, signs)
     _require_usable(student, student.targets(shown[:_TRIED]), "student" if callable(function) else "loss")
     return student
 
@@ -230,7 +230,7 @@ def _tried_student(
 def _shown_labels(channel: Channel) -> Array:
     """Return labels of random fields, shape (n, entries)."""
     rng = np.random.default_rng(2)
-    shape = (_SHOWN, channel.rows, channel.columns)
+    shape = (_SHOWN, channel.fields.rows, channel.fields.columns)
     drawn = [
         channel.draw_labels(rng.standard_normal(shape), rng) for _ in range(_SETS if channel.labels.discrete else 1)
     ]
@@ -262,7 +262,7 @@ def _token_root(model: Model) -> tuple[tuple[float, ...], ...]:
     """Return the square root of the correlation of the tokens, empty where they are independent."""
     from glassformer.models.token_correlation import correlation_root
 
-    return correlation_root(getattr(model, "token_correlation", 0.0), int(model.channel.columns))
+    return correlation_root(getattr(model, "token_correlation", 0.0), int(model.channel.fields.columns))
 
 
 def _require_usable(student: Student, y: Array, parameter: str) -> None:

@@ -1,0 +1,47 @@
+"""Facts about the fields of a channel: shape and prior covariance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from glassformer.core.estimate import Array
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Shape and prior covariance of the fields of one data point.
+
+    Attributes:
+        shape: empty for a number, ``(K,)`` for the ``K`` components of one row, ``(P, K)`` for ``P`` rows.
+        power: prior variance of a field.
+        shared: prior covariance of the fields of two rows.
+        any_power: True when the functions of the channel hold for fields of any prior variance.
+
+    Example:
+        >>> fields = Fields((2, 3), power=1.5, shared=0.5)
+        >>> fields.rows, fields.columns, fields.self_overlap.tolist()
+        (2, 3, [[1.5, 0.5], [0.5, 1.5]])
+    """
+
+    shape: tuple[int, ...] = ()
+    power: float = 1.0
+    shared: float = 0.0
+    any_power: bool = False
+
+    @property
+    def rows(self) -> int:
+        """``P``, the number of rows of fields, whose overlaps are learned."""
+        return self.shape[0] if len(self.shape) == 2 else 1
+
+    @property
+    def columns(self) -> int:
+        """``K``, the number of independent fields of each row."""
+        return self.shape[-1] if self.shape else 1
+
+    @cached_property
+    def self_overlap(self) -> Array:
+        """Overlap of an exactly known signal, shape (P, P): the covariance of the fields over the rows."""
+        return np.asarray((self.power - self.shared) * np.eye(self.rows) + self.shared)
