@@ -10,6 +10,7 @@ from scipy.special import ndtr
 
 from glassformer import Accuracy, BilinearSequenceRegression, SequenceMultiIndex, limits, thresholds
 from glassformer.bayes_optimal.equation_of_state import StateCurve, equation_of_state
+from glassformer.channels.labelling import is_predictable
 from glassformer.channels.link.channel import LinkChannel
 from glassformer.channels.link.exponents import link_exponents
 from glassformer.channels.link.piecewise import find_pieces
@@ -329,7 +330,7 @@ def test_classes_have_no_squared_errors(noise_law):
         links.append((lambda z: jnp.argmin(-z, axis=0).astype(float), True))
     for link, classes in links:
         model = SequenceMultiIndex(link, **options).at_accuracy(Accuracy(points=32))
-        assert model.channel.labels.classes == classes == (not model.channel.predictable)
+        assert model.channel.labels.classes == classes == (not is_predictable(model.channel))
     estimate = np.eye(2, 20)
     model = SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), **options).at_accuracy(Accuracy(points=32))
     measured = model.measured(estimate, estimate)

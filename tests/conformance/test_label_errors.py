@@ -6,6 +6,7 @@ import pytest
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, SequenceMultiIndex
 from glassformer.channels.label_errors import new_samples, prediction_errors, squared_errors_on
+from glassformer.channels.labelling import is_predictable
 
 NOISE = 0.3
 SCALAR = {
@@ -61,7 +62,7 @@ def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name,
     measured = squared_errors_on(rows, samples, share * power)
     found = rows.inference.label_errors(share * power[None])
     expected = found["prediction_error"][0], found.get("plugin_error", found["prediction_error"])[0]
-    assert rows.predictable
+    assert is_predictable(rows)
     # Of 4096 quasi-random samples; two pairs of draws from each posterior add their noise to the former.
     assert measured[0] == pytest.approx(expected[0], rel=0.05)
     if "plugin_error" in found or rows.labels.linear or "linear" in name:

@@ -21,6 +21,7 @@ from glassformer import (
     simulate,
     trajectory,
 )
+from glassformer.channels.labelling import draw_labels
 from glassformer.cli import main
 from glassformer.core.errors import RenamedError
 from glassformer.designs.projection import ProjectionDesign
@@ -40,7 +41,7 @@ LOGISTIC = SGD(learning_rate=1.0, weight_decay=0.05, loss="logistic").at_accurac
 def drawn(samples=12, d=5, seed=0):
     rng = np.random.default_rng(seed)
     design, teacher = ProjectionDesign.sample(samples, (1, d), rng), rng.standard_normal((1, d))
-    return DataSet(design, TANH.channel.draw_labels(design.forward(teacher, 0), rng), teacher=teacher)
+    return DataSet(design, draw_labels(TANH.channel, design.forward(teacher, 0), rng), teacher=teacher)
 
 
 def by_hand(data, weights, steps, rate, decay, momentum=0.0, nesterov=False):
@@ -127,7 +128,7 @@ def test_the_published_protocol_is_three_steps_on_every_batch_of_200_in_every_pa
     d, model = 60, SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0])).at_accuracy(Accuracy(points=32))
     rng = np.random.default_rng(3)
     design, teacher = ProjectionDesign.sample(420, (1, d), rng), rng.standard_normal((1, d))
-    data = DataSet(design, model.channel.draw_labels(design.forward(teacher, 0), rng), teacher=teacher)
+    data = DataSet(design, draw_labels(model.channel, design.forward(teacher, 0), rng), teacher=teacher)
     learner = replace(SGD.published(d), passes=2, record_every=3)
     own = data.rng
     weights, key = own.standard_normal((1, d))[0], int(own.integers(2**63))

@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge as RidgeRegression
 from sklearn.svm import SVC, LinearSVC
 
 from glassformer import Accuracy, RegularisedRisk, SequenceMultiIndex, limits, thresholds, trajectory
+from glassformer.channels.labelling import draw_labels
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.priors.law import Law
 from glassformer.priors.laws import Discrete, GaussBernoulli
@@ -232,7 +233,7 @@ def test_scikit_learn_reaches_the_limit(model, loss, penalty, solver):
     root, runs = np.sqrt(np.repeat(spectrum, d // len(spectrum))), []
     for _ in range(6):
         x, seen = rng.standard_normal((int(alpha * d), d)), np.ravel(model.prior.sample((1, d), rng))
-        y = np.ravel(model.channel.draw_labels((x @ seen / np.sqrt(d)).reshape(-1, 1, 1), rng))
+        y = np.ravel(draw_labels(model.channel, (x @ seen / np.sqrt(d)).reshape(-1, 1, 1), rng))
         features = x * root / np.sqrt(d)
         fitted = solver(strength, len(y)).fit(features, y)
         weights, shift = np.ravel(fitted.coef_), float(np.ravel(fitted.intercept_)[0]) if has_intercept else 0.0

@@ -19,6 +19,7 @@ from glassformer import (
     SequenceMultiIndex,
     fit,
 )
+from glassformer.channels.labelling import clean_labels, true_labels
 from glassformer.core.random_streams import random_stream
 from glassformer.errors import DataError, DataWarning, ParameterError
 from glassformer.learners.gamp import gamp
@@ -74,9 +75,9 @@ def test_predictions_are_close_to_labels_without_noise(model, alpha, d, learner,
     predicted = found.predict(X[n:])
     assert predicted.shape == np.shape(y[n:])
     if model.channel.labels.discrete:
-        assert np.mean(predicted != model.channel.true_labels(fields[n:]).reshape(predicted.shape)) < worst
+        assert np.mean(predicted != true_labels(model.channel, fields[n:]).reshape(predicted.shape)) < worst
     else:
-        clean = np.asarray(model.channel.clean_labels(fields[n:])).reshape(predicted.shape)
+        clean = np.asarray(clean_labels(model.channel, fields[n:])).reshape(predicted.shape)
         assert np.mean((predicted - clean) ** 2) < worst * np.var(clean)
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from glassformer.bayes_optimal.subspaces import symmetric_basis
 from glassformer.channels.base import Channel
+from glassformer.channels.labelling import draw_labels
 from glassformer.core.checks import require_integer
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model, require_theory
@@ -47,7 +48,7 @@ def sample_data_points(
     shape = (count, channel.fields.rows, channel.fields.columns)
     omega = square_root(model.prior.self_overlap - variance) @ rng.standard_normal(shape)
     root, noise = np.linalg.cholesky(variance), rng.standard_normal(shape)
-    return DataPoints(channel.draw_labels(omega + root @ noise, rng), omega, np.linalg.inv(root).T @ noise)
+    return DataPoints(draw_labels(channel, omega + root @ noise, rng), omega, np.linalg.inv(root).T @ noise)
 
 
 class Bound(NamedTuple):

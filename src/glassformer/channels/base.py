@@ -53,40 +53,18 @@ class Channel(ABC):
 
     # Labels.
 
-    @property
-    def predictable(self) -> bool:
-        """True when labels without noise are numbers that are determined by the fields."""
-        return not self.labels.classes
-
     @abstractmethod
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
         """Draw one label per data point, from fields of shape ``(n, *fields.shape)``."""
 
-    @abstractmethod
-    def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
-        """Draw one label per data point, from fields of shape (n, P, K)."""
-
-    sources = default_property(
-        0, "Number of normal variables of :meth:`label_from`. Zero if labels are drawn in another way."
+    clean = default_property(
+        None, "Function from fields, as in :meth:`sample`, to labels without noise. None if these are no numbers."
     )
 
-    def label_from(self, fields: Array, source: Array) -> Array:
-        """Return labels of fields and of standard normal numbers, shape (n, sources).
+    def likeliest_label(self, mean: Array, variance: Array) -> Array:
+        """Return the most probable discrete label, entry by entry, of fields with these means and one covariance.
 
-        Zeros give labels without noise.
-        """
-        raise IncompatibleError(f"channel {self.label} does not draw its labels from normal numbers")
-
-    @abstractmethod
-    def clean_labels(self, fields: Array) -> Array:
-        """Return labels without noise.
-
-        Raises:
-            IncompatibleError: labels without noise do not exist.
-        """
-
-    def true_labels(self, fields: Array) -> Array:
-        """Return discrete labels without noise, shape (n, ...).
+        The means have shape ``(n, *fields.shape)``. A vanishing covariance gives the labels without noise.
 
         Raises:
             IncompatibleError: labels are not discrete.
@@ -94,15 +72,6 @@ class Channel(ABC):
         raise IncompatibleError(
             f"labels of channel {self.label} are not discrete, so the share of wrong labels is not defined"
         )
-
-    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
-        """Return the most probable discrete label, entry by entry, of fields with these means and one covariance.
-
-        Raises:
-            IncompatibleError: labels are not discrete.
-        """
-        del variance
-        return self.true_labels(mean)
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
@@ -138,7 +107,30 @@ class Inference(ABC):
     def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
         """Return log partitions, shape (n,), for data points that share one posterior covariance."""
 
+    @abstractmethod
+    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
+        """Return the most probable discrete labels of fields with these means and one covariance.
+
+        Raises:
+            IncompatibleError: labels are not discrete.
+        """
+
     # Averages over data points.
+
+    @property
+    def sources(self) -> int:
+        """Number of normal variables of :meth:`labels_from`. Zero if labels are drawn in another way."""
+        return 0
+
+    @abstractmethod
+    def labels_from(self, fields: Array, source: Array, rng: np.random.Generator) -> Array:
+        """Return labels of sampled data points.
+
+        Args:
+            fields: shape (n, P, K).
+            source: standard normal numbers, shape (n, sources).
+            rng: draws the noise of channels without sources.
+        """
 
     @abstractmethod
     def averages(self, variance: Array) -> Averages:

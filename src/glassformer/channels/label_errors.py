@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from glassformer.channels.base import Channel
 from glassformer.channels.confusion import label_tolerance
+from glassformer.channels.labelling import clean_labels, true_labels
 from glassformer.channels.replicas import REPLICAS, mean_of_replicas
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import square_root
@@ -70,10 +71,10 @@ def prediction_errors(channel: Channel, variance: Array, last_layer: Array | Non
     rows = []
     for v in variance:
         mean, root = square_root(channel.fields.self_overlap - v) @ points[:, 0], square_root(v)
-        pairs = [[channel.clean_labels(mean + sign * root @ points[:, k]) for sign in (1, -1)] for k in (1, 2)]
+        pairs = [[clean_labels(channel, mean + sign * root @ points[:, k]) for sign in (1, -1)] for k in (1, 2)]
         differences = np.mean([(first - second) ** 2 for first in pairs[0] for second in pairs[1]], axis=0)
         first, second = (0.5 * (above + below) for above, below in pairs)
-        plugin = [channel.clean_labels(rows_used[:, None] * mean) for rows_used in used]
+        plugin = [clean_labels(channel, rows_used[:, None] * mean) for rows_used in used]
         squares = [0.5 * differences, *((first - own) * (second - own) for own in plugin)]
         rows.append(np.array([_replica_means(part, count) for part in squares]) / channel.labels.error_unit)
     bayes, *gaps = np.moveaxis(np.array(rows), 1, 0)
@@ -111,7 +112,8 @@ def wrong_labels(channel: Channel, variance: Array) -> Estimate:
     rows = []
     for v in variance:
         mean = square_root(channel.fields.self_overlap - v) @ points[:, 0]
-        wrong = _differ(channel.likeliest_labels(mean, v), channel.true_labels(mean + square_root(v) @ points[:, 1]))
+        true = true_labels(channel, mean + square_root(v) @ points[:, 1])
+        wrong = _differ(channel.inference.likeliest_labels(mean, v), true)
         rows.append(wrong.reshape(REPLICAS, -1).mean(axis=1))
     return mean_of_replicas(np.array(rows))
 
@@ -151,18 +153,18 @@ def predicted_labels(channel: Channel, fields: Array, variance: Array) -> Array:
         # Imported here: slow to import, and not needed for anything else.
         from scipy.stats import mode
 
-        labels = np.array([channel.likeliest_labels(one, variance) for one in fields])
+        labels = np.array([channel.inference.likeliest_labels(one, variance) for one in fields])
         return np.asarray(mode(labels, axis=0).mode)
     points = normal_points(fields.shape[-2] * fields.shape[-1], _POSTERIOR_POINTS, 1)[0]
     deviations = square_root(variance) @ points.reshape(-1, *fields.shape[-2:])
     both = np.concatenate([deviations, -deviations]) if np.any(variance) else np.zeros((1, *fields.shape[-2:]))
-    return np.asarray(np.mean([channel.clean_labels(one + spread) for one in fields for spread in both], axis=0))
+    return np.asarray(np.mean([clean_labels(channel, one + spread) for one in fields for spread in both], axis=0))
 
 
 def wrong_labels_on(channel: Channel, samples: NewSamples, variance: Array) -> float:
     """Return the share of labels of samples that differ from the most probable one under this covariance."""
-    likeliest = channel.likeliest_labels(samples.estimated, variance)
-    return float(np.mean(_differ(likeliest, channel.true_labels(samples.fields))))
+    likeliest = channel.inference.likeliest_labels(samples.estimated, variance)
+    return float(np.mean(_differ(likeliest, true_labels(channel, samples.fields))))
 
 
 def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) -> tuple[Array, Array]:
@@ -178,7 +180,7 @@ def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) ->
     """
 
     def labels(fields: Array) -> Array:
-        return channel.clean_labels(fields.reshape(-1, *fields.shape[-2:])).reshape(*fields.shape[:-2], -1)
+        return clean_labels(channel, fields.reshape(-1, *fields.shape[-2:])).reshape(*fields.shape[:-2], -1)
 
     label, plugin = labels(samples.fields), labels(samples.estimated)
     spread = np.moveaxis(square_root(variance)[..., None, None, :, :] @ samples.deviations, -3, 0)

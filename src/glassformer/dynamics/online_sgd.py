@@ -32,6 +32,7 @@ from scipy.linalg import sqrtm
 
 from glassformer.channels.base import Channel
 from glassformer.core.arrays import AnyArray
+from glassformer.channels.labelling import clean_labels
 from glassformer.core.checks import is_number, is_whole, real_numbers, require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
@@ -342,14 +343,14 @@ class SampledFields(NamedTuple):
         """Return fields and labels of a teacher whose power has the square root ``root``."""
         channel = model.channel
         shape, size = (channel.fields.rows, channel.fields.columns), channel.fields.rows * channel.fields.columns
-        normal = normal_points(2 * size + channel.sources, points, _SETS)
+        normal = normal_points(2 * size + channel.inference.sources, points, _SETS)
         # Whitening makes second moments within each set exact.
         moments = np.einsum("snd,sne->sde", normal, normal, optimize=True) / points
         normal = np.swapaxes(np.linalg.solve(np.linalg.cholesky(moments), np.swapaxes(normal, 1, 2)), 1, 2)
         true, own, source = np.split(normal.reshape(_SETS * points, -1), [size, 2 * size], axis=1)
         true, rng = true.reshape(-1, *shape), np.random.default_rng(0)
         fields = np.einsum("ab,nbl->nal", root, true)
-        labels = channel.label_from(fields, source) if channel.sources else channel.draw_labels(fields, rng)
+        labels = channel.inference.labels_from(fields, source, rng)
         parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1), _mean_labels(channel, fields))
         return cls(*(part.reshape(_SETS, points, *part.shape[1:]) for part in parts))
 
@@ -436,7 +437,7 @@ def label_errors(state: AnyArray, data: SampledFields, channel: Channel) -> Arra
 
 def _mean_labels(channel: Channel, fields: Array) -> Array:
     """Return labels without noise, shape (n, entries)."""
-    return channel.clean_labels(fields).reshape(len(fields), -1)
+    return clean_labels(channel, fields).reshape(len(fields), -1)
 
 
 def _student_fields(state: AnyArray, true: AnyArray, own: AnyArray) -> jax.Array:

@@ -50,12 +50,10 @@ def draw_trajectories(
     steps, base, batches = settings.steps, settings.base_points, int(settings.batches[-1]) + 1
     shape = (channel.fields.rows, channel.fields.columns)
     size, rows, tokens = int(np.prod(shape)), student.rows, student.tokens
-    normal = _whiten(normal_points(size + channel.sources, base, sets)[number])
+    normal = _whiten(normal_points(size + channel.inference.sources, base, sets)[number])
     true, source = normal[:, :size].reshape(-1, *shape), normal[:, size:]
     both = np.concatenate([true, -true])
-    drawn = channel.label_from(both, np.concatenate([source, -source])) if channel.sources else None
-    if drawn is None:
-        drawn = channel.draw_labels(both, rng)
+    drawn = channel.inference.labels_from(both, np.concatenate([source, -source]), rng)
     noise = _whiten(rng.standard_normal((base, (steps + 1) * rows * tokens)))
     # A batch holds the same share of every set, and opposite points are in it at opposite times.
     ranks = (rng.permuted(np.tile(np.arange(base), (batches, 1)), axis=1) + rng.random((batches, 1))) / base

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.channels.label_errors import new_samples, squared_errors_on
+from glassformer.channels.labelling import is_predictable
 from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError
@@ -100,7 +101,7 @@ class ErrorHistory:
             return [{"error": one.errors["error"]} for one in self._comparisons]
         rows = [{name: one.row_columns[name] for name in ("row_error", "cosine")} for one in self._comparisons]
         channel = self._model.channel
-        if not channel.predictable or not rows:
+        if not is_predictable(channel) or not rows:
             return rows
         inner = Inner(*map(np.array, zip(*(one.inner for one in self._comparisons), strict=True)))
         bayes, plugin = squared_errors_on(channel, new_samples(channel, *inner[:3]), inner.claimed)

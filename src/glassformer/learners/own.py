@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from glassformer.channels.labelling import clean_labels, is_predictable, true_labels
 from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
 from glassformer.core.random_streams import random_stream
 from glassformer.core.status import Status
@@ -193,12 +194,12 @@ class OwnFit(FitResult):
         found = self.learner.predictions(self.predict, np.asarray(design.inputs[0]), channel.labels.shape)
         errors = {}
         if channel.labels.discrete:
-            true = np.asarray(channel.true_labels(fields), dtype=float).reshape(found.shape)
+            true = np.asarray(true_labels(channel, fields), dtype=float).reshape(found.shape)
             levels = np.unique(true)
             nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, found)]
             errors["label_error"] = float(np.mean(np.abs(nearest - true) > _DIFFERENT))
-        if channel.predictable:
-            labels = np.asarray(channel.clean_labels(fields)).reshape(found.shape)
+        if is_predictable(channel):
+            labels = np.asarray(clean_labels(channel, fields)).reshape(found.shape)
             squares = ((found - labels) ** 2).reshape(len(found), -1).sum(axis=1)
             errors["prediction_error"] = float(np.mean(squares)) / channel.labels.error_unit
         return errors

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.channels.labelling import draw_labels
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
@@ -107,7 +108,7 @@ def row_measures(
     normal = normal_points(len(joint) * student.tokens, _NEW_SAMPLES, 1)[0]
     both = joint @ normal.reshape(len(normal), len(joint), -1)
     fields, true = both[:, : len(power)] + means, both[:, len(power) :]
-    labels = model.channel.draw_labels(true, np.random.default_rng(seed))
+    labels = draw_labels(model.channel, true, np.random.default_rng(seed))
     return {
         "error": match.error,
         "row_error": match.row_error,

@@ -12,6 +12,7 @@ import numpy as np
 
 from glassformer.channels.label_errors import new_samples, squared_errors_on, wrong_labels_on
 from glassformer.core.accuracy import POINTS, WithAccuracy
+from glassformer.channels.labelling import is_predictable
 from glassformer.core.checks import is_number
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
@@ -255,7 +256,7 @@ class Model(WithAccuracy, Trainable, ABC):
         if channel.labels.discrete:
             aligned = samples._replace(estimated=alignment @ samples.estimated)
             on_labels["label_error"] = wrong_labels_on(channel, aligned, alignment @ inner.claimed @ alignment.T)
-        if channel.predictable:
+        if is_predictable(channel):
             both = squared_errors_on(channel, samples, inner.claimed)
             on_labels |= zip(("prediction_error", "plugin_error"), map(float, both), strict=True)
         return {**comparison.errors, **on_labels, **(comparison.row_columns if self.overlap_shape else {})}

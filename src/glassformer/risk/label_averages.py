@@ -147,7 +147,7 @@ class LabelAverages:
         # Interpolators of equally many samples and unknowns have infinite power.
         root = np.sqrt(np.minimum(_column(order.power, SMALLEST), 1 / EMPTY))
         y, t, density, _ = clean._label_law(order, [np.array(clean.channel.labels.steps) / root], SMALLEST)
-        return np.asarray(np.sum(density * (y != clean.channel.true_label(root * t)), axis=(1, 2)))
+        return np.asarray(np.sum(density * (y != clean.channel.likeliest_label(root * t, 0.0)), axis=(1, 2)))
 
     def margins(self) -> tuple[Array, Array]:
         """Return products of labels +1 and -1 with their fields, and the probability of each."""

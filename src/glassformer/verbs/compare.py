@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal.solve import validated_alpha
+from glassformer.channels.labelling import is_predictable
 from glassformer.core.accuracy import Accuracy, refuse_unused
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import IncompatibleError, ParameterError
@@ -154,7 +155,7 @@ def compare(
 
 def _require_claims(quantity: str, model: Model, learners: Sequence[Learner]) -> None:
     """Raise, before anything is computed, for the error of a signal that training of one's own does not claim."""
-    allowed = {"label_error": model.channel.labels.discrete, "prediction_error": model.channel.predictable}
+    allowed = {"label_error": model.channel.labels.discrete, "prediction_error": is_predictable(model.channel)}
     own = next((one for one in learners if one.info.family == "own"), None)
     if own is not None and not allowed.get(quantity, False):
         there = " or ".join(name for name, has in allowed.items() if has) or "none: labels have no error here"

@@ -77,18 +77,15 @@ class HardmaxPairChannel(JointScoreChannel, PowerChannel):
         """``T``."""
         return 2
 
-    def true_label(self, h: Array) -> Array:
-        return np.argmax(to_matrices(h, 2), axis=-1).astype(float)
-
-    def likeliest_label(self, omega: Array, variance: float) -> Array:
-        return largest_entries(to_matrices(omega, 2), variance)
+    def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
+        return largest_entries(to_matrices(omega, 2), float(variance))
 
     def shares_of(self, labels: Array) -> Array:
         return np.eye(2)[_validated(labels).astype(np.intp)]
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
-        return self.true_label(h)
+        return self.likeliest_label(h, 0.0)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return _posterior(y, omega, variance)[0]

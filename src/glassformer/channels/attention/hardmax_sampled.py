@@ -78,18 +78,15 @@ class HardmaxChannel(SampledChannel):
     def components(self) -> int:
         return self.tokens * (self.tokens + 1) // 2
 
-    def true_label(self, h: Array) -> Array:
-        return np.argmax(to_matrices(h, self.tokens), axis=-1).astype(float)
-
-    def likeliest_label(self, omega: Array, variance: float) -> Array:
-        return largest_entries(to_matrices(omega, self.tokens), variance)
+    def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
+        return largest_entries(to_matrices(omega, self.tokens), float(variance))
 
     def shares_of(self, labels: Array) -> Array:
         return np.eye(self.tokens)[self._validated(labels)]
 
     def label_from(self, field: Array, source: Array) -> Array:
         del source
-        return self.true_label(field)
+        return self.likeliest_label(field, 0.0)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
         labels = self._validated(y)

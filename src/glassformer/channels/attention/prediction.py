@@ -151,7 +151,7 @@ def largest_entries(mean: Array, variance: float) -> Array:
         >>> largest_entries(np.array([[[0.0, 1.0], [1.0, 2.0]]]), 0.5)
         array([[1., 1.]])
     """
-    if mean.shape[-1] == 2:
+    if variance == 0 or mean.shape[-1] == 2:
         # Of two normal numbers, the one of larger mean is more likely to be the larger, for any variances.
         return np.argmax(mean, axis=-1).astype(float)
     spread = np.sqrt(np.maximum(variance, 1e-12) * (1 + np.eye(mean.shape[-1])))

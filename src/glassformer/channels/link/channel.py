@@ -126,15 +126,12 @@ class LinkChannel(IntegratedChannel):
         """Return the labels without noise."""
         return self._link(np.asarray(h, dtype=float))
 
-    def true_label(self, h: Array) -> Array:
-        return self.clean(h) if self.labels.discrete else super().true_label(h)
-
-    def likeliest_label(self, omega: Array, variance: float) -> Array:
-        return (
-            most_probable_value(self._analysis.pieces, omega, variance)
-            if self.labels.discrete
-            else super().true_label(omega)
-        )
+    def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
+        if not self.labels.discrete:
+            return super().likeliest_label(omega, variance)
+        if variance == 0:
+            return self.clean(omega)
+        return most_probable_value(self._analysis.pieces, omega, float(variance))
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]

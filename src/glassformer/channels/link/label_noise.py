@@ -83,22 +83,21 @@ class LabelNoiseChannel(IntegratedChannel):
         )
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
-        index = self._alphabet.index(self.true_label(h))
+        index = self._alphabet.index(self.likeliest_label(h, 0.0))
         return self._alphabet.observe(index, rng.random(index.size)).reshape(np.shape(h))
 
     def clean(self, h: Array) -> Array:
         """Return the mean observed label of each field."""
-        return np.asarray(self._alphabet.means[self._alphabet.index(self.true_label(h))].reshape(np.shape(h)))
-
-    def true_label(self, h: Array) -> Array:
-        return self._pieces.link(np.asarray(h, dtype=float))
+        return np.asarray(self._alphabet.means[self._alphabet.index(self.likeliest_label(h, 0.0))].reshape(np.shape(h)))
 
     @cached_property
     def without_noise(self) -> ScalarChannel:
         return LinkChannel(self.function, name=self.name)
 
-    def likeliest_label(self, omega: Array, variance: float) -> Array:
-        return most_probable_value(self._pieces, omega, variance)
+    def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
+        if variance == 0:
+            return self._pieces.link(np.asarray(omega, dtype=float))
+        return most_probable_value(self._pieces, omega, float(variance))
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]

@@ -117,9 +117,6 @@ class LineChannel(LinkRowsChannel):
         """True when all labels have a level set of positive measure."""
         return self.atoms == 1
 
-    def true_labels(self, fields: Array) -> Array:
-        return LineChannel.label_from(self, fields, fields) if self._discrete else super().true_labels(fields)
-
     def label_from(self, fields: Array, source: Array) -> Array:
         labels = super().label_from(fields, source)
         if self._discrete and self._several_roundings:
@@ -128,7 +125,11 @@ class LineChannel(LinkRowsChannel):
                 labels[np.all(equal.reshape(len(labels), -1), axis=1)] = value
         return labels
 
-    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
+    def likeliest_label(self, mean: Array, variance: Array) -> Array:
+        if not self._discrete:
+            return super().likeliest_label(mean, variance)
+        if not np.any(variance):
+            return LineChannel.label_from(self, mean, mean)
         root = np.linalg.cholesky(map_eigenvalues(variance, lambda values: np.maximum(values, _DECISIVE_VARIANCE)))
         roots = np.broadcast_to(root, (len(mean), *root.shape))
         log_z = [

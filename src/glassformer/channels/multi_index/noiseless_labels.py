@@ -189,7 +189,7 @@ class NoiselessInference(LatentInference):
     def _nearest(self, variance: Array) -> list[Array]:
         """Return the information of each replica from nearest labels, and its error."""
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
-        found = _nearest_information(self.channel.clean_labels, omega, root, REPLICAS)
+        found = _nearest_information(self.channel.clean, omega, root, REPLICAS)
         return [self.channel.symmetric.symmetrise(part, self.channel.fields.self_overlap - variance) for part in found]
 
     def averages(self, variance: Array) -> Averages:
@@ -203,7 +203,7 @@ class NoiselessInference(LatentInference):
         if self.channel.small_noise_suffices:
             return super().averages_and_slope(variance)
         omega, root = self._data(variance[None])[0][0], np.asarray(np.linalg.cholesky(variance))
-        return self.averages(variance[None]), _nearest_growth(self.channel.clean_labels, omega, root)
+        return self.averages(variance[None]), _nearest_growth(self.channel.clean, omega, root)
 
 
 def _functions(link: Callable[[Any], Any], flips: Array, scale: NormalScores, noise: jax.Array) -> LatentPosterior:

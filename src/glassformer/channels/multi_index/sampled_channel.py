@@ -57,13 +57,17 @@ class SampledRowsChannel(Channel):
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
         return self.label_from(fields, rng.standard_normal((len(fields), self.sources)))
 
-    def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
-        return self.sample(fields, rng)
+    sources = default_property(0, "Number of normal variables of :meth:`label_from`.")
 
     @abstractmethod
-    def label_from(self, fields: Array, source: Array) -> Array: ...
+    def label_from(self, fields: Array, source: Array) -> Array:
+        """Return labels of fields and of standard normal numbers, shape (n, sources).
 
-    def clean_labels(self, fields: Array) -> Array:
+        Zeros give labels without noise.
+        """
+
+    def clean(self, fields: Array) -> Array:
+        """Return labels without noise."""
         return self.label_from(fields, np.zeros((len(fields), self.sources)))
 
     def observation_from(self, fields: Array, source: Array) -> Array:
@@ -125,6 +129,17 @@ class SampledInference(Inference):
 
     def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
         return self.channel.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape))).log_partition
+
+    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
+        return self.channel.likeliest_label(mean, variance)
+
+    @property
+    def sources(self) -> int:
+        return int(self.channel.sources)
+
+    def labels_from(self, fields: Array, source: Array, rng: np.random.Generator) -> Array:
+        del rng
+        return self.channel.label_from(fields, source)
 
     def information(self, variance: Array) -> Estimate:
         return self.averages(variance).information
@@ -226,8 +241,8 @@ class SampledInference(Inference):
         """
         shape = self.channel.fields.shape
         size = self.channel.fields.rows * self.channel.fields.columns
-        points = normal_points(2 * size + self.channel.sources, self.points, REPLICAS)[:, known:]
-        points = points.reshape(-1, 2 * size + self.channel.sources)
+        points = normal_points(2 * size + self.sources, self.points, REPLICAS)[:, known:]
+        points = points.reshape(-1, 2 * size + self.sources)
         t, u, source = np.split(points, [size, 2 * size], axis=1)
         t, u = t.reshape(-1, *shape), u.reshape(-1, *shape)
         u = u if stretch is None else stretch @ u

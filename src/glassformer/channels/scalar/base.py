@@ -14,7 +14,6 @@ from glassformer.channels.field_averages import Averages, Response, Scores
 from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.channels.replicas import REPLICAS
-from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import normal_points
@@ -65,8 +64,6 @@ class ScalarChannel(Channel):
             )
         return cls()
 
-    clean = default_property(None, "Labels without noise, from an array of fields. None if labels are not numbers.")
-
     @property
     def fields(self) -> Fields:
         return _NUMBER
@@ -106,22 +103,15 @@ class ScalarChannel(Channel):
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         """Draw one label per field ``h``; same shape as ``h``."""
 
-    def true_label(self, h: Array) -> Array:
-        """Return the noiseless discrete labels of fields.
-
-        Raises:
-            IncompatibleError: labels are not discrete.
-        """
-        return super().true_labels(h)
-
-    def likeliest_label(self, omega: Array, variance: float) -> Array:
+    def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
         """Return the most probable discrete label, entry by entry, of fields with these means and one variance.
 
+        A vanishing variance gives the labels without noise.
+
         Raises:
             IncompatibleError: labels are not discrete.
         """
-        del variance
-        return self.true_label(omega)
+        return super().likeliest_label(omega, np.asarray(variance))
 
     @abstractmethod
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
@@ -170,30 +160,8 @@ class ScalarChannel(Channel):
     # The interface of channels, for one row.
 
     @property
-    def predictable(self) -> bool:
-        return self.clean is not None
-
-    @property
     def traceable_label(self) -> Callable[[Any], Any]:
         raise IncompatibleError("needs a label of single projections that JAX can differentiate")
-
-    def _flat(self, fields: Array) -> Array:
-        """Return fields of shape (n, 1, K) in the shape of the functions of this class."""
-        return fields.reshape(len(fields), *self.fields.shape)
-
-    def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
-        return self.sample(self._flat(fields), rng)
-
-    def clean_labels(self, fields: Array) -> Array:
-        if self.clean is None:
-            raise IncompatibleError(f"channel {self.label} has no labels without noise")
-        return np.asarray(self.clean(self._flat(fields)))
-
-    def true_labels(self, fields: Array) -> Array:
-        return self.true_label(self._flat(fields))
-
-    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
-        return self.likeliest_label(self._flat(mean), float(variance[0, 0]))
 
     @property
     def inference(self) -> Inference:
@@ -218,16 +186,27 @@ class ScalarInference(Inference):
         del points
         return self
 
+    def _flat(self, fields: Array) -> Array:
+        """Return fields of shape (n, 1, K) in the shape of the functions of the channel."""
+        return fields.reshape(len(fields), *self.channel.fields.shape)
+
     def _score_and_curvature(self, y: Array, omega: Array, variance: float) -> tuple[Array, Array]:
         return self.channel.score(y, omega, variance), self.channel.curvature(y, omega, variance)
 
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
-        score, slope = self._score_and_curvature(y, self.channel._flat(omega), float(variance[0, 0]))
+        score, slope = self._score_and_curvature(y, self._flat(omega), float(variance[0, 0]))
         both = score.reshape(omega.shape)
         return Scores(both, both, slope.reshape(-1, 1, 1))
 
     def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
-        return self.channel.log_partition(y, self.channel._flat(omega), float(variance[0, 0]))
+        return self.channel.log_partition(y, self._flat(omega), float(variance[0, 0]))
+
+    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
+        return self.channel.likeliest_label(self._flat(mean), float(variance[0, 0]))
+
+    def labels_from(self, fields: Array, source: Array, rng: np.random.Generator) -> Array:
+        del source
+        return self.channel.sample(self._flat(fields), rng)
 
     def information(self, variance: Array) -> Estimate:
         return Estimate(*(part.reshape(-1, 1, 1) for part in self.channel.information(np.ravel(variance))))
@@ -249,7 +228,7 @@ class ScalarInference(Inference):
         points = normal_points(2, self.points, REPLICAS)[:, known:].reshape(-1, 2)
         v, stretch = float(variance[0, 0]), 1.0 if wider is None else float(np.sqrt(1 + 4 * wider[0, 0]))
         omega, u = np.sqrt(max(self.channel.fields.power - v, 0.0)) * points[:, 0], stretch * points[:, 1]
-        labels = self.channel.draw_labels((omega + np.sqrt(v) * u).reshape(-1, 1, 1), np.random.default_rng(0))
+        labels = self.channel.sample(self._flat(omega + np.sqrt(v) * u), np.random.default_rng(0))
         slope = -self.channel.curvature(labels, omega, v)
         weight = stretch * np.exp(-0.5 * (u**2 - points[:, 1] ** 2))
         both, truth = (part.reshape(-1, 1, 1, 1, 1) for part in (slope, (u**2 - 1) / v))

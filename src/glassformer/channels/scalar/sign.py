@@ -44,14 +44,17 @@ class SignChannel(ScalarChannel):
     clean_label = np.sign
     labels = Labels(discrete=True, values=(-1.0, 1.0), exponents=Exponents(1.0, 1.0))
 
-    def true_label(self, h: Array) -> Array:
+    def clean(self, h: Array) -> Array:
+        """Return the sign, +1 at zero."""
         return np.where(np.asarray(h) >= 0, 1.0, -1.0)
 
-    clean = true_label
+    def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
+        del variance
+        return self.clean(omega)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
-        return self.true_label(h)
+        return self.clean(h)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         y, scale = checked_signs(y), np.sqrt(np.asarray(variance, dtype=float))
@@ -137,11 +140,12 @@ class NoisySignChannel(PowerChannel):
             regression=(slope, 1 - slope**2 * self.power),
         )
 
-    def true_label(self, h: Array) -> Array:
-        return np.where(np.asarray(h) + self.offset >= 0, 1.0, -1.0)
+    def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
+        del variance
+        return np.where(np.asarray(omega) + self.offset >= 0, 1.0, -1.0)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
-        return self.true_label(h + np.sqrt(self.noise) * rng.standard_normal(np.shape(h)))
+        return self.likeliest_label(h + np.sqrt(self.noise) * rng.standard_normal(np.shape(h)), 0.0)
 
     def chance(self, omega: Array, variance: Array | float) -> Array:
         """Return the probability of the label +1, elementwise."""

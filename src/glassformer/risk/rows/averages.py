@@ -157,19 +157,17 @@ class LabelSampler:
     def samples(self) -> SampledLabels:
         """The samples, with exact second moments of all fields within every set."""
         channel, student = self.model.channel, self.student
+        inference = channel.inference
         true_shape, own_shape = (channel.fields.rows, channel.fields.columns), (student.rows, student.tokens)
         sizes = int(np.prod(true_shape)), int(np.prod(own_shape))
-        total = sizes[0] + 2 * sizes[1] + channel.sources
+        total = sizes[0] + 2 * sizes[1] + inference.sources
         normal = normal_points(total, self.points, self.sets)
         both = normal[..., : sizes[0] + sizes[1]]
         moments = np.einsum("snd,sne->sde", both, both) / self.points
         both = np.swapaxes(np.linalg.solve(np.linalg.cholesky(moments), np.swapaxes(both, 1, 2)), 1, 2)
         true = both[..., : sizes[0]].reshape(-1, *true_shape)
-        source = normal[..., total - channel.sources :].reshape(len(true), -1)
-        drawn = channel.label_from(true, source) if channel.sources else None
-        if drawn is None:
-            drawn = channel.draw_labels(true, np.random.default_rng(0))
-        labels = student.targets(drawn)
+        source = normal[..., total - inference.sources :].reshape(len(true), -1)
+        labels = student.targets(inference.labels_from(true, source, np.random.default_rng(0)))
         shape = (self.sets, self.points)
         return SampledLabels(
             true.reshape(*shape, *true_shape),

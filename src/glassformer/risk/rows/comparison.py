@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from glassformer.channels.labelling import clean_labels, is_predictable, true_labels
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 from glassformer.risk.rows.student import Student
@@ -129,11 +130,11 @@ def label_quality(model: Model, student: Student, true: Array, predictions: Arra
         student.values or student.loss.labels == "signs" or (student.signs and channel.fields.rows == student.rows == 1)
     )
     if channel.labels.discrete and decides:
-        truth = np.asarray(channel.true_labels(true)).reshape(len(true), -1)
+        truth = np.asarray(true_labels(channel, true)).reshape(len(true), -1)
         if truth.shape[1] == 1:
             found["label_error"] = np.mean(student.decisions(predictions) != truth[:, 0], axis=-1)
-    if channel.predictable and not channel.labels.discrete:
-        clean = np.asarray(channel.clean_labels(true)).reshape(len(true), -1)
+    if is_predictable(channel) and not channel.labels.discrete:
+        clean = np.asarray(clean_labels(channel, true)).reshape(len(true), -1)
         if student.signs:
             found["label_error"] = np.mean(0.5 - 0.5 * student.decisions(predictions) * clean[:, 0], axis=-1)
         if clean.shape == predictions.shape[-2:] and student.loss.labels == "numbers":

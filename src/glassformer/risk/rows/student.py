@@ -18,6 +18,7 @@ import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.core.arrays import AnyArray
+from glassformer.channels.labelling import draw_labels
 from glassformer.core.cache import memoize
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, IncompatibleError, ParameterError
@@ -232,7 +233,7 @@ def _shown_labels(channel: Channel) -> Array:
     rng = np.random.default_rng(2)
     shape = (_SHOWN, channel.fields.rows, channel.fields.columns)
     drawn = [
-        channel.draw_labels(rng.standard_normal(shape), rng) for _ in range(_SETS if channel.labels.discrete else 1)
+        draw_labels(channel, rng.standard_normal(shape), rng) for _ in range(_SETS if channel.labels.discrete else 1)
     ]
     return np.concatenate([np.asarray(labels, dtype=float).reshape(_SHOWN, -1) for labels in drawn])
 
