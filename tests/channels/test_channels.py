@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr
 
 from glassformer.channels.link.channel import LinkChannel
+from glassformer.channels.parameters import at_power
 from glassformer.channels.regression import regression
 from glassformer.channels.scalar.absolute import AbsoluteChannel
 from glassformer.channels.scalar.gaussian import GaussianChannel
@@ -137,7 +138,7 @@ def test_a_threshold_of_a_stronger_field_is_one_of_a_weaker_one_in_other_units()
         one, other = getattr(own, method)(variance), getattr(plain, method)(variance / power)
         one, other = (one["label_error"], other["label_error"]) if method == "label_error" else (one.value, other.value)
         np.testing.assert_allclose(one, other, rtol=1e-12)
-    assert own == NoisySignChannel(0.3, 0.5).at_power(power)
+    assert own == at_power(NoisySignChannel(0.3, 0.5), power)
     slope, rest = regression(own)
     np.testing.assert_allclose(regression(plain), (slope * np.sqrt(power), rest))
     y, nothing = np.array([-1.0, 1.0]), np.zeros(2)

@@ -16,6 +16,7 @@ from glassformer import (
     limits,
     simulate,
 )
+from glassformer.channels.attention.shares import shares_of
 from glassformer.cli import main
 from glassformer.core.settings import Iteration
 from glassformer.core.status import Status
@@ -114,7 +115,7 @@ def test_cross_entropy_has_a_certified_gap(channel, tokens):
     design = QuadraticDesign(rng.standard_normal((60, tokens, 8)))
     teacher = rng.standard_normal((8, 4))
     labels = model.model.channel.sample(design.forward(teacher @ teacher.T / np.sqrt(32), 0), rng)
-    risk = EmpiricalRisk(design, model.model.channel.shares_of(labels), loss, ElasticNet(0.6), positive=True)
+    risk = EmpiricalRisk(design, shares_of(model.model.channel, labels), loss, ElasticNet(0.6), positive=True)
     found = least_risk(risk, Iteration(tolerance=1e-7, max_iterations=20000))
     nothing = np.sum(loss.value(risk.labels, np.zeros((60, tokens * (tokens + 1) // 2))))
 

@@ -5,6 +5,7 @@ import pytest
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, limits, simulate, thresholds
 from glassformer.bayes_optimal.vector_state_evolution import vector_trajectory
+from glassformer.channels.parameters import at_power
 from glassformer.cli import main
 from glassformer.designs.pairs import PairDesign
 from glassformer.errors import DataError
@@ -92,6 +93,6 @@ def test_vector_message_passing_counts_all_labels_of_a_sample():
 def test_finished_channels_must_be_those_of_untied_keys():
     tied, wide = AttentionIndexed(0.3).channel, AttentionIndexed(0.3, tokens=3, untied=True).channel
     with pytest.raises(IncompatibleError, match="untied exclude each other"):
-        AttentionIndexed(0.3, channel=tied.at_power(1.0), untied=True)
+        AttentionIndexed(0.3, channel=at_power(tied, 1.0), untied=True)
     with pytest.raises(IncompatibleError, match="the channel has tokens = 3, the model tokens = 2"):
         AttentionIndexed(0.3, channel=wide, untied=True)

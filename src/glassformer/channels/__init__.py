@@ -1,7 +1,7 @@
 """Output channels: laws of a label given Gaussian fields.
 
-- ``base``, ``labels``: the interface, and the facts that a channel declares about its labels
-- ``regression``, ``label_errors``, ``field_averages``: moments of labels, errors of predictions, results of averages
+- ``base``: the interface; ``labels``, ``fields``: facts that a channel declares; ``parameters``
+- ``labelling``, ``regression``, ``label_errors``, ``field_averages``: labels of fields, moments, errors, averages
 - ``scalar``, ``link``: one field, of a named channel or of any link
 - ``attention``: attention matrices of an attention-indexed model
 - ``multi_index``: links of several indices, deep attention

@@ -34,24 +34,10 @@ class Channel(ABC):
     Fields of ``n`` data points have shape (n, P, K), covariances (P, P), and batches of covariances (batch, P, P).
     """
 
-    # Shapes and names.
-
-    @property
-    def label(self) -> str:
-        """Name of the channel in files and on the command line."""
-        return type(self).__name__.removesuffix("Channel").lower()
-
-    @property
-    @abstractmethod
-    def fields(self) -> Fields:
-        """Facts about the fields: shape and prior covariance."""
-
     @property
     @abstractmethod
     def labels(self) -> Labels:
         """Facts about the labels: shape, noise, symmetries, values."""
-
-    # Labels.
 
     @abstractmethod
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
@@ -80,7 +66,19 @@ class Channel(ABC):
         Raises:
             IncompatibleError: there is no such function. The text completes the sentence "learner NAME ...".
         """
-        raise IncompatibleError("needs labels of several projections, not of a single one")
+        raise IncompatibleError(
+            f"needs labels of a differentiable link, and those of channel {self.label} have no gradient"
+        )
+
+    @property
+    def label(self) -> str:
+        """Name of the channel in files and on the command line."""
+        return type(self).__name__.removesuffix("Channel").lower()
+
+    @property
+    @abstractmethod
+    def fields(self) -> Fields:
+        """Facts about the fields: shape and prior covariance."""
 
     @property
     @abstractmethod

@@ -58,6 +58,7 @@ class Labels:
         linear: True when the label is one field itself, with or without Gaussian noise.
         discrete: True when labels without noise take few values or are positions of maxima.
         classes: True when discrete labels are names of classes, so that squared differences have no meaning.
+        probabilities: True when labels of attention are rows of probabilities, or positions of their largest entries.
         values: values of the label of one field, if it has finitely many.
         steps: fields at which labels of one field jump or are not smooth.
         exponents: information and generative exponent of a link of one field. None if they are unknown.
@@ -79,6 +80,7 @@ class Labels:
     linear: bool = False
     discrete: bool = False
     classes: bool = False
+    probabilities: bool = False
     values: tuple[float, ...] = ()
     steps: tuple[float, ...] = (0.0,)
     exponents: Exponents | None = None

@@ -7,6 +7,7 @@ import numpy as np
 from glassformer.channels.labels import LabelNodes
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.core.errors import IncompatibleError
+from glassformer.core.estimate import Array
 
 
 def regression(channel: ScalarChannel) -> tuple[float, float]:
@@ -47,3 +48,12 @@ def label_nodes(channel: ScalarChannel, finer: float = 1.0) -> LabelNodes:
     if channel.labels.nodes is None:
         raise IncompatibleError(f"channel {channel.label} has no quadrature over its labels, which this loss needs")
     return channel.labels.nodes(finer)
+
+
+def components_of(channel: ScalarChannel, labels: Array) -> Array:
+    """Return linear labels of several entries as components in the order of the fields, other labels as they are."""
+    if not (channel.labels.linear and channel.fields.shape):
+        return labels
+    # The score of a linear label is its difference from the field over the sum of both variances.
+    nothing = np.zeros((len(labels), *channel.fields.shape))
+    return channel.score(labels, nothing, 1.0) * (1.0 + channel.labels.noise)

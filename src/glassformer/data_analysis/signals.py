@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glassformer.channels.parameters import at_power
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.core.estimate import Array
 from glassformer.data_analysis.width import even_moments
@@ -123,7 +124,7 @@ class PositiveSignal:
         return _FINITE_SIZE_EXCESS / self.columns
 
     def model(self, rho: float, channel: ScalarChannel) -> AttentionIndexed:
-        return AttentionIndexed(rho=rho, tokens=1, channel=channel.at_power(1 + rho))
+        return AttentionIndexed(rho=rho, tokens=1, channel=at_power(channel, 1 + rho))
 
     def moments(self, values: Array) -> Array:
         third = np.mean(values**3) / np.mean(values**2) ** 1.5

@@ -31,8 +31,8 @@ from scipy.integrate import RK45
 from scipy.linalg import sqrtm
 
 from glassformer.channels.base import Channel
-from glassformer.core.arrays import AnyArray
 from glassformer.channels.labelling import clean_labels
+from glassformer.core.arrays import AnyArray
 from glassformer.core.checks import is_number, is_whole, real_numbers, require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate

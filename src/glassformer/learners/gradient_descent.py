@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from glassformer.channels.regression import components_of
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import parameter
@@ -144,7 +145,7 @@ class GradientDescent(Descent):
         if convex is None or self.weight_decay == 0 or not np.all(np.isfinite(result.signals)):
             return result.training.residual
         spectral = self.weight_decay * convex.weight(width, data.design.signal_shape)
-        labels = model.channel.components_of(data.labels)
+        labels = components_of(model.channel, data.labels)
         risk = EmpiricalRisk(data.design, labels, Square(), ElasticNet(spectral), convex.positive)
         return max(certified_gap(risk, signal) for signal in result.signals)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.channels.attention.named import NAMES, attention_channel, untied_channel
+from glassformer.channels.parameters import at_power
 from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data_error
 from glassformer.core.frozen import set_fields
@@ -241,10 +242,10 @@ class AttentionIndexed(Model):
             raise no_data_error(f"rho = {self.rho}", "give finite rho > 0, or width instead of rho = 0")
         columns = factor_columns(self.width, self.rho, d)
         rho = None if self.rho is None else columns / d
-        channel = self.channel if rho is None or self.untied else self.channel.at_power(1 + rho)
+        channel = self.channel if rho is None or self.untied else at_power(self.channel, 1 + rho)
         spectrum = None if self.spectrum is None else self.spectrum.resized(d)
         if spectrum is not None:
-            channel = channel.at_power(SymmetricSpectrumPrior(spectrum).second_moment)
+            channel = at_power(channel, SymmetricSpectrumPrior(spectrum).second_moment)
         prior = self.prior if rho is None and self.width is None and spectrum is None else None
         model = replace(self, rho=rho, channel=channel, prior=prior, link=None, spectrum=spectrum)
         remarks = finite_width_warning(self.width, (d, d))

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from glassformer.channels.label_errors import new_samples, squared_errors_on, wrong_labels_on
-from glassformer.core.accuracy import POINTS, WithAccuracy
 from glassformer.channels.labelling import is_predictable
+from glassformer.core.accuracy import POINTS, WithAccuracy
 from glassformer.core.checks import is_number
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError

@@ -236,7 +236,7 @@ class BilinearSequenceRegression(Model):
 
         if self.channel.labels.linear:
             return FACTORS
-        return factor_parametrisation(self.channel.trainable_link, self.channel.labels.even, self.channel.label)
+        return factor_parametrisation(self.channel.traceable_label, self.channel.labels.even)
 
     def inputs_at(self, d: int) -> tuple[type[Design], int]:
         if np.isinf(self.beta):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.channels.base import Channel
+from glassformer.channels.parameters import at_power
 from glassformer.channels.sampling_limits import require_sampling
 from glassformer.core.checks import is_number, real_numbers, require_integer, unwrap_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
@@ -158,7 +159,7 @@ class DeepAttentionIndexed(Model):
         """Return the model at ``r = round(rho d)``, at least one."""
         one = AttentionIndexed(self.rho, self.tokens).at_size(d)
         rho = one.model.parameters["rho"]
-        channel = self.channel.at_power(1 + rho)
+        channel = at_power(self.channel, 1 + rho)
         model = DeepAttentionIndexed(rho, self.tokens, self.layers, self.skip, channel, self.temperature)
         return FiniteSize(model, LayeredQuadraticDesign, one.input_shape, one.unit)
 

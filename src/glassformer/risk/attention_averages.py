@@ -21,6 +21,7 @@ from scipy.special import ndtr
 
 from glassformer.channels.attention.hardmax_pair import CORRELATION, orthant
 from glassformer.channels.attention.prediction import row_disagreement
+from glassformer.channels.attention.shares import shares_of
 from glassformer.channels.attention.softmax import all_ones
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
@@ -77,7 +78,7 @@ class AttentionAverages(LabelAverages):
         return int(self.channel.tokens)
 
     def targets(self, labels: Array) -> Array:
-        return np.asarray(self.channel.shares_of(labels))
+        return np.asarray(shares_of(self.channel, labels))
 
     def label_error(self, order: OrderParameters) -> Array:
         cosine = order.overlap / np.sqrt(np.maximum(order.power, SMALLEST) * self.power)
@@ -98,7 +99,7 @@ def attention_averages(channel: Any, power: float, loss: Loss) -> AttentionAvera
     Raises:
         IncompatibleError: labels are not rows of probabilities.
     """
-    channel.shares_of(channel.sample(np.zeros((1, *channel.fields.shape)), np.random.default_rng(0)))
+    shares_of(channel, channel.sample(np.zeros((1, *channel.fields.shape)), np.random.default_rng(0)))
     if channel.tokens != 2:
         return SampledAverages(channel, power, loss)
     return (HardmaxAverages if channel.labels.discrete else ProductAverages)(channel, power, loss)
@@ -125,7 +126,7 @@ class HardmaxAverages(AttentionAverages):
         diagonal = total / 2
         parts = [diagonal + difference / np.sqrt(2), -total / np.sqrt(2), diagonal - difference / np.sqrt(2)]
         omega = np.stack(parts).T
-        y = self.channel.shares_of(np.stack([sign[0] < 0, sign[1] > 0], axis=1))
+        y = shares_of(self.channel, np.stack([sign[0] < 0, sign[1] > 0], axis=1))
         g, curvature = self.loss.score(y, omega, susceptibility)
         row_scores = np.sqrt(2) * g.T[[0, 2]] - g.T[1]
         pull = np.sum(slopes * row_scores, axis=0) / np.sqrt(3 * variance)

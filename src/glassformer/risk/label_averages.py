@@ -22,7 +22,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
 from glassformer.channels.labels import LabelNodes
-from glassformer.channels.regression import label_nodes, regression
+from glassformer.channels.regression import components_of, label_nodes, regression
 from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
@@ -115,7 +115,7 @@ class LabelAverages:
 
     def targets(self, labels: Array) -> Array:
         """Return labels of data in the form that the loss expects."""
-        return np.asarray(self.channel.components_of(labels))
+        return np.asarray(components_of(self.channel, labels))
 
     @cached_property
     def regression(self) -> tuple[float, float]:

@@ -2,7 +2,7 @@ r"""Several attention layers of extensive width, without noise."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import jax
@@ -97,10 +97,6 @@ class DeepAttentionIndexedChannel(LatentChannel):
     @cached_property
     def fields(self) -> Fields:
         return Fields((self.rows, self.columns), self.power, shared=self.power - 1)
-
-    def at_power(self, power: float) -> DeepAttentionIndexedChannel:
-        """Return the same layers for fields of another prior variance."""
-        return replace(self, power=power)
 
     @property
     def family(self) -> PosteriorFamily:

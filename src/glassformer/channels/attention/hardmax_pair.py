@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, owens_t, xlogy
 
 from glassformer.channels.attention.prediction import largest_entries
+from glassformer.channels.attention.shares import positions
 from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.channels.scalar.base import Array, Estimate, JointScoreChannel, PowerChannel
-from glassformer.core.errors import DataError
 from glassformer.designs.token_pairs import to_matrices
 from glassformer.numerics.normal import inverse_mills_ratio
 
@@ -66,7 +66,7 @@ class HardmaxPairChannel(JointScoreChannel, PowerChannel):
 
     label = "hardmax"
     # Labels are discrete, so the information grows as the inverse square root of V: the rank is zero.
-    labels = Labels(shape=(2,), discrete=True)
+    labels = Labels(shape=(2,), discrete=True, probabilities=True)
 
     @property
     def fields(self) -> Fields:
@@ -79,9 +79,6 @@ class HardmaxPairChannel(JointScoreChannel, PowerChannel):
 
     def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
         return largest_entries(to_matrices(omega, 2), float(variance))
-
-    def shares_of(self, labels: Array) -> Array:
-        return np.eye(2)[_validated(labels).astype(np.intp)]
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
@@ -122,17 +119,9 @@ class HardmaxPairChannel(JointScoreChannel, PowerChannel):
         return {"label_error": overlap_angle / np.pi, "label_brier": angle / np.pi}
 
 
-def _validated(y: Array) -> Array:
-    labels = np.asarray(y, dtype=float)
-    bad = (labels != 0) & (labels != 1)
-    if np.any(bad):
-        raise DataError("y", labels[bad].flat[0], "labels 0 or 1, the index of the largest entry of each row")
-    return labels
-
-
 def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array, Array]:
     """Return score, minus its divergence, and log partition, in closed form unless the label is very unlikely."""
-    sign = np.where(_validated(y) == np.array([0, 1]), 1.0, -1.0)
+    sign = np.where(positions(y, 2) == np.array([0, 1]), 1.0, -1.0)
     score, curvature, log_z, likely = _closed_form(sign, omega, np.asarray(variance, dtype=float))
     if not likely.all():
         rare = np.logical_not(likely)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from glassformer.channels.attention.prediction import largest_entries, row_errors
+from glassformer.channels.attention.shares import positions
 from glassformer.channels.labels import Labels
 from glassformer.channels.sampled import (
     SampledChannel,
@@ -72,7 +73,7 @@ class HardmaxChannel(SampledChannel):
 
     @cached_property
     def labels(self) -> Labels:
-        return Labels(shape=(self.tokens,), discrete=True)
+        return Labels(shape=(self.tokens,), discrete=True, probabilities=True)
 
     @property
     def components(self) -> int:
@@ -81,15 +82,12 @@ class HardmaxChannel(SampledChannel):
     def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
         return largest_entries(to_matrices(omega, self.tokens), float(variance))
 
-    def shares_of(self, labels: Array) -> Array:
-        return np.eye(self.tokens)[self._validated(labels)]
-
     def label_from(self, field: Array, source: Array) -> Array:
         del source
         return self.likeliest_label(field, 0.0)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> SampledPosterior:
-        labels = self._validated(y)
+        labels = positions(y, self.tokens)
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         size = max(1, _NUMBERS_AT_ONCE // (2 * self.draws * self.tokens**2))
 
@@ -101,13 +99,6 @@ class HardmaxChannel(SampledChannel):
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Return ``label_error``, the share of wrong rows, and ``label_brier``, :math:`1 - E\sum_b p_{ab}^2`."""
         return row_errors(self.tokens, self.power, variance)
-
-    def _validated(self, y: Array) -> NDArray[np.intp]:
-        labels = np.asarray(y, dtype=float)
-        bad = ~np.isin(labels, np.arange(self.tokens))
-        if np.any(bad):
-            raise DataError("y", labels[bad].flat[0], f"the index of the largest entry, 0 to {self.tokens - 1}")
-        return labels.astype(np.intp)
 
     def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> SampledPosterior:
         rows, columns = pair_indices(self.tokens)

@@ -38,9 +38,6 @@ class LinearProjection(ProjectedChannel):
     def fields(self) -> Fields:
         return Fields((self._components,), any_power=True)
 
-    def components_of(self, labels: Array) -> Array:
-        return self._residual(labels, np.zeros((len(labels), self._components)))
-
     @cached_property
     def labels(self) -> Labels:
         return Labels(

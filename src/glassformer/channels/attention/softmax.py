@@ -12,11 +12,12 @@ import numpy as np
 
 from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.projected import ProjectedChannel, Root, UntiedIndices
+from glassformer.channels.attention.shares import require_shares
 from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
-from glassformer.channels.scalar.base import Array, ScalarChannel
+from glassformer.channels.scalar.base import Array
 from glassformer.core.checks import require_integer
-from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.errors import ParameterError
 from glassformer.designs.token_pairs import pair_indices, to_components
 
 
@@ -89,13 +90,9 @@ class SoftmaxAttentionChannel(SoftmaxProjection):
     def _visible(self) -> int:
         return (self.tokens * (self.tokens + 1) - 2) // 2
 
-    def at_power(self, power: float) -> ScalarChannel:
-        return replace(self, power=power)
-
-    def shares_of(self, labels: Array) -> Array:
-        y = np.asarray(labels, dtype=float)
-        _require_shares(y)
-        return y
+    @cached_property
+    def labels(self) -> Labels:
+        return replace(super().labels, probabilities=True)
 
     def _residual(self, y: Array, omega: Array) -> Array:
         difference = to_components(symmetric_logits(y, self.temperature)) - omega
@@ -185,7 +182,7 @@ def row_logits(y: Array, temperature: float) -> Array:
         DataError: a label is not a matrix of positive rows that sum to one.
     """
     y = np.asarray(y, dtype=float)
-    _require_shares(y)
+    require_shares(y)
     return np.asarray(np.log(y) / temperature)
 
 
@@ -199,16 +196,6 @@ def symmetric_logits(y: Array, temperature: float) -> Array:
     # Row a is known up to a constant c_a. Symmetry gives c_a - mean(c).
     shift = np.mean(logits - np.swapaxes(logits, -1, -2), axis=-1, keepdims=True)
     return np.asarray(logits - shift)
-
-
-def _require_shares(y: Array) -> None:
-    if not (np.all(y > 0) and np.allclose(np.sum(y, axis=-1), 1, rtol=0, atol=1e-6)):
-        raise DataError(
-            "y",
-            "<labels>",
-            "positive rows that sum to one",
-            "if the softmax underflows, use a smaller inverse temperature",
-        )
 
 
 def all_ones(tokens: int) -> Array:

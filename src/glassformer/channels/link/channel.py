@@ -110,11 +110,12 @@ class LinkChannel(IntegratedChannel):
         return self._current.labels
 
     @property
-    def trainable_link(self) -> Callable[[Any], Any] | None:
+    def traceable_label(self) -> Callable[[Any], Any]:
         # Imported here because JAX takes a second to import and limits of a link do not need it.
         from glassformer.channels.link.tracing import differentiable_link
 
-        return differentiable_link(self.function)
+        function = differentiable_link(self.function)
+        return super().traceable_label if function is None else function
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         labels = self.clean(h)

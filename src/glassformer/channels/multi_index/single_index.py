@@ -15,6 +15,7 @@ from glassformer.channels.link.label_law import LabelLawChannel
 from glassformer.channels.link.label_noise import LabelNoiseChannel
 from glassformer.channels.link.tracing import has_slope, trace_error
 from glassformer.channels.scalar.base import JointScoreInference, ScalarInference
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 
 
@@ -32,7 +33,7 @@ class SingleIndexChannel(IntegratedChannel):
     def traceable_label(self) -> Callable[[Any], Any]:
         function: Callable[[Any], Any] = self.function.function
         if trace_error(function, (1, 1)) is not None or not has_slope(function, (1, 1)):
-            return super().traceable_label
+            raise IncompatibleError("needs a label of single projections that JAX can differentiate")
         return function
 
     @property

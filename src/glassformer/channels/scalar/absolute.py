@@ -48,11 +48,10 @@ class AbsoluteChannel(ScalarChannel):
         True
     """
 
-    clean_label = np.abs
     labels = Labels(even=True, rank=1.0, exponents=Exponents(2.0, 2.0))
 
     @property
-    def trainable_link(self) -> Callable[[Any], Any]:
+    def traceable_label(self) -> Callable[[Any], Any]:
         return abs
 
     def clean(self, h: Array) -> Array:

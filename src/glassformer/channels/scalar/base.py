@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from glassformer.channels.field_averages import Averages, Response, Scores
 from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.channels.replicas import REPLICAS
-from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import normal_points
 
@@ -44,74 +42,11 @@ class ScalarChannel(Channel):
         ``docs/extending.md`` has a complete channel.
     """
 
-    clean_label: ClassVar[Any] = None
-    """The label as a function of the field, for channels without noise that exist with noise too."""
-
-    @classmethod
-    def with_noise(cls, noise: float) -> ScalarChannel:
-        """Return the channel of this kind with Gaussian label noise of variance ``noise``.
-
-        A channel that has a :attr:`clean_label` is, with noise, a link with noise:
-        :func:`~glassformer.channels.scalar.named.scalar_channel` makes it.
-
-        Raises:
-            ParameterError: the noise is out of range.
-            IncompatibleError: there is no such channel.
-        """
-        if noise != 0:
-            raise IncompatibleError(
-                f"noise = {noise} and channel = {cls().label} exclude each other: use scalar_channel"
-            )
-        return cls()
-
-    @property
-    def fields(self) -> Fields:
-        return _NUMBER
-
-    def components_of(self, labels: Array) -> Array:
-        """Return components of labels in the order of the fields, for channels whose label is the field with noise."""
-        return labels
-
-    def shares_of(self, labels: Array) -> Array:
-        """Return labels as rows of probabilities, shape (..., T, T). A position becomes a row with a single one.
-
-        Raises:
-            IncompatibleError: labels are neither probabilities nor positions.
-            DataError: the channel cannot have these labels.
-        """
-        raise IncompatibleError(f"labels of channel {self.label} are not rows of probabilities: use another loss")
-
-    @property
-    def trainable_link(self) -> Callable[[Any], Any] | None:
-        """The noiseless label as a function of arrays of fields that JAX can differentiate, or None.
-
-        None for labels whose slope vanishes almost everywhere, such as a step function.
-        """
-        return None
-
-    def at_power(self, power: float) -> ScalarChannel:
-        """Return the channel for fields of another prior variance.
-
-        Channels that do not depend on it return themselves.
-        """
-        del power
-        return self
-
-    # Functions of arrays of numbers, which subclasses define.
+    # A new channel writes these, and `labels`. They are functions of arrays of numbers.
 
     @abstractmethod
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         """Draw one label per field ``h``; same shape as ``h``."""
-
-    def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
-        """Return the most probable discrete label, entry by entry, of fields with these means and one variance.
-
-        A vanishing variance gives the labels without noise.
-
-        Raises:
-            IncompatibleError: labels are not discrete.
-        """
-        return super().likeliest_label(omega, np.asarray(variance))
 
     @abstractmethod
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
@@ -119,11 +54,6 @@ class ScalarChannel(Channel):
 
         It is finite for every finite input and ``V > 0``.
         """
-
-    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        r"""Return :math:`-\partial_\omega g`, elementwise. The default uses central differences."""
-        step = _STEP * np.sqrt(variance)
-        return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
 
     @abstractmethod
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
@@ -140,10 +70,22 @@ class ScalarChannel(Channel):
     def expected_log_partition(self, variance: Array) -> Estimate:
         r"""Return :math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
 
-    @property
-    def without_noise(self) -> ScalarChannel:
-        """The channel without label noise: without flipped labels or noise inside a threshold."""
-        return self
+    # A new channel may override these.
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r"""Return :math:`-\partial_\omega g`, elementwise. The default uses central differences."""
+        step = _STEP * np.sqrt(variance)
+        return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
+
+    def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
+        """Return the most probable discrete label, entry by entry, of fields with these means and one variance.
+
+        A vanishing variance gives the labels without noise.
+
+        Raises:
+            IncompatibleError: labels are not discrete.
+        """
+        return super().likeliest_label(omega, np.asarray(variance))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Return the errors on a new label at posterior variance ``V``, by name. Empty if the channel defines none.
@@ -157,11 +99,14 @@ class ScalarChannel(Channel):
         del variance
         return {}
 
-    # The interface of channels, for one row.
+    @property
+    def without_noise(self) -> ScalarChannel:
+        """The channel without label noise: without flipped labels or noise inside a threshold."""
+        return self
 
     @property
-    def traceable_label(self) -> Callable[[Any], Any]:
-        raise IncompatibleError("needs a label of single projections that JAX can differentiate")
+    def fields(self) -> Fields:
+        return _NUMBER
 
     @property
     def inference(self) -> Inference:
@@ -272,6 +217,3 @@ class PowerChannel(ScalarChannel):
     @property
     def fields(self) -> Fields:
         return Fields(power=self.power)
-
-    def at_power(self, power: float) -> ScalarChannel:
-        return replace(self, power=power)  # type: ignore[type-var]

@@ -40,10 +40,6 @@ class GaussianChannel(ScalarChannel):
         if not (np.isfinite(self.noise) and self.noise >= 0):
             raise ParameterError("noise", self.noise, "a finite number >= 0")
 
-    @classmethod
-    def with_noise(cls, noise: float) -> ScalarChannel:
-        return cls(noise)
-
     @cached_property
     def labels(self) -> Labels:
         return Labels(

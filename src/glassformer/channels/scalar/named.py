@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from glassformer.channels.confusion import CONFUSIONS, confusion_law
+from glassformer.channels.parameters import has_parameter
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.core.errors import IncompatibleError, LinkError, ParameterError
 from glassformer.core.registry import import_string
 
-# Name on the command line, and the class; :func:`scalar_channel` adds noise.
+# Name on the command line, and the class. A parameter ``noise`` of the class is the variance of the noise.
 CHANNELS = {
     "gaussian": "gaussian:GaussianChannel",
     "sign": "sign:SignChannel",
     "absolute": "absolute:AbsoluteChannel",
 }
 NAMES = tuple(CHANNELS)
+# Labels of channels without the parameter, which are links once there is noise.
+LINKS: dict[str, Callable[..., Any]] = {"sign": np.sign, "absolute": np.abs}
 
 
 def scalar_channel(
@@ -63,9 +68,13 @@ absolute, or a callable
         return channel
     if isinstance(channel, str) and channel in CHANNELS:
         named: type[ScalarChannel] = import_string("channels.scalar", CHANNELS[channel])
-        if noise == 0 or named.clean_label is None:
-            return named.with_noise(noise)
-        return _link(named.clean_label, noise, "channel", named().label)
+        if has_parameter(named, "noise"):
+            return named(noise)  # type: ignore[call-arg]
+        if noise == 0:
+            return named()
+        if channel in LINKS:
+            return _link(LINKS[channel], noise, "channel", channel)
+        raise IncompatibleError(f"noise = {noise} and channel = {channel} exclude each other: leave one of them out")
     if callable(channel):
         return _link(channel, noise, "channel")
     raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
@@ -103,7 +112,7 @@ def _confused(channel: Any, noise: float, link: Callable[..., Any] | None, noise
         require_alone(channel, "gaussian")
     function = channel if link is None else link
     if named:
-        function = import_string("channels.scalar", CHANNELS[channel]).clean_label
+        function = LINKS.get(channel)
     if not callable(function):
         raise IncompatibleError(f"noise_law = {law.label} is for discrete labels, not for channel = {channel}")
     try:

@@ -41,7 +41,6 @@ class SignChannel(ScalarChannel):
         True
     """
 
-    clean_label = np.sign
     labels = Labels(discrete=True, values=(-1.0, 1.0), exponents=Exponents(1.0, 1.0))
 
     def clean(self, h: Array) -> Array:

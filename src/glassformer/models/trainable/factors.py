@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.designs.dense import DenseDesign
 from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Student
@@ -73,14 +72,8 @@ def factor_student(
     )
 
 
-def factor_parametrisation(link: Link | None, even: bool, name: str) -> Parametrisation:
-    """Return the parametrisation by factors for labels of this link.
-
-    Raises:
-        IncompatibleError: the link has no gradient.
-    """
-    if link is None:
-        raise IncompatibleError(f"needs labels of a differentiable link, and those of channel {name} have no gradient")
+def factor_parametrisation(link: Link, even: bool) -> Parametrisation:
+    """Return the parametrisation by factors for labels of this link."""
     return Parametrisation(_NONLINEAR_RATES, partial(factor_student, link=link, even=even), EXPLORING)
 
 

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.base import Channel
-from glassformer.core.arrays import AnyArray
 from glassformer.channels.labelling import draw_labels
+from glassformer.core.arrays import AnyArray
 from glassformer.core.cache import memoize
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, IncompatibleError, ParameterError
