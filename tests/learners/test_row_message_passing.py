@@ -14,7 +14,7 @@ from glassformer.learners.data_set import DataSet
 from glassformer.learners.row_fit import row_risk_on
 from glassformer.learners.row_message_passing import pass_row_messages
 from glassformer.learners.row_risk import minimise_rows
-from glassformer.risk.rows.limits import RowRisk
+from glassformer.risk.rows.row_risk import RowRisk
 from glassformer.risk.rows.trajectory import row_risk_trajectory
 from glassformer.verbs.trajectory import trajectory
 

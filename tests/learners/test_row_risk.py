@@ -21,7 +21,7 @@ from glassformer.learners.row_risk import RowMinimum, minimise_along_path, minim
 from glassformer.models.comparison import NewInputs
 from glassformer.risk.losses import Huber, loss_of
 from glassformer.risk.penalties import penalty_of
-from glassformer.risk.rows.limits import RowRisk
+from glassformer.risk.rows.row_risk import RowRisk
 from glassformer.risk.rows.student import Student, linear_prediction
 
 SAMPLES, D, CLASSES = 120, 40, (0.0, 1.0, 2.0)

@@ -20,8 +20,8 @@ from glassformer.risk.order_parameters import ConjugateParameters
 from glassformer.risk.penalties import penalty_of
 from glassformer.risk.rows import thresholds
 from glassformer.risk.rows.fixed_points import fixed_point_from
-from glassformer.risk.rows.limits import RowRisk, best_strength, free_energies_of_sets, start_state
 from glassformer.risk.rows.one_row_weights import weight_moments
+from glassformer.risk.rows.row_risk import RowRisk, best_strength, free_energies_of_sets, start_state
 from glassformer.risk.rows.student import student_of
 from glassformer.risk.rows.thresholds import _interpolation
 from glassformer.risk.rows.weights import RowConjugates, weight_order
@@ -213,9 +213,9 @@ def test_the_best_strength_grows_with_the_noise(monkeypatch):
     def fixed_point(problem, *_, **__):
         return Namespace(status=Status.CONVERGED, free_energy=0.0, state=problem.strength)
 
-    monkeypatch.setattr("glassformer.risk.rows.limits.fixed_point_from", fixed_point)
+    monkeypatch.setattr("glassformer.risk.rows.row_risk.fixed_point_from", fixed_point)
     monkeypatch.setattr(
-        "glassformer.risk.rows.limits.errors_at", lambda _, strength, __: {"error": np.log(strength / 30.0) ** 2}
+        "glassformer.risk.rows.row_risk.errors_at", lambda _, strength, __: {"error": np.log(strength / 30.0) ** 2}
     )
     problem = RowRisk().problem(SequenceMultiIndex(two_tanh, indices=2, noise=30.0), 3.0, 1.0)
     assert best_strength(problem, RowRisk()) == pytest.approx(30.0, rel=0.05)

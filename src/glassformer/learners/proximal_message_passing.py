@@ -24,7 +24,7 @@ from glassformer.core.status import Status
 from glassformer.learners.empirical_risk import EmpiricalRisk
 from glassformer.learners.message_passing import Step, StepHistory, message_passing
 from glassformer.numerics.decompositions import eigh, svd
-from glassformer.priors.spectral import rectangular_divergence, symmetric_divergence
+from glassformer.priors.matrix_denoiser import rectangular_divergence, symmetric_divergence
 
 # Smallest susceptibility; that of an estimate of zero vanishes.
 _LEAST_SUSCEPTIBILITY = 1e-14

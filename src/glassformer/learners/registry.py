@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.files import user_path
+from glassformer.core.link_files import function_from
 from glassformer.core.options import Option, options_in
 from glassformer.core.registry import import_string
 from glassformer.core.settings import non_default_fields
-from glassformer.core.user_functions import function_from
 from glassformer.learners.base import Learner
 from glassformer.learners.own import OwnLearner, is_own
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from glassformer.learners.matrix_risk import MatrixRisk
     from glassformer.models.base import Model
     from glassformer.risk.penalty_base import Penalty
-    from glassformer.risk.rows.limits import RowRisk
+    from glassformer.risk.rows.row_risk import RowRisk
 
 # Settings that only models of rows have.
 _OF_ROWS = ("student", "student_rows", "intercept", "positions", "branch")
@@ -45,7 +45,7 @@ def parse_function(name: str, text: str) -> Any:
     """Return a loss or a student from its text: its name, or the function FILE.py:FUNCTION."""
     if ":" not in text:
         return text
-    from glassformer.core.user_functions import function_from
+    from glassformer.core.link_files import function_from
 
     return function_from(text, blamed=name)
 
@@ -198,7 +198,7 @@ class RegularisedRisk(Learner):
     @property
     def of_rows(self) -> RowRisk:
         """The risk of a model of rows."""
-        from glassformer.risk.rows.limits import RowRisk
+        from glassformer.risk.rows.row_risk import RowRisk
 
         return RowRisk(
             loss=self.loss,

@@ -26,7 +26,7 @@ from glassformer.priors.features import feature_variances
 from glassformer.risk.penalties import penalty_of
 from glassformer.risk.penalty_base import ROWS
 from glassformer.risk.rows.comparison import match_rows, prediction_quality, row_products
-from glassformer.risk.rows.limits import RowRisk
+from glassformer.risk.rows.row_risk import RowRisk
 from glassformer.risk.rows.student import Student, student_of
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _starting_weights(
     risk: EmpiricalRowRisk,
     data: DataSet,
 ) -> list[Array]:
-    """Return weights to begin at, see :class:`~glassformer.risk.rows.limits.RowRisk`."""
+    """Return weights to begin at, see :class:`~glassformer.risk.rows.row_risk.RowRisk`."""
     rng, shape = data.rng.spawn(1)[0], risk.shape
     if starts is None and risk.student.is_convex:
         starts = ["zero"]

@@ -33,8 +33,8 @@ from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.small_matrices import cholesky, triangular_inverse
 from glassformer.risk.rows.comparison import match_rows, row_products
-from glassformer.risk.rows.limits import RowRisk
 from glassformer.risk.rows.proximal_map import proximal_map
+from glassformer.risk.rows.row_risk import RowRisk
 from glassformer.risk.rows.student import Student
 from glassformer.risk.rows.trajectory import first_state, require_steps
 from glassformer.risk.rows.weights import weight_estimate

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from glassformer.models.base import Model
     from glassformer.risk.loss_base import Loss
     from glassformer.risk.penalty_base import Penalty
-    from glassformer.risk.rows.limits import RowRisk
     from glassformer.risk.rows.one_row import OneRowProblem
+    from glassformer.risk.rows.row_risk import RowRisk
 
 # Branches by name that theory has.
 BRANCHES_OF_THEORY = ("informed", "uninformed", "positional")
@@ -102,7 +102,7 @@ class RowTheory(SignalTheory):
         self.risk.problem(self.model, 1.0, self.risk.strength or 1.0)
 
     def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
-        from glassformer.risk.rows.limits import row_risk_limits
+        from glassformer.risk.rows.row_risk import row_risk_limits
 
         require_theory(self.model)
         return self._labelled(row_risk_limits(self.model, alpha, self.risk, throw))
@@ -149,7 +149,7 @@ class RowTheory(SignalTheory):
         return np.full(len(alpha), float(self.risk.strength))
 
     def hysteresis(self, alpha: ArrayLike) -> Table:
-        from glassformer.risk.rows.limits import row_risk_branches
+        from glassformer.risk.rows.row_risk import row_risk_branches
 
         require_theory(self.model)
         return self._labelled(row_risk_branches(self.model, alpha, self.risk))

@@ -10,7 +10,8 @@ import numpy as np
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.priors.base import ScalarPrior, SignalEstimate
-from glassformer.priors.spectral import SpectralPrior, shrink_rectangular
+from glassformer.priors.matrix_denoiser import shrink_rectangular
+from glassformer.priors.spectral import SpectralPrior
 from glassformer.random_matrices.estimated import EstimatedLaw
 
 

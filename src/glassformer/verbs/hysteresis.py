@@ -27,7 +27,7 @@ def hysteresis(
 
     Between the spinodals the branches differ: a hard phase, in which message passing follows the branch of larger
     error. See :func:`~glassformer.bayes_optimal.hysteresis.follow_branches` and, for regularised risk of rows,
-    :func:`~glassformer.risk.rows.limits.row_risk_branches`.
+    :func:`~glassformer.risk.rows.row_risk.row_risk_branches`.
 
     Args:
         model: prior and channel.

@@ -46,7 +46,7 @@ def limits(
         ``plugin_error`` on new numerical labels, and ``label_error`` on discrete labels (the share of wrong ones), with
         standard errors that include those of the fixed points. Labels returned by ``argmax`` or ``argmin`` are classes
         and have no squared errors. Regularised risk has the columns of :func:`~glassformer.risk.limits.risk_limits`,
-        for models of rows those of :func:`~glassformer.risk.rows.limits.row_risk_limits`; descent those of
+        for models of rows those of :func:`~glassformer.risk.rows.row_risk.row_risk_limits`; descent those of
         :func:`~glassformer.dynamics.descent_path.descent_limits`.
 
     Raises:

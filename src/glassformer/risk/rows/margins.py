@@ -13,8 +13,8 @@ from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.small_matrices import cholesky, triangular_inverse
 from glassformer.risk.rows.fixed_points import fixed_point_from
-from glassformer.risk.rows.limits import ACCEPTED, RowRisk
 from glassformer.risk.rows.proximal_map import proximal_map
+from glassformer.risk.rows.row_risk import ACCEPTED, RowRisk
 from glassformer.risk.rows.student import Student
 
 # Levels of the quantiles (a convention).

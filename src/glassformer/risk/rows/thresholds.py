@@ -13,8 +13,8 @@ from glassformer.core.progress import note, track
 from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.risk.rows.fixed_points import RowFixedPoint, error_of, fixed_point_from
-from glassformer.risk.rows.limits import RowRisk, free_energies_of_sets, quantities, start_state
 from glassformer.risk.rows.problem import RowProblem
+from glassformer.risk.rows.row_risk import RowRisk, free_energies_of_sets, quantities, start_state
 
 # Sample ratios that are searched, and relative accuracies of a branch's end, a crossing and a root (chosen by trial).
 _RATIOS = np.geomspace(0.1, 20.0, 14)

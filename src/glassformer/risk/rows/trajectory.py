@@ -24,8 +24,8 @@ from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.numerics.sequences import diverges
 from glassformer.risk.rows.averages import OrderState
 from glassformer.risk.rows.comparison import match_rows
-from glassformer.risk.rows.limits import RowRisk, errors_at, start_state
 from glassformer.risk.rows.problem import RowProblem, RowStep
+from glassformer.risk.rows.row_risk import RowRisk, errors_at, start_state
 
 # Susceptibility before the first step from weights of zero: large enough that the proximal map of a loss with a kink at
 # distance one reaches the kink.
@@ -89,7 +89,7 @@ def row_risk_trajectory(
 
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration`` (0
-        before the first step), the errors of :func:`~glassformer.risk.rows.limits.row_risk_limits`,
+        before the first step), the errors of :func:`~glassformer.risk.rows.row_risk.row_risk_limits`,
         ``susceptibility``, ``strength`` and ``error_estimate``, from trajectories of single sets of samples. Where the
         replicon's radius exceeds one at the end, messages on data do not settle, and the rows have status
         ``oscillating``; ``diverging`` if errors grow without bound.
