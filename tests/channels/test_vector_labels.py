@@ -8,7 +8,7 @@ import pytest
 from glassformer import Accuracy, IncompatibleError, SequenceMultiIndex, limits
 from glassformer.bayes_optimal.conjugate_overlap import conjugate_overlap
 from glassformer.channels.multi_index.noiseless_labels import NormalScores
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.numerics.quasi_random import confidence_factor
 
 VARIANCE = np.array([[0.7, -0.3], [-0.3, 0.7]])

@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.bayes_optimal.evolution_map import EvolutionMap, is_covariance
 from glassformer.bayes_optimal.first_stable import ContinuationStage, FirstStable
 from glassformer.bayes_optimal.refinement import Refinement
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution

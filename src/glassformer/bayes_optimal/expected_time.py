@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.models.base import Model
 
 # Averages over all data points that a result usually takes (measured for attention networks): the limits at one sample

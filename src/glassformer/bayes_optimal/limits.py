@@ -21,7 +21,7 @@ from glassformer.bayes_optimal.solve import (
     uninformed_variance,
     validated_alpha,
 )
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.progress import progress, track

@@ -13,7 +13,7 @@ import numpy as np
 
 from glassformer.bayes_optimal.evolution_map import EvolutionMap, SampledStep, is_covariance
 from glassformer.bayes_optimal.first_stable import repelling
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution

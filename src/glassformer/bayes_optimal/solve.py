@@ -18,7 +18,7 @@ from glassformer.bayes_optimal.evolution_map import EvolutionMap, is_covariance,
 from glassformer.bayes_optimal.first_stable import FirstStable, continuation_order, warm_start
 from glassformer.bayes_optimal.refinement import Refinement
 from glassformer.channels.base import Channel
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.checks import as_numbers, require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array

@@ -20,7 +20,7 @@ from glassformer.bayes_optimal.limits import free_entropy_gap
 from glassformer.bayes_optimal.solve import coarse_state_evolution
 from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 from glassformer.bayes_optimal.weak_recovery import is_hidden, weak_recovery
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.progress import progress

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from glassformer.channels.base import Channel
 from glassformer.channels.confusion import label_tolerance
 from glassformer.channels.labelling import clean_labels, true_labels
-from glassformer.channels.replicas import REPLICAS, mean_of_replicas
+from glassformer.channels.sampled_error_bars import REPLICAS, mean_of_replicas
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.resources import require_resources

@@ -92,7 +92,7 @@ class ErrorHistory:
         """Add the errors of an estimate with its claimed covariance; does nothing without a teacher."""
         if self._teacher is not None:
             self._comparisons.append(
-                compare(self._model.prior, self._model.channel.row_symmetries, estimate, self._teacher, variance)
+                compare(self._model.prior, self._model.channel.labels.row_symmetries, estimate, self._teacher, variance)
             )
 
     def entries(self) -> list[dict[str, Any]]:

@@ -83,7 +83,7 @@ def is_one_linear_row(risk: RowRisk, model: Any) -> bool:
         return risk.student_rows in (None, 1)
     from glassformer.risk.rows.one_row_labels import has_identity_link
 
-    signs = set(getattr(model.channel, "values", None) or ()) == {-1.0, 1.0}
+    signs = set(model.channel.labels.values) == {-1.0, 1.0}
     return (signs or callable(risk.loss) or has_identity_link(model)) and risk.student_rows in (None, 1)
 
 

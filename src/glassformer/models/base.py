@@ -244,7 +244,7 @@ class Model(WithAccuracy, Trainable, ABC):
             ``error`` and ``prior_error``; for discrete labels ``label_error``; for numerical labels
             ``prediction_error`` and ``plugin_error``; for several rows also ``row_error``, ``overlap`` and ``cosine``.
         """
-        comparison = compare(self.prior, self.channel.row_symmetries, estimate, signal, variance)
+        comparison = compare(self.prior, self.channel.labels.row_symmetries, estimate, signal, variance)
         if self.theory_unavailable_reason is not None:
             return comparison.errors
         channel, inner, alignment = self.channel, comparison.inner, comparison.alignment

@@ -34,7 +34,7 @@ from glassformer.channels.multi_index.importance_sampling import PosteriorMoment
 from glassformer.channels.multi_index.latent_channel import LatentInference
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.link_rows import ShellChannel, shell_functions
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.cache import memoize
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array

@@ -15,7 +15,7 @@ from glassformer.channels.control_variates import information as controlled_info
 from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Scores, Slopes
 from glassformer.channels.fields import Fields
 from glassformer.channels.label_errors import sampled_label_errors
-from glassformer.channels.replicas import REPLICAS, mean_of_replicas
+from glassformer.channels.sampled_error_bars import REPLICAS, mean_of_replicas
 from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import square_root

@@ -12,7 +12,7 @@ from glassformer.channels.base import Channel, Inference
 from glassformer.channels.field_averages import Averages, Response, Scores
 from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
-from glassformer.channels.replicas import REPLICAS
+from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import normal_points
 
