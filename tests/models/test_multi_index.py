@@ -562,7 +562,7 @@ def test_constant_links_are_told_so(noise):
 def test_estimates_are_compared_up_to_the_symmetries_of_an_own_link(link, prior, matrix, error):
     model = SequenceMultiIndex(link, indices=2, noise=0.1, prior=prior)
     signal = np.sqrt(50.0) * np.linalg.qr(np.random.default_rng(0).standard_normal((50, 2)))[0].T
-    found = compare(model.prior, model.channel.row_symmetries, np.array(matrix) @ signal, signal)
+    found = compare(model.prior, model.channel.labels.row_symmetries, np.array(matrix) @ signal, signal)
     assert found.errors["error"] == pytest.approx(error, abs=1e-9)
 
 

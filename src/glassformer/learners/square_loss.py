@@ -36,7 +36,7 @@ class SquareLossLearner(Learner):
     def check(self, model: Model) -> None:
         if model.overlap_shape or model.channel.fields.shape:
             raise IncompatibleError(f"fits one linear label per sample, not the labels of this model ({model.name})")
-        if not model.channel.linear:
+        if not model.channel.labels.linear:
             raise IncompatibleError(f"fits linear labels, not those of channel {model.channel.label}")
 
     def risk(self, model: Model) -> MatrixRisk:
@@ -45,7 +45,7 @@ class SquareLossLearner(Learner):
         Raises:
             IncompatibleError: the strength is to follow from the noise of labels that are not linear.
         """
-        if self.strength is None and not model.channel.linear:
+        if self.strength is None and not model.channel.labels.linear:
             raise IncompatibleError(
                 f"learner {self.name} has no best strength for labels of channel {model.channel.label}: give a "
                 f"strength, or use learner risk with loss square and penalty {self.penalty}, which finds it"
