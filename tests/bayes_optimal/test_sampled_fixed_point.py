@@ -170,9 +170,10 @@ def test_slopes_for_information_with_negative_sampled_eigenvalues():
     """As for the map itself, what is negative within its error is none: of Gaussian weights dV = -dQ there."""
     one = np.ones((1, 1, 1))
     noisy = Averages(Estimate(-3 * one, 10 * one), Estimate(one, one), one[None], 0.0, 0 * one)
-    channel = SimpleNamespace(
+    inference = SimpleNamespace(
         sampled=True, smallest=1e-12, work=1.0, averages_and_slope=lambda state: (noisy, np.full((1, 1), 0.5))
     )
+    channel = SimpleNamespace(inference=inference)
     update = EvolutionMap(SequenceMultiIndex(lambda z: z[0, 0], indices=1, tokens=1), np.ones(1), channel)
     # Differences over a step of 1e-4.
     assert update.slope(0.1 * one, np.arange(1)).item() == pytest.approx(0.5, rel=2e-4)

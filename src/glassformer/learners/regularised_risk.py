@@ -21,13 +21,13 @@ from glassformer.core.settings import (
 from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo
 from glassformer.learners.rows_risk import BRANCHES_OF_THEORY, RowsRisk
 from glassformer.learners.signal_risk import SignalRisk, SignalTheory
+from glassformer.risk.penalty_base import Penalty
 
 if TYPE_CHECKING:
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
     from glassformer.learners.matrix_risk import MatrixRisk
     from glassformer.models.base import Model
-    from glassformer.risk.penalty_base import Penalty
     from glassformer.risk.rows.row_risk import RowRisk
 
 # Settings that only models of rows have.
