@@ -8,7 +8,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,11 +118,13 @@ def picture(options: argparse.Namespace) -> Any:
     return Picture(options.plot, size, options.plot_theme or "light")
 
 
-def write(options: argparse.Namespace, result: DisplayMixin) -> None:
-    """Write a result to the requested files, drawn by the function that it names (``drawing``)."""
+def write(options: argparse.Namespace, result: DisplayMixin, draw: Callable[[Path], object] | None = None) -> None:
+    """Write a result to the requested files, drawn by ``draw`` or by the function that it names (``drawing``)."""
     if options.csv:
         write_csv(options.csv, result.to_pandas())
-    if options.plot:
+    if options.plot and draw is not None:
+        draw(picture(options))
+    elif options.plot:
         from glassformer.plotting import plots
 
         getattr(plots, result.drawing)(result, picture(options))
