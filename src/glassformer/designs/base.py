@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from glassformer.core.defaults import default_property
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 
 # Numbers of inputs that are drawn into memory at a time (16 MB; a convention).
@@ -48,6 +49,32 @@ class Design(ABC):
     @abstractmethod
     def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
         """Return one instance of random inputs of the given shape. A longer draw from the same state begins alike."""
+
+    @classmethod
+    def reveal(
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+    ) -> Design:
+        """Return random inputs that are never drawn, but revealed along the directions that an algorithm looks at.
+
+        Their law is that of :meth:`sample` at any size. A larger number of samples does not begin like a smaller one.
+
+        Raises:
+            IncompatibleError: fields are not linear in inputs of independent normal numbers.
+        """
+        del samples, shape, rng, precision
+        raise IncompatibleError(f"inputs of a {cls.__name__} cannot be revealed: use storage float64 or float32")
+
+    @classmethod
+    def reveal_equivalent(
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+    ) -> Design:
+        """Return the Gaussian equivalent of random inputs, revealed; its law is that of large sizes.
+
+        Raises:
+            IncompatibleError: there is none.
+        """
+        del samples, shape, rng, precision
+        raise IncompatibleError(f"inputs of a {cls.__name__} have no Gaussian equivalent: use storage revealed")
 
     @abstractmethod
     def first(self, samples: int) -> Self:

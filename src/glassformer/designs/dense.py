@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, ClassVar
 
@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
+from glassformer.designs.base import Design
+from glassformer.designs.revealed import RevealedSequences, gaussian_matrices
 from glassformer.designs.stored import StoredDesign, normal_fields
 
 # Number of samples whose tokens are mixed at once. Their numbers are in memory twice.
@@ -81,6 +83,13 @@ class DenseDesign(StoredDesign):
         return self.inputs[0].reshape(self.samples, self._size).astype(np.float64, copy=False) / sqrt(self._size)
 
     @classmethod
+    def reveal(
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+    ) -> RevealedSequences:
+        matrices = gaussian_matrices(samples, (shape[0] * shape[1],), shape[1], rng, precision)
+        return RevealedSequences(cls(np.zeros((1, *shape))), samples, matrices)
+
+    @classmethod
     def new_fields(cls, signals: Array, shape: tuple[int, int], samples: int, rng: np.random.Generator) -> Array:
         return normal_fields(signals, 1, samples, rng)
 
@@ -134,6 +143,19 @@ class CorrelatedDesign:
             block = slice(begin, begin + _BLOCK)
             inputs[block] = self._mixed(inputs[block])
         return design
+
+    def reveal(
+        self, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+    ) -> Design:
+        """Return random inputs that are never drawn, as of :meth:`~glassformer.designs.base.Design.reveal`."""
+        design = DenseDesign.reveal(samples, shape, rng, precision)
+        return replace(design, root=np.array(self.root))
+
+    def reveal_equivalent(
+        self, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+    ) -> Design:
+        """Raise, since inputs are Gaussian themselves."""
+        return DenseDesign.reveal_equivalent(samples, shape, rng, precision)
 
     def _mixed(self, independent: NDArray[Any]) -> NDArray[Any]:
         """Return every input times the root, in its own precision."""

@@ -8,6 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.core.estimate import Array
+from glassformer.designs.base import Design
+from glassformer.designs.revealed import GaussianEquivalent, gaussian_matrices
 from glassformer.designs.stored import SquareDesign
 
 
@@ -35,6 +37,14 @@ class PairDesign(SquareDesign):
 
     # Products of tokens are independent Gaussian entries only for very many of them, as for symmetric matrices.
     damping = 0.3
+
+    @classmethod
+    def reveal_equivalent(
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+    ) -> Design:
+        tokens, d = shape
+        matrices = gaussian_matrices(samples * (tokens // 2) ** 2, (d * d,), d, rng, precision)
+        return GaussianEquivalent(cls(np.zeros((1, *shape))), samples, matrices, symmetric=False)
 
     @property
     def tokens(self) -> int:

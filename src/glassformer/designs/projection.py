@@ -8,6 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.core.estimate import Array
+from glassformer.designs.base import Design
+from glassformer.designs.revealed import RevealedProjections, gaussian_matrices
 from glassformer.designs.stored import StoredDesign, normal_fields
 
 
@@ -55,6 +57,14 @@ class ProjectionDesign(StoredDesign):
             part = tokens[:, :, head * length : (head + 1) * length]
             fields[:, head :: self.heads] = np.swapaxes(part @ weights[head :: self.heads].T, 1, 2)
         return fields / np.sqrt(length)
+
+    @classmethod
+    def reveal(
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+    ) -> Design:
+        sizes = (shape[1] // cls.heads,) * cls.heads
+        matrices = gaussian_matrices(samples * shape[0], sizes, shape[1], rng, precision)
+        return RevealedProjections(cls(np.zeros((1, *shape))), samples, matrices)
 
     @classmethod
     def new_fields(cls, signals: Array, shape: tuple[int, int], samples: int, rng: np.random.Generator) -> Array:

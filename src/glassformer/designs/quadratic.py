@@ -8,6 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.core.estimate import Array
+from glassformer.designs.base import Design
+from glassformer.designs.revealed import GaussianEquivalent, gaussian_matrices
 from glassformer.designs.stored import SquareDesign
 from glassformer.designs.token_pairs import pair_indices
 
@@ -38,6 +40,15 @@ class QuadraticDesign(SquareDesign):
 
     # Sums of x x^T are a Gaussian matrix only for very many tokens; undamped, outlying eigenvectors oscillate.
     damping = 0.3
+
+    @classmethod
+    def reveal_equivalent(
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+    ) -> Design:
+        tokens, d = shape
+        pairs, free = tokens * (tokens + 1) // 2, d * (d + 1) // 2
+        matrices = gaussian_matrices(samples * pairs, (free,), d, rng, precision)
+        return GaussianEquivalent(cls(np.zeros((1, *shape))), samples, matrices)
 
     @property
     def tokens(self) -> int:

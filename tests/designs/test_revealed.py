@@ -1,0 +1,163 @@
+"""Inputs that are revealed only where an algorithm looks: their law is that of stored ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError
+from glassformer.core.errors import ParameterError
+from glassformer.designs.dense import CorrelatedDesign, DenseDesign
+from glassformer.designs.gaussian_matrix import TOLERANCE, GaussianMatrix
+from glassformer.designs.pairs import PairDesign
+from glassformer.designs.projection import projection_design
+from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
+from glassformer.models.token_correlation import correlation_root
+
+ROOT = correlation_root(0.5, 3)
+EXACT = {
+    "dense": (DenseDesign, (3, 4)),
+    "correlated": (CorrelatedDesign(ROOT), (3, 4)),
+    "rows": (projection_design(1), (3, 4)),
+    "heads": (projection_design(2), (3, 4)),
+}
+EQUIVALENT = {
+    "symmetric": (QuadraticDesign, (2, 40)),
+    "layered": (LayeredQuadraticDesign, (2, 40)),
+    "untied": (PairDesign, (4, 40)),
+}
+
+
+def adaptive_sequence(matrix, rng):
+    """Look at the matrix as message passing does: each vector depends on all that was seen before."""
+    n, size = matrix.shape
+    left, right = np.zeros(n), rng.standard_normal(size)
+    for _ in range(3):
+        left = np.tanh(matrix.times(right)) - 0.5 * left
+        right = np.maximum(matrix.transpose_times(left), 0.0) + 0.3 * right
+
+
+def entries(matrix):
+    return np.stack([matrix.times(one) for one in np.eye(matrix.shape[1])], axis=1)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 5)])
+def test_entries_are_independent_normal_numbers_whatever_was_looked_at_before(shape):
+    """The covariance of all entries is the identity within five standard errors, and they are normal."""
+    count, rng = 3000, np.random.default_rng(0)
+    drawn = np.empty((count, shape[0] * shape[1]))
+    for one in drawn:
+        matrix = GaussianMatrix(shape, rng)
+        adaptive_sequence(matrix, np.random.default_rng(1))
+        one[:] = entries(matrix).ravel()
+    covariance = drawn.T @ drawn / count
+    error = np.sqrt((1 + np.eye(len(covariance))) / count)
+    assert np.all(np.abs(covariance - np.eye(len(covariance))) < 5 * error)
+    assert np.all(np.abs(drawn.mean(axis=0)) < 5 / np.sqrt(count))
+    assert kstest(drawn.ravel(), "norm").pvalue > 1e-3
+
+
+def test_products_with_known_vectors_have_the_covariance_of_stored_ones():
+    """Columns X w_i have covariance w_i . w_j, and X^T e and X w the correlation e w^T."""
+    count, rng = 3000, np.random.default_rng(2)
+    vectors, score = rng.standard_normal((2, 5)), rng.standard_normal(4)
+    seen = np.empty((count, 13))
+    for one in seen:
+        matrix = GaussianMatrix((4, 5), rng)
+        one[:4], one[4:9], one[9:] = matrix.times(vectors[0]), matrix.transpose_times(score), matrix.times(vectors[1])
+    maps = np.vstack([np.kron(np.eye(4), vectors[0]), np.kron(score, np.eye(5)), np.kron(np.eye(4), vectors[1])])
+    expected = maps @ maps.T
+    power = np.diag(expected)
+    error = np.sqrt((np.outer(power, power) + expected**2) / count)
+    assert np.all(np.abs(seen.T @ seen / count - expected) < 5 * error)
+
+
+def test_both_sides_agree_to_rounding():
+    rng = np.random.default_rng(3)
+    matrix = GaussianMatrix((60, 80), rng)
+    vectors, scores = rng.standard_normal((10, 80)), rng.standard_normal((10, 60))
+    fields = [matrix.times(one) for one in vectors]
+    sums = [matrix.transpose_times(one) for one in scores]
+    np.testing.assert_allclose(np.array(sums) @ vectors.T, scores @ np.array(fields).T, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(matrix.times(vectors[3]), fields[3], rtol=1e-12, atol=1e-12)
+    assert matrix.directions == 20
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_dependent_directions_are_dropped_with_an_error_of_the_tolerance(precision):
+    rng = np.random.default_rng(4)
+    matrix = GaussianMatrix((200, 300), rng, np.dtype(precision))
+    vector, other = rng.standard_normal((2, 300))
+    first = matrix.times(vector)
+    tolerance = TOLERANCE[np.dtype(precision).itemsize]
+    beside = matrix.times(vector + 0.5 * tolerance * other)
+    assert matrix.directions == 1
+    assert np.linalg.norm(beside - first) <= 2 * tolerance * np.linalg.norm(first)
+    matrix.times(vector + 4 * tolerance * other)
+    assert matrix.directions == 2
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_revealed_fields_have_the_covariance_of_stored_ones(name):
+    kind, shape = EXACT[name]
+    rng, count = np.random.default_rng(5), 4000
+    stored = kind.sample(count, shape, rng)
+    signal = rng.standard_normal((4, *stored.row_shape) if stored.several_rows else stored.signal_shape)
+    revealed = kind.reveal(count, shape, rng)
+    assert (revealed.samples, revealed.field_shape) == (count, stored.field_shape)
+    assert revealed.sample_ratio == stored.sample_ratio
+    fields = [design.forward(signal, 0).reshape(count, -1) for design in (stored, revealed)]
+    one, other = (np.cov(own.T).reshape(fields[0].shape[1], -1) for own in fields)
+    assert np.all(np.abs(one - other) < 10 * np.diag(one).max() / np.sqrt(count))
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_revealed_sums_are_the_transpose(name):
+    kind, shape = EXACT[name]
+    rng = np.random.default_rng(6)
+    design, stored = kind.reveal(7, shape, rng), kind.sample(7, shape, rng)
+    signal = rng.standard_normal((4, *stored.row_shape) if stored.several_rows else stored.signal_shape)
+    fields = design.forward(signal, 0)
+    score = rng.standard_normal(fields.shape)
+    total = design.adjoint(score, 0)
+    assert (fields.shape, total.shape) == (stored.forward(signal, 0).shape, stored.adjoint(score, 0).shape)
+    assert np.sum(score * fields) == pytest.approx(np.sum(signal * total))
+
+
+@pytest.mark.parametrize("name", EQUIVALENT)
+def test_equivalent_fields_have_the_power_and_the_transpose_of_stored_ones(name):
+    kind, shape = EQUIVALENT[name]
+    rng, count = np.random.default_rng(7), 2000
+    stored, design = kind.sample(count, shape, rng), kind.reveal_equivalent(count, shape, rng)
+    size = (2, 40, 40) if stored.several_rows else (40, 40)
+    signal = rng.standard_normal(size)
+    signal = signal if name == "untied" else (signal + np.swapaxes(signal, -1, -2)) / np.sqrt(2)
+    ours, theirs = design.forward(signal, 0), stored.forward(signal, 0)
+    assert ours.shape == theirs.shape
+    np.testing.assert_allclose(ours.var(axis=0), theirs.var(axis=0), rtol=0.2)
+    score = rng.standard_normal(ours.shape)
+    ratios = [
+        np.sum(score * own.forward(signal, 0)) / np.sum(signal * own.adjoint(score, 0)) for own in (design, stored)
+    ]
+    assert ratios[0] == pytest.approx(ratios[1])
+
+
+def test_what_cannot_be_revealed_is_refused_with_the_remedy():
+    rng = np.random.default_rng(0)
+    with pytest.raises(IncompatibleError, match="use storage"):
+        AttentionIndexed(rho=0.5).at_size(10).design.reveal(5, (2, 10), rng)
+    with pytest.raises(IncompatibleError, match="use storage revealed"):
+        BilinearSequenceRegression(rho=0.5).at_size(10).design.reveal_equivalent(5, (10, 10), rng)
+    design = DenseDesign.reveal(5, (2, 3), rng)
+    with pytest.raises(IncompatibleError, match="entries"):
+        next(iter(design.parts()))
+    with pytest.raises(ParameterError, match="float64 or float32"):
+        DenseDesign.reveal(5, (2, 3), rng, "float16")
+
+
+def test_memory_is_checked_while_it_grows(monkeypatch):
+    monkeypatch.setattr("glassformer.core.resources.available_memory", lambda: 1e6)
+    matrix = GaussianMatrix((10**6, 10), np.random.default_rng(0), name=("d", 10))
+    with pytest.raises(ParameterError, match=r"d = 10 .* 1 revealed directions .*smaller d"):
+        matrix.times(np.ones(10))
