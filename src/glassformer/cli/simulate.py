@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
     parser.add_argument("--instances", type=int, default=4, help="independent runs per sample ratio (default 4)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first run (default 0)")
-    parser.add_argument("--storage", default="float64", help="inputs: float64 (default), float32, sharded, generated")
+    parser.add_argument("--storage", help="inputs: float64 (default up to 2 GB), float32, revealed, ...")
     text = "folder for finished runs and the state of unfinished ones; the same command continues from it"
     parser.add_argument("--checkpoint", type=user_path, metavar="DIR", help=text)
     add_columns(parser)

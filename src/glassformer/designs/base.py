@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glassformer.core.defaults import default_property
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.estimate import Array
 
 # Numbers of inputs that are drawn into memory at a time (16 MB; a convention).
@@ -49,6 +50,11 @@ class Design(ABC):
     @abstractmethod
     def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
         """Return one instance of random inputs of the given shape. A longer draw from the same state begins alike."""
+
+    revealable: ClassVar[bool] = False
+    """True when :meth:`reveal` is available."""
+    revealed: ClassVar[bool] = False
+    """True when the entries of the inputs are not known."""
 
     @classmethod
     def reveal(
@@ -131,6 +137,19 @@ class Design(ABC):
         counts = [min(size, samples - start) for start in range(0, samples, size)]
         parts = (cls.sample(count, shape, rng) for count in counts)
         return np.concatenate([np.stack([row_fields(part, one, 0) for one in signals]) for part in parts], axis=1)
+
+    def checked_labels(self, labels: ArrayLike) -> Array:
+        """Return the labels as an array, one number per sample.
+
+        Raises:
+            DataError: they do not match the inputs, or are not finite.
+        """
+        y = np.asarray(labels, dtype=float)
+        if y.shape != (self.samples,):
+            raise DataError("y", y.shape, f"a shape ({self.samples},) that matches X")
+        if not np.all(np.isfinite(y)):
+            raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
+        return y
 
     def entry_fields(self) -> Array:
         """Return fields of the matrices with a single entry of one, shape (samples, L d), for fields of one number."""

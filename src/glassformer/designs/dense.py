@@ -7,9 +7,8 @@ from math import sqrt
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
 from glassformer.designs.revealed import RevealedSequences, gaussian_matrices
@@ -41,6 +40,7 @@ class DenseDesign(StoredDesign):
     """
 
     axes: ClassVar[str] = "samples, L, d"
+    revealable = True
 
     @property
     def signal_shape(self) -> tuple[int, int]:
@@ -53,19 +53,6 @@ class DenseDesign(StoredDesign):
     @property
     def _size(self) -> int:
         return self.signal_shape[0] * self.signal_shape[1]
-
-    def checked_labels(self, labels: ArrayLike) -> Array:
-        """Return the labels as an array, one number per sample.
-
-        Raises:
-            DataError: they do not match the inputs, or are not finite.
-        """
-        y = np.asarray(labels, dtype=float)
-        if y.shape != (self.samples,):
-            raise DataError("y", y.shape, f"a shape ({self.samples},) that matches X")
-        if not np.all(np.isfinite(y)):
-            raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
-        return y
 
     def forward(self, signal: Array, instance: int) -> Array:
         size = self._size
@@ -129,6 +116,8 @@ class CorrelatedDesign:
     """
 
     root: tuple[tuple[float, ...], ...]
+
+    revealable: ClassVar[bool] = True
 
     def __call__(self, independent: NDArray[Any]) -> DenseDesign:
         return DenseDesign(self._mixed(independent))

@@ -33,6 +33,7 @@ class ProjectionDesign(StoredDesign):
     """
 
     axes: ClassVar[str] = "samples, L, d"
+    revealable = True
     heads: ClassVar[int] = 1
 
     several_rows = True

@@ -50,6 +50,8 @@ class RevealedDesign(WrappedDesign):
         matrices: the Gaussian matrices; one of all coordinates, or one for each head.
     """
 
+    revealed = True
+
     kind: Design
     number: int
     matrices: tuple[GaussianMatrix, ...]

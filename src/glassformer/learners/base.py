@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 
 Labelled = TypeVar("Labelled", "Table", "Thresholds")
 
-# Storages of the inputs: in one array; for learners that only need products with them, also in parts or generated.
+# Storages of the inputs: in one array; for learners that only need products with them, also revealed along the
+# directions of these, in parts or generated.
 IN_ONE_ARRAY = ("float64", "float32")
-IN_ANY_FORM = (*IN_ONE_ARRAY, "sharded", "generated")
+REVEALED = ("revealed", "revealed-float32", "revealed-equivalent")
+BY_PRODUCTS = (*IN_ONE_ARRAY, *REVEALED)
+IN_ANY_FORM = (*BY_PRODUCTS, "sharded", "generated")
 
 
 @dataclass(frozen=True, kw_only=True)

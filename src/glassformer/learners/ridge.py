@@ -10,8 +10,8 @@ import numpy as np
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.designs.dense import DenseDesign
-from glassformer.learners.base import LearnerInfo, Theory, certified_solution
+from glassformer.designs.base import Design
+from glassformer.learners.base import BY_PRODUCTS, LearnerInfo, Theory, certified_solution
 from glassformer.learners.matrix_risk import RiskTheory
 from glassformer.learners.square_loss import SquareLossLearner, strength_by_noise
 
@@ -53,7 +53,7 @@ class Ridge(SquareLossLearner):
     """
 
     info: ClassVar[LearnerInfo] = LearnerInfo(
-        name="ridge", title="ridge regression", family="convex", limit_settings=("strength",)
+        name="ridge", title="ridge regression", family="convex", storages=BY_PRODUCTS, limit_settings=("strength",)
     )
     penalty: ClassVar[str] = "ridge"
 
@@ -144,7 +144,7 @@ def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | No
     return np.asarray((v**2 + (alpha * u) * (noise * u)) * ((strength + v) / (strength + v**2)))[()]
 
 
-def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factored: int = _LARGEST_FACTORED) -> Solution:
+def ridge(design: Design, labels: ArrayLike, regularisation: float, factored: int = _LARGEST_FACTORED) -> Solution:
     r"""Return the minimiser of :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2`.
 
     Equation :eq:`ridge` of the documentation.
@@ -169,6 +169,7 @@ def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factore
         ParameterError: ``regularisation`` is negative or not finite.
 
     Example:
+        >>> from glassformer.designs.dense import DenseDesign
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(200, (10, 10), rng)
         >>> signal = rng.standard_normal((10, 10))
@@ -181,12 +182,11 @@ def ridge(design: DenseDesign, labels: ArrayLike, regularisation: float, factore
         raise ParameterError("regularisation", regularisation, "finite and >= 0")
     shape = design.signal_shape
     size = shape[0] * shape[1]
-    if min(size, design.samples) > factored:
+    if design.revealed or min(size, design.samples) > factored:
         flat, steps = _by_lsqr(design, y, regularisation)
     else:
-        inputs = design.inputs[0].reshape(design.samples, size).astype(float) / np.sqrt(size)
         try:
-            flat, steps = _by_factors(inputs, y, regularisation), 1
+            flat, steps = _by_factors(design.entry_fields(), y, regularisation), 1
         except np.linalg.LinAlgError:
             flat, steps = np.full(size, np.nan), 1
     if not np.all(np.isfinite(flat)):
@@ -219,7 +219,7 @@ def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
         return np.asarray(solved @ x if dual else solved)
 
 
-def _by_lsqr(design: DenseDesign, y: Array, strength: float) -> tuple[Array, int]:
+def _by_lsqr(design: Design, y: Array, strength: float) -> tuple[Array, int]:
     """Return the solution by LSQR, which needs only products with the inputs, and the number of steps."""
     from scipy.sparse.linalg import LinearOperator, lsqr
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from glassformer import __version__
 from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
-from glassformer.core.errors import IncompatibleError, ParameterError, UnidentifiedError
+from glassformer.core.errors import ParameterError, UnidentifiedError
 from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
 from glassformer.core.progress import track
@@ -22,19 +22,16 @@ from glassformer.core.random_streams import random_stream
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, name_or_value, to_json_types
 from glassformer.core.status import Status
-from glassformer.designs.generated import GeneratedDesign
-from glassformer.learners.base import FitResult, FitStatus, Learner
+from glassformer.learners.base import REVEALED, FitResult, FitStatus, Learner
 from glassformer.learners.data_set import DataSet
-from glassformer.learners.registry import learners_with_storage
 from glassformer.models import FiniteSize
 from glassformer.models.comparison import NewInputs
 from glassformer.priors.signals import side_observation
+from glassformer.verbs.storage import drawn_inputs, memory_and_work, require_storage
 
 if TYPE_CHECKING:
     import xarray
 
-# Storages: inputs that are drawn again whenever they are needed, or distributed over devices.
-GENERATED, SHARDED = "generated", "sharded"
 # Arrays that runs keep if they are asked to.
 KEPT = ("estimates", "teacher")
 # Memory of a finished run in bytes, its least work in operations (a tenth of a second), and the steps that are assumed
@@ -188,11 +185,7 @@ class Experiment:
         """Run every instance at every sample ratio, on one growing data set per instance; finished runs are read."""
         self._require_resources()
         samples = self.samples
-        if self.storage in (GENERATED, SHARDED) and self.storage not in self.learner.info.storages:
-            raise IncompatibleError(
-                f"storage {self.storage} is for learner {' or '.join(learners_with_storage(self.storage))}, "
-                f"{self.learner.name} needs its inputs in one array: use {' or '.join(self.learner.info.storages)}"
-            )
+        require_storage(self.storage, self.learner)
         designs, runs, shared = _Designs(self), [list[Run]() for _ in samples], self._identity()
         pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
         for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
@@ -233,12 +226,11 @@ class Experiment:
         memory, work = _RUN_BYTES * runs, _RUN_WORK * runs
         require_resources("instances", self.instances, memory, "simulate fewer at a time", work, what="runs")
         largest, (length, d) = float(np.max(self.alpha)), self.size.input_shape
-        entries = largest * self.size.unit * length * d
-        bytes_of_entry = 0 if self.storage == GENERATED else 4 if self.storage in ("float32", SHARDED) else 8
+        memory, work = memory_and_work(self.storage, self.size, largest * self.size.unit)
         # Labels and fields: a few numbers for each entry of a label.
         label = float(math.prod(self.size.model.channel.labels.shape))
-        memory, work = bytes_of_entry * entries + 64 * largest * self.size.unit * label, _STEPS * entries
-        remedy = "use a smaller d or alpha, storage float32, or for gamp storage generated"
+        memory, work = memory + 64 * largest * self.size.unit * label, _STEPS * work
+        remedy = "use a smaller d or alpha, storage float32, or for gamp storage revealed or generated"
         name, value = ("d", self.d) if largest <= 1 else ("alpha", largest)
         name, value = ("tokens", length) if label > 8 * d else (name, value)
         require_resources(name, value, memory, remedy, work, "inputs")
@@ -281,32 +273,27 @@ class Experiment:
 
 @dataclass
 class _Designs:
-    """The design of one instance at a time, drawn when it is first used."""
+    """The design of one instance at a time, drawn when it is first used.
+
+    Attributes:
+        experiment: what determines the inputs.
+        key: seed and number of samples of the present design.
+        design: the present one.
+    """
 
     experiment: Experiment
-    seed: int = -1
+    key: tuple[int, int] = (-1, 0)
     design: Any = None
 
     def of(self, seed: int, samples: int) -> Any:
         """Return the first samples of the instance with this seed."""
-        if seed != self.seed:
+        experiment = self.experiment
+        drawn = samples if experiment.storage in REVEALED else int(experiment.samples.max())
+        if (seed, drawn) != self.key:
             # Released before the next one is drawn: two would not fit into memory.
             self.design = None
-            self.design, self.seed = self._draw(seed), seed
+            self.design, self.key = drawn_inputs(experiment.storage, experiment.size, drawn, seed), (seed, drawn)
         return self.design.first(samples)
-
-    def _draw(self, seed: int) -> Any:
-        """All samples of an instance, as many as the largest sample ratio needs."""
-        size, storage, samples = self.experiment.size, self.experiment.storage, int(self.experiment.samples.max())
-        if storage == GENERATED:
-            return GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
-        precision = "float32" if storage == SHARDED else storage
-        design: Any = size.design.sample(samples, size.input_shape, random_stream(seed, 1), precision)
-        if storage != SHARDED:
-            return design
-        from glassformer.designs.sharded import ShardedDesign
-
-        return ShardedDesign(design)
 
 
 def first_failure(statuses: Iterable[Status]) -> Status:

@@ -26,6 +26,7 @@ from glassformer.models import Model
 from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.verbs.instances import KEPT, Experiment, Run, Simulation, standard_error
 from glassformer.verbs.question import asked
+from glassformer.verbs.storage import usual_storage
 
 # Fields of a run whose means are columns, and errors with a standard error and a Bayes-optimal counterpart.
 _MEANS = (
@@ -50,7 +51,7 @@ def simulate(
     d: int = 100,
     instances: int = 4,
     seed: int = 0,
-    storage: str = "float64",
+    storage: str | None = None,
     checkpoint: str | Path | None = None,
     keep: Sequence[str] = (),
     throw: bool = False,
@@ -58,9 +59,10 @@ def simulate(
 ) -> Simulation:
     r"""Draw teachers and data, fit a learner to them, and compare its errors with theory.
 
-    Instance ``k`` uses the seed ``seed + k`` at every sample ratio, and a larger sample begins with the smaller one:
-    along ``alpha`` an instance is one growing data set. Theory is evaluated at the ratios that whole numbers allow
-    (:math:`L/d`, :math:`r/d`, :math:`n/(dL)`); the column ``alpha_realised`` and the parameters record them.
+    Instance ``k`` uses the seed ``seed + k`` at every sample ratio, and unless inputs are revealed a larger sample
+    begins with the smaller one: along ``alpha`` an instance is one growing data set. Theory is evaluated at the ratios
+    that whole numbers allow (:math:`L/d`, :math:`r/d`, :math:`n/(dL)`); the column ``alpha_realised`` and the
+    parameters record them.
 
     Args:
         model: the teacher, known to the student.
@@ -73,10 +75,15 @@ def simulate(
             attention-indexed models ``"risk"`` (regularised risk of labels that increase with their fields), ``"gd"``
             (gradient descent on the factors) and ``"averaged-gd"`` (its mean over several starts); for deep attention
             and multi-index models ``"sgd"``, and ``"online-sgd"``, which sees every sample once.
-        storage: ``"float64"``; ``"float32"`` for half the memory and time; for message passing also ``"sharded"``,
+        storage: ``"float64"``; ``"float32"`` for half the memory and time; for learners that see inputs through
+            products also ``"revealed"``, Gaussian inputs that are never drawn, only revealed along the directions that
+            the learner looks at, with exactly the law of stored ones, or ``"revealed-float32"`` for half the memory;
+            for attention indices ``"revealed-equivalent"``, Gaussian fields in place of those of tokens, whose errors
+            differ by terms of order ``1/d`` (two tokens) or ``1/sqrt(d)``; for message passing also ``"sharded"``,
             single precision distributed over all devices of JAX; for message passing and ``"online-sgd"`` also
-            ``"generated"``, for inputs that are drawn again from their seed whenever they are needed, and never stored
-            (they differ from the stored ones).
+            ``"generated"``, for inputs that are drawn again from their seed whenever they are needed. By default
+            float64 up to 2 GB, and beyond it revealed inputs where learner and model allow them; the parameters of the
+            result name it.
         checkpoint: a folder for finished runs and, every 20 seconds, the state of training in progress. The same call
             continues from it; the result is that of an uninterrupted call.
         keep: what runs keep beside numbers: ``"estimates"`` and ``"teacher"``, arrays of every :class:`Run`.
@@ -170,7 +177,7 @@ def experiment_of(
     instances: int,
     seed: int,
     learner: Learner,
-    storage: str = "float64",
+    storage: str | None = None,
     checkpoint: str | Path | None = None,
     keep: Sequence[str] = (),
 ) -> Experiment:
@@ -181,8 +188,11 @@ def experiment_of(
     # Seeds may be arbitrarily large: nothing is computed with them.
     if not is_whole(seed, 0):
         raise ParameterError("seed", seed, "an integer >= 0")
-    if not isinstance(storage, str) or storage not in IN_ANY_FORM:
-        raise ParameterError("storage", storage, "float64 or float32, for message passing also sharded or generated")
+    if storage is not None and (not isinstance(storage, str) or storage not in IN_ANY_FORM):
+        others = (
+            "float64 or float32, by products revealed, revealed-float32 or revealed-equivalent, for message passing "
+        )
+        raise ParameterError("storage", storage, f"{others}also sharded or generated")
     if not set(map(str, keep)) <= set(KEPT):
         raise ParameterError("keep", keep, f"some of {', '.join(KEPT)}")
     if keep and checkpoint is not None:
@@ -191,8 +201,9 @@ def experiment_of(
         )
     require_compatible(learner, model)
     keeper = CheckpointFolder(None if checkpoint is None else user_path(checkpoint))
-    own = learner.completed(model)
-    return Experiment(model, model.at_size(d), alpha, d, instances, seed, own, storage, keeper, tuple(keep))
+    own, size = learner.completed(model), model.at_size(d)
+    storage = storage or usual_storage(own, size, float(np.max(alpha)) * size.unit)
+    return Experiment(model, size, alpha, d, instances, seed, own, storage, keeper, tuple(keep))
 
 
 def _columns(runs: list[list[Run]], theory: Mapping[str, Array], optimum: Mapping[str, Array]) -> dict[str, Array]:
