@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError
+from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, SequenceMultiIndex, simulate
 from glassformer.core.errors import ParameterError
 from glassformer.designs.dense import CorrelatedDesign, DenseDesign
 from glassformer.designs.gaussian_matrix import TOLERANCE, GaussianMatrix
@@ -161,3 +161,49 @@ def test_memory_is_checked_while_it_grows(monkeypatch):
     matrix = GaussianMatrix((10**6, 10), np.random.default_rng(0), name=("d", 10))
     with pytest.raises(ParameterError, match=r"d = 10 .* 1 revealed directions .*smaller d"):
         matrix.times(np.ones(10))
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+LINEAR = BilinearSequenceRegression(rho=0.5, noise=0.1)
+
+
+@pytest.mark.parametrize("learner", ["gamp", "blind-gamp", "ridge", "risk"])
+def test_runs_on_revealed_inputs_reach_theory(learner):
+    found = simulate(LINEAR, [0.4], learner, d=30, instances=4, storage="revealed")
+    assert found.parameters["storage"] == "revealed"
+    assert abs(found["error"][0] - found["theory"][0]) < 4 * found["standard_error"][0] + 0.01
+
+
+def test_rows_on_revealed_tokens_reach_theory():
+    model = SequenceMultiIndex(lambda z: z[0, 0] + 0.5 * z[0, 1], 1, tokens=2, noise=0.1)
+    found = simulate(model, [0.8], d=300, instances=2, storage="revealed-float32")
+    assert abs(found["error"][0] - found["theory"][0]) < 0.05
+
+
+def test_ratios_of_revealed_runs_are_independent_and_repeatable():
+    ask = {"d": 20, "instances": 2, "storage": "revealed"}
+    both, alone = simulate(LINEAR, [0.3, 0.5], **ask), simulate(LINEAR, [0.5], **ask)
+    assert both["error"][1] == alone["error"][0] != both["error"][0]
+
+
+def test_inputs_beyond_the_stated_size_are_revealed_by_default(monkeypatch):
+    ask = {"d": 12, "instances": 1}
+    assert simulate(LINEAR, [0.5], **ask).parameters["storage"] == "float64"
+    monkeypatch.setattr("glassformer.verbs.storage.LARGEST_STORED", 1000)
+    assert simulate(LINEAR, [0.5], **ask).parameters["storage"] == "revealed"
+    # What needs the entries, or has tokens in squares, keeps its arrays.
+    assert simulate(LINEAR, [0.5], "nuclear-norm", **ask).parameters["storage"] == "float64"
+    assert simulate(AttentionIndexed(rho=0.5), [0.2], **ask).parameters["storage"] == "float64"
+
+
+def test_learners_that_need_entries_refuse_revealed_inputs():
+    with pytest.raises(IncompatibleError, match="storage revealed is for learner gamp"):
+        simulate(LINEAR, [0.5], "nuclear-norm", d=10, storage="revealed")
+
+
+@pytest.mark.slow
+def test_the_gaussian_equivalent_of_attention_indices_reaches_theory():
+    model = AttentionIndexed(rho=0.5, noise=0.1)
+    found = simulate(model, [0.3], d=40, instances=2, storage="revealed-equivalent")
+    assert abs(found["error"][0] - found["theory"][0]) < 0.05
