@@ -14,6 +14,7 @@ from glassformer.designs.pairs import PairDesign
 from glassformer.designs.projection import projection_design
 from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
 from glassformer.models.token_correlation import correlation_root
+from glassformer.verbs.storage import memory_and_work
 
 ROOT = correlation_root(0.5, 3)
 EXACT = {
@@ -207,3 +208,10 @@ def test_the_gaussian_equivalent_of_attention_indices_reaches_theory():
     model = AttentionIndexed(rho=0.5, noise=0.1)
     found = simulate(model, [0.3], d=40, instances=2, storage="revealed-equivalent")
     assert abs(found["error"][0] - found["theory"][0]) < 0.05
+
+
+def test_memory_of_revealed_runs_is_that_of_directions():
+    """At d = 2000 inputs would take 51 TB, and the first directions take less than 3 GB."""
+    memory, work = memory_and_work("revealed", LINEAR.at_size(2000), 1.6e6)
+    assert memory == 8 * work == 8 * 64 * (1.6e6 + 2000**2)
+    assert memory_and_work("float64", LINEAR.at_size(2000), 1.6e6)[0] == pytest.approx(51.2e12)
