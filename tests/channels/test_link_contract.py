@@ -16,7 +16,7 @@ from glassformer.channels.scalar.absolute import AbsoluteChannel
 from glassformer.channels.scalar.sign import SignChannel
 from glassformer.cli import main
 from glassformer.core.errors import GlassformerError, IncompatibleError, LinkError, ParameterError
-from glassformer.core.link_files import function_from
+from glassformer.core.link_parsing import function_from
 from glassformer.models.registry import build
 
 MODELS = {
@@ -285,7 +285,7 @@ def test_files_give_functions_and_objects(tmp_path, monkeypatch, capsys):
     (tmp_path / "ends.py").write_text("import sys; sys.exit(3)")
     with pytest.raises(ParameterError, match=r"ends.py:f.*SystemExit"):
         function_from("ends.py:f", tmp_path)
-    monkeypatch.setattr("glassformer.core.link_files._PATIENCE", 0.02)
+    monkeypatch.setattr("glassformer.core.link_parsing._PATIENCE", 0.02)
     (tmp_path / "slow.py").write_text("import time; time.sleep(0.2); f = abs")
     assert function_from("slow.py:f", tmp_path) is abs
     assert "slow.py has been running for 0.02 s (Ctrl-C ends it)\n" in capsys.readouterr().err

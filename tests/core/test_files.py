@@ -17,7 +17,7 @@ from glassformer.cli import main
 from glassformer.core.cache import VARIABLE, cached_array
 from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.files import open_lock_file, replace_file
-from glassformer.core.link_files import function_from
+from glassformer.core.link_parsing import function_from
 from glassformer.core.status import Status
 from glassformer.errors import DataError, ParameterError
 from glassformer.learners.base import FitResult

@@ -10,7 +10,7 @@ from glassformer import limits, trajectory
 from glassformer.cli import main
 from glassformer.core import cache
 from glassformer.core.errors import ParameterError
-from glassformer.core.link_files import function_from
+from glassformer.core.link_parsing import function_from
 from glassformer.core.results import Steps
 from glassformer.explorer.question import SETTINGS, Question, beginning, learner_options, offered
 from glassformer.models.registry import MODELS

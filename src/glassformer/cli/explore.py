@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.link_files import function_from
+from glassformer.core.link_parsing import function_from
 from glassformer.models.registry import MODELS
 
 

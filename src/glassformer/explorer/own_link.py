@@ -13,7 +13,7 @@ from typing import Any
 
 from glassformer.core.errors import GlassformerError, LinkError
 from glassformer.core.files import user_path
-from glassformer.core.link_files import function_from
+from glassformer.core.link_parsing import function_from
 from glassformer.explorer.question import Question, beginning, offered
 from glassformer.models.registry import MODELS, options_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.files import user_path
-from glassformer.core.link_files import function_from
+from glassformer.core.link_parsing import function_from
 from glassformer.core.options import Option, options_in
 from glassformer.core.registry import import_string
 from glassformer.core.settings import non_default_fields

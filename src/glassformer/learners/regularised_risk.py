@@ -45,7 +45,7 @@ def parse_function(name: str, text: str) -> Any:
     """Return a loss or a student from its text: its name, or the function FILE.py:FUNCTION."""
     if ":" not in text:
         return text
-    from glassformer.core.link_files import function_from
+    from glassformer.core.link_parsing import function_from
 
     return function_from(text, blamed=name)
 

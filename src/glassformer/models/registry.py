@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.link_files import function_from
+from glassformer.core.link_parsing import function_from
 from glassformer.core.options import Option, options_in
 from glassformer.core.registry import import_string
 
