@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.channels.labels import Exponents
 from glassformer.core.equality import ComparedByContent
+from glassformer.core.frozen import set_fields
 from glassformer.core.results import NamedEntries, to_json_types
 
 NOT_DETERMINED = "Not determined"
@@ -39,7 +40,7 @@ class Threshold(ComparedByContent):
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.alpha):
-            object.__setattr__(self, "error_estimate", np.nan)
+            set_fields(self, error_estimate=np.nan)
 
     @property
     def reached(self) -> str:

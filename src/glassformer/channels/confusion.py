@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.frozen import set_fields
 from glassformer.core.registry import create_by_name
 
 _ROUNDING = 1e-9  # by which rows of a confusion matrix may differ from one, and labels from those of the link
@@ -130,7 +131,7 @@ class Confusion(ConfusionLaw):
         square = given.ndim == 2 and given.shape[0] == given.shape[1]
         if not square or np.any(given < 0) or np.any(np.abs(given.sum(axis=1) - 1) > _ROUNDING):
             raise ParameterError("noise_law", self.probabilities, "a square matrix whose rows are probabilities")
-        object.__setattr__(self, "probabilities", tuple(map(tuple, given.tolist())))
+        set_fields(self, probabilities=tuple(map(tuple, given.tolist())))
 
     @property
     def label(self) -> str:

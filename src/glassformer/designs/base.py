@@ -57,9 +57,7 @@ class Design(ABC):
     """True when the entries of the inputs are not known."""
 
     @classmethod
-    def reveal(
-        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
-    ) -> Design:
+    def reveal(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Design:
         """Return random inputs that are never drawn, but revealed along the directions that an algorithm looks at.
 
         Their law is that of :meth:`sample` at any size. A larger number of samples does not begin like a smaller one.
@@ -67,19 +65,22 @@ class Design(ABC):
         Raises:
             IncompatibleError: fields are not linear in inputs of independent normal numbers.
         """
-        del samples, shape, rng, precision
-        raise IncompatibleError(f"inputs of a {cls.__name__} cannot be revealed: use storage float64 or float32")
+        del samples, shape, rng, storage
+        raise IncompatibleError(
+            f"inputs of a {cls.__name__} cannot be revealed: use storage float64 or float32, or for attention indices "
+            "revealed-equivalent"
+        )
 
     @classmethod
     def reveal_equivalent(
-        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64"
     ) -> Design:
         """Return the Gaussian equivalent of random inputs, revealed; its law is that of large sizes.
 
         Raises:
             IncompatibleError: there is none.
         """
-        del samples, shape, rng, precision
+        del samples, shape, rng, storage
         raise IncompatibleError(f"inputs of a {cls.__name__} have no Gaussian equivalent: use storage revealed")
 
     @abstractmethod

@@ -71,9 +71,9 @@ class DenseDesign(StoredDesign):
 
     @classmethod
     def reveal(
-        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64"
     ) -> RevealedSequences:
-        matrices = gaussian_matrices(samples, (shape[0] * shape[1],), shape[1], rng, precision)
+        matrices = gaussian_matrices(samples, (shape[0] * shape[1],), shape[1], rng, storage)
         return RevealedSequences(cls(np.zeros((1, *shape))), samples, matrices)
 
     @classmethod
@@ -134,17 +134,17 @@ class CorrelatedDesign:
         return design
 
     def reveal(
-        self, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+        self, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64"
     ) -> Design:
         """Return random inputs that are never drawn, as of :meth:`~glassformer.designs.base.Design.reveal`."""
-        design = DenseDesign.reveal(samples, shape, rng, precision)
+        design = DenseDesign.reveal(samples, shape, rng, storage)
         return replace(design, root=np.array(self.root))
 
     def reveal_equivalent(
-        self, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+        self, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64"
     ) -> Design:
         """Raise, since inputs are Gaussian themselves."""
-        return DenseDesign.reveal_equivalent(samples, shape, rng, precision)
+        return DenseDesign.reveal_equivalent(samples, shape, rng, storage)
 
     def _mixed(self, independent: NDArray[Any]) -> NDArray[Any]:
         """Return every input times the root, in its own precision."""

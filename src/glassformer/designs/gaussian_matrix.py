@@ -110,11 +110,6 @@ class GaussianMatrix:
         """Number of directions that have been revealed, of both sides."""
         return self._columns.count + self._rows.count
 
-    @property
-    def bytes(self) -> int:
-        """Memory of directions and images."""
-        return (self._columns.capacity + self._rows.capacity) * sum(self.shape) * self._dtype.itemsize
-
     def times(self, vector: Array) -> Array:
         """Return the product with a vector of ``N`` numbers, shape (n,)."""
         return self._product(vector, self._columns, self._rows)

@@ -40,10 +40,10 @@ class PairDesign(SquareDesign):
 
     @classmethod
     def reveal_equivalent(
-        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64"
     ) -> Design:
         tokens, d = shape
-        matrices = gaussian_matrices(samples * (tokens // 2) ** 2, (d * d,), d, rng, precision)
+        matrices = gaussian_matrices(samples * (tokens // 2) ** 2, (d * d,), d, rng, storage)
         return GaussianEquivalent(cls(np.zeros((1, *shape))), samples, matrices, symmetric=False)
 
     @property

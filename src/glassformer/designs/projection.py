@@ -60,11 +60,9 @@ class ProjectionDesign(StoredDesign):
         return fields / np.sqrt(length)
 
     @classmethod
-    def reveal(
-        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
-    ) -> Design:
+    def reveal(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Design:
         sizes = (shape[1] // cls.heads,) * cls.heads
-        matrices = gaussian_matrices(samples * shape[0], sizes, shape[1], rng, precision)
+        matrices = gaussian_matrices(samples * shape[0], sizes, shape[1], rng, storage)
         return RevealedProjections(cls(np.zeros((1, *shape))), samples, matrices)
 
     @classmethod

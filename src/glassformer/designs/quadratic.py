@@ -43,11 +43,11 @@ class QuadraticDesign(SquareDesign):
 
     @classmethod
     def reveal_equivalent(
-        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, precision: str = "float64"
+        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64"
     ) -> Design:
         tokens, d = shape
         pairs, free = tokens * (tokens + 1) // 2, d * (d + 1) // 2
-        matrices = gaussian_matrices(samples * pairs, (free,), d, rng, precision)
+        matrices = gaussian_matrices(samples * pairs, (free,), d, rng, storage)
         return GaussianEquivalent(cls(np.zeros((1, *shape))), samples, matrices)
 
     @property

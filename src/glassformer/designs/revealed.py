@@ -9,34 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
 from glassformer.designs.gaussian_matrix import GaussianMatrix
+from glassformer.designs.stored import type_of_storage
+from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.designs.wrapped import WrappedDesign
-
-# Precisions of the directions, by the name of the storage.
-_PRECISION: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
 
 
 def gaussian_matrices(
-    samples: int, sizes: tuple[int, ...], d: int, rng: np.random.Generator, precision: str
+    samples: int, sizes: tuple[int, ...], d: int, rng: np.random.Generator, storage: str
 ) -> tuple[GaussianMatrix, ...]:
     """Return Gaussian matrices of that many rows, with these numbers of columns, drawn from independent generators.
 
     Raises:
-        ParameterError: the precision is neither float64 nor float32.
+        ParameterError: the storage is neither float64 nor float32.
     """
-    if precision not in _PRECISION:
-        raise ParameterError("precision", precision, " or ".join(_PRECISION))
-    generators = rng.spawn(len(sizes))
+    kind, generators = type_of_storage(storage), rng.spawn(len(sizes))
     return tuple(
-        GaussianMatrix((samples, size), own, _PRECISION[precision], ("d", d))
-        for size, own in zip(sizes, generators, strict=True)
+        GaussianMatrix((samples, size), own, kind, ("d", d)) for size, own in zip(sizes, generators, strict=True)
     )
 
 
@@ -59,16 +55,6 @@ class RevealedDesign(WrappedDesign):
     @property
     def samples(self) -> int:
         return self.number
-
-    @property
-    def directions(self) -> int:
-        """Number of directions revealed so far."""
-        return sum(matrix.directions for matrix in self.matrices)
-
-    @property
-    def bytes(self) -> int:
-        """Memory of the directions revealed so far."""
-        return sum(matrix.bytes for matrix in self.matrices)
 
     def first(self, samples: int) -> Self:
         """Return the design itself: a part of revealed inputs would be as large as all of them."""
@@ -109,12 +95,6 @@ class RevealedSequences(RevealedDesign):
 @dataclass(frozen=True, eq=False)
 class RevealedProjections(RevealedDesign):
     r"""Fields :math:`WX^T/\sqrt d`, shape (samples, P, L): one matrix of all token vectors for each head."""
-
-    several_rows = True
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        return self.signal_shape[1:]
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance
@@ -166,16 +146,11 @@ class GaussianEquivalent(RevealedDesign):
         d = len(matrix)
         if not self.symmetric:
             return matrix.ravel() / d
-        rows, columns = np.triu_indices(d)
-        return np.asarray(matrix[rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2)) / np.sqrt(d))
+        return np.sqrt(2 / d) * to_components(matrix)
 
     def _matrix(self, product: Array) -> Array:
         """Return the transpose of :meth:`_coordinates` in the inner product of the free entries."""
         d = self.signal_shape[0]
         if not self.symmetric:
             return product.reshape(d, d) / d
-        rows, columns = np.triu_indices(d)
-        matrix = np.empty((d, d))
-        matrix[rows, columns] = product * np.where(rows == columns, 1.0, np.sqrt(0.5)) * (2 / d / np.sqrt(d))
-        matrix[columns, rows] = matrix[rows, columns]
-        return matrix
+        return np.sqrt(2 / d) / d * to_matrices(product, d)

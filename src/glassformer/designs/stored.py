@@ -56,9 +56,7 @@ class StoredDesign(Design):
 
         A longer draw from the same generator state begins alike.
         """
-        if storage not in _STORAGE:
-            raise ParameterError("storage", storage, " or ".join(_STORAGE))
-        return cls(rng.standard_normal((samples, *shape), dtype=_STORAGE[storage])[None])
+        return cls(rng.standard_normal((samples, *shape), dtype=type_of_storage(storage))[None])
 
     def first(self, samples: int) -> Self:
         """Return the design of the first samples alone, sharing memory with this one."""
@@ -105,6 +103,17 @@ class SquareDesign(StoredDesign):
     def signal_shape(self) -> tuple[int, int]:
         d = int(self.inputs.shape[3])
         return d, d
+
+
+def type_of_storage(storage: str) -> Any:
+    """Return the type of the numbers of a storage.
+
+    Raises:
+        ParameterError: it is neither float64 nor float32.
+    """
+    if storage not in _STORAGE:
+        raise ParameterError("storage", storage, " or ".join(_STORAGE))
+    return _STORAGE[storage]
 
 
 def normal_fields(signals: Array, columns: int, samples: int, rng: np.random.Generator) -> Array:

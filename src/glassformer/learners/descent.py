@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.frozen import set_fields
 from glassformer.learners.base import Learner
 from glassformer.priors.features import whitens
 
@@ -92,7 +93,7 @@ class Descent(Learner):
         matrices = self.initialisation.matrices
         if matrices is not None:
             # Settings are compared with each other, which arrays cannot.
-            object.__setattr__(self, "start", matrices)
+            set_fields(self, start=matrices)
 
     @property
     def initialisation(self) -> Initialisation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from glassformer.core.errors import IncompatibleError
@@ -158,7 +158,7 @@ class RiskTheory(Theory):
         """Return a result with learner, loss, penalty and strength among its parameters."""
         strength = "best" if self.risk.strength is None else self.risk.strength
         own = {"loss": self.risk.loss.name, "penalty": self.risk.penalty.name, "strength": strength}
-        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **own})
+        return self.labelled(found, **own)
 
 
 @dataclass(frozen=True, kw_only=True)

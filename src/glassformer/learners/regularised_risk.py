@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from glassformer.core.accuracy import Accuracy
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
+from glassformer.core.frozen import set_fields
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_strength, parse_text
 from glassformer.core.settings import (
@@ -186,7 +187,7 @@ class RegularisedRisk(Learner):
                 raise ParameterError("positions", self.positions, "numbers of shape (L,) or (L, r), one row per token")
             if not isinstance(self.positions, list | tuple):
                 # Settings are compared with each other, which arrays cannot.
-                object.__setattr__(self, "positions", components.tolist())
+                set_fields(self, positions=components.tolist())
         if isinstance(self.branch, str):
             unknown = [name for name in self.branch.split(",") if name.strip() not in _BRANCHES]
         else:

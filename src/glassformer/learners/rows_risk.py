@@ -167,7 +167,7 @@ class RowTheory(SignalTheory):
         }
         settings = {name: getattr(own, name) for name in _OPTIONAL}
         optional = {name: name_or_value(value) for name, value in settings.items() if value not in (None, False)}
-        return replace(found, parameters={**found.parameters, "learner": self.learner.name, **asked, **optional})
+        return self.labelled(found, **asked, **optional)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.core.checks import is_number, is_whole, real_numbers, require_integer
 from glassformer.core.errors import GlassformerError, IncompatibleError, ParameterError
+from glassformer.core.frozen import set_fields
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_batch, parse_number, parse_text
 from glassformer.core.resources import require_resources
@@ -250,7 +251,7 @@ class SGD(RowDescent):
             if isinstance(rate, bool) or numbers.ndim != 1 or not numbers.size:
                 raise ParameterError("learning_rate", rate, "None, a number, one per step, or a function of the step")
             # Settings are compared with each other, which arrays cannot.
-            object.__setattr__(self, "learning_rate", tuple(numbers.tolist()))
+            set_fields(self, learning_rate=tuple(numbers.tolist()))
 
     @property
     def draws_passes(self) -> bool:

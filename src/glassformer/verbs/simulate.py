@@ -19,7 +19,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.files import user_path
 from glassformer.core.renamed import verb
 from glassformer.core.status import Status
-from glassformer.learners.base import IN_ANY_FORM, Learner
+from glassformer.learners.base import IN_ANY_FORM, IN_ONE_ARRAY, Learner
 from glassformer.learners.own import Estimator
 from glassformer.learners.registry import require_compatible, resolve_learner
 from glassformer.models import Model
@@ -189,10 +189,8 @@ def experiment_of(
     if not is_whole(seed, 0):
         raise ParameterError("seed", seed, "an integer >= 0")
     if storage is not None and (not isinstance(storage, str) or storage not in IN_ANY_FORM):
-        others = (
-            "float64 or float32, by products revealed, revealed-float32 or revealed-equivalent, for message passing "
-        )
-        raise ParameterError("storage", storage, f"{others}also sharded or generated")
+        others = ", ".join(form for form in IN_ANY_FORM if form not in IN_ONE_ARRAY)
+        raise ParameterError("storage", storage, f"None, float64 or float32, and for some learners {others}")
     if not set(map(str, keep)) <= set(KEPT):
         raise ParameterError("keep", keep, f"some of {', '.join(KEPT)}")
     if keep and checkpoint is not None:

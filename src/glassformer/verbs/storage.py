@@ -45,7 +45,7 @@ def memory_and_work(storage: str, size: FiniteSize, samples: float) -> tuple[flo
     """Return the bytes that inputs take at least, and the number of operations of one product with them."""
     tokens, d = size.input_shape
     if storage in REVEALED:
-        # At least: token vectors of rows count one by one, and memory is checked again while directions are revealed.
+        # A lower bound: memory is checked again while directions are revealed.
         numbers = _DIRECTIONS * (samples + tokens * d)
         return (4 if storage.endswith("float32") else 8) * numbers, numbers
     entries = samples * tokens * d
