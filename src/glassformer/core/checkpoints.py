@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,9 +16,21 @@ from glassformer.core.files import make_folder, read_arrays, read_document, writ
 from glassformer.core.hashing import identity
 from glassformer.core.status import Status
 
-# Seconds between two checkpoints. An interruption loses at most this much work.
-_EVERY = 20.0
+# Seconds between two checkpoints, unless writing takes more than a share of that time.
+_EVERY, _SHARE = 20.0, 0.05
 _STATUS = {str(status): status for status in Status}
+
+
+class Stateful(Protocol):
+    """An object that changes during a computation, and continues from its state."""
+
+    def state(self) -> dict[str, Array]:
+        """Return the state as named arrays."""
+        ...
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Set the state to one that :meth:`state` returned."""
+        ...
 
 
 @dataclass
@@ -27,7 +39,8 @@ class Checkpoint:
 
     Args:
         path: the file, or None.
-        every: seconds between two writes.
+        every: seconds between two writes; longer if writing takes more than a twentieth of that time.
+        part: an object whose state belongs to that of the computation, or None.
 
     Example:
         >>> Checkpoint().load() is None
@@ -37,22 +50,31 @@ class Checkpoint:
     path: Path | None = None
     every: float = _EVERY
     written: float = field(default_factory=time.monotonic)
+    part: Stateful | None = None
 
     def load(self) -> dict[str, Array] | None:
-        """Return the arrays that were saved last. Return None if there are none, and warn if the file is damaged."""
+        """Return the arrays that were saved last, and restore the part.
+
+        Return None if there are none, and warn if the file is damaged.
+        """
         if self.path is None or not self.path.exists():
             return None
         try:
-            return read_arrays(self.path)
+            arrays = read_arrays(self.path)
         except (OSError, ValueError):
             _warn_of_damage(self.path)
             return None
+        if self.part is not None:
+            self.part.restore(arrays)
+        return arrays
 
     def offer(self, state: Callable[[], dict[str, Array]]) -> None:
-        """Save ``state()`` if ``every`` seconds have passed since the last write."""
-        if self.path is not None and time.monotonic() - self.written >= self.every:
-            self.save(state())
+        """Save ``state()`` and that of the part if ``every`` seconds have passed since the last write."""
+        begin = time.monotonic()
+        if self.path is not None and begin - self.written >= self.every:
+            self.save({**state(), **({} if self.part is None else self.part.state())})
             self.written = time.monotonic()
+            self.every = max(self.every, (self.written - begin) / _SHARE)
 
     def save(self, arrays: dict[str, Array]) -> None:
         """Replace the file."""

@@ -141,8 +141,12 @@ def advance(work: float, ahead: float = 0.0) -> None:
         task.first, task.since = task.done, time.monotonic()
 
 
-def note(text: str) -> None:
+def note(text: str, lasting: bool = False) -> None:
     """Show a text about the present item next to the bar, if there is a bar.
+
+    Args:
+        text: replaces the last one.
+        lasting: whether the text stays beside later ones, until the next lasting one.
 
     Example:
         >>> note("step 100")
@@ -157,7 +161,9 @@ def note(text: str) -> None:
         _tasks[-1].open()
     task = next((task for task in reversed(_tasks) if task.bar), None)
     if task is not None:
-        task.bar.update(task.line, description=f"{task.description}, {text}")
+        task.remark, task.text = (text, task.text) if lasting else (task.remark, text)
+        parts = [part for part in (task.description, task.text, task.remark) if part]
+        task.bar.update(task.line, description=", ".join(parts))
 
 
 def in_notebook() -> bool:
@@ -186,6 +192,8 @@ class _Task:
         first: work done before ``since``, which is left out of the pace.
         bar: the progress display, shared by all open lines.
         line: key of the line in the display.
+        text: the latest note.
+        remark: the latest lasting note.
     """
 
     description: str
@@ -198,6 +206,8 @@ class _Task:
     since: float | None = None
     bar: Any = None
     line: Any = None
+    text: str = ""
+    remark: str = ""
 
     def open(self) -> None:
         """Add a line below the open lines."""

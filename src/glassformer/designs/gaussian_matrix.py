@@ -13,6 +13,7 @@ both sides exchanged.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.estimate import Array
+from glassformer.core.progress import note
 from glassformer.core.resources import require_resources
 
 # Directions of a block of memory: growth copies nothing.
@@ -60,6 +62,18 @@ class _Span:
         directions, images = self._blocks[-1]
         directions[place], images[place] = direction, image
         self.count += 1
+
+    def state(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return all directions and all images, shapes (count, size) and (count, image size)."""
+        parts = list(zip(*self.blocks, strict=True)) or [[np.empty((0, size), self._dtype)] for size in self._sizes]
+        directions, images = (np.concatenate(part) for part in parts)
+        return directions, images
+
+    def restore(self, directions: NDArray[Any], images: NDArray[Any]) -> None:
+        """Set the directions and images."""
+        self._blocks, self.count = [], 0
+        for direction, image in zip(directions, images, strict=True):
+            self.append(direction, image)
 
     def split(self, vector: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the image of a vector's part along the directions, and the part orthogonal to them."""
@@ -118,6 +132,18 @@ class GaussianMatrix:
         """Return the product of the transpose with a vector of ``n`` numbers, shape (N,)."""
         return self._product(vector, self._rows, self._columns)
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what has been revealed, and the state of the generator, as named arrays."""
+        columns, rows = self._columns.state(), self._rows.state()
+        generator = np.array(json.dumps(self._rng.bit_generator.state))
+        return {"right": columns[0], "images": columns[1], "left": rows[0], "preimages": rows[1], "rng": generator}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Set the state to one that :meth:`state` returned."""
+        self._columns.restore(arrays["right"], arrays["images"])
+        self._rows.restore(arrays["left"], arrays["preimages"])
+        self._rng.bit_generator.state = json.loads(str(arrays["rng"]))
+
     def _product(self, vector: Array, own: _Span, other: _Span) -> Array:
         image, rest = own.split(vector.astype(self._dtype, copy=False))
         size = float(np.linalg.norm(rest))
@@ -143,3 +169,5 @@ class GaussianMatrix:
         what = f"{self.directions + 1} revealed directions (another {_BLOCK} of them)"
         remedy = "use a smaller d or fewer steps, or storage revealed-float32"
         require_resources(*self._name, block, remedy, what=what)
+        size = (self._columns.capacity + self._rows.capacity + _BLOCK) * sum(self.shape) * self._dtype.itemsize
+        note(f"{self.directions} revealed directions, {size / 1e9:.2g} GB", lasting=True)

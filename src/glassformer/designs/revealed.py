@@ -7,12 +7,13 @@ For pairs of tokens, in which fields are quadratic, it is that of the Gaussian e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
@@ -20,6 +21,9 @@ from glassformer.designs.gaussian_matrix import GaussianMatrix
 from glassformer.designs.stored import type_of_storage
 from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.designs.wrapped import WrappedDesign
+
+# Margin of the largest singular value: sizes of at least 100 coordinates exceed the limit by less.
+_MARGIN = 1.05
 
 
 def gaussian_matrices(
@@ -46,7 +50,8 @@ class RevealedDesign(WrappedDesign):
         matrices: the Gaussian matrices; one of all coordinates, or one for each head.
     """
 
-    revealed = True
+    revealed: ClassVar[Literal[True]] = True
+    metric = default_property(1.0, "Inner product of signals, in units of the sum over their entries.")
 
     kind: Design
     number: int
@@ -65,6 +70,18 @@ class RevealedDesign(WrappedDesign):
     def parts(self, instance: int = 0) -> Iterator[Array]:
         raise IncompatibleError("the entries of revealed inputs are not known: use storage float64 or float32")
 
+    def state(self) -> dict[str, Array]:
+        """Return what has been revealed, as named arrays."""
+        named = ((f"matrix_{k}_", matrix.state()) for k, matrix in enumerate(self.matrices))
+        return {prefix + name: part for prefix, state in named for name, part in state.items()}
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Set what has been revealed to what :meth:`state` returned."""
+        for k, matrix in enumerate(self.matrices):
+            prefix = f"matrix_{k}_"
+            own = {name.removeprefix(prefix): part for name, part in arrays.items() if name.startswith(prefix)}
+            matrix.restore(own)
+
     @property
     def _inner(self) -> Design:
         return self.kind
@@ -79,6 +96,12 @@ class RevealedSequences(RevealedDesign):
     """
 
     root: Array | None = None
+
+    @property
+    def largest_singular_value(self) -> float:
+        """The largest singular value of the inputs at large sizes, with a margin for finite ones: an upper bound."""
+        norm = 1.0 if self.root is None else float(np.linalg.norm(self.root, 2))
+        return _MARGIN * norm * (1 + np.sqrt(self.sample_ratio))
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance
@@ -126,6 +149,10 @@ class GaussianEquivalent(RevealedDesign):
 
     # Fields are Gaussian, so that no eigenvectors are outlying.
     damping = 0.0
+
+    @property
+    def metric(self) -> float:
+        return self.signal_shape[0] / 2 if self.symmetric else 1.0
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance

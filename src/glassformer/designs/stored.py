@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ class StoredDesign(Design):
 
     inputs: NDArray[Any]
 
+    revealed: ClassVar[Literal[False]] = False
     axes: ClassVar[str]
     """Names of the axes of one instance, as messages print them."""
 

@@ -13,7 +13,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_text
 from glassformer.core.settings import decay_rate, integer_up_to, positive, positive_integer, setting, unit_interval
-from glassformer.learners.base import FitResult, LearnerInfo, Theory
+from glassformer.learners.base import BY_PRODUCTS, FitResult, LearnerInfo, Theory
 from glassformer.learners.descent import Descent
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ class GradientDescent(Descent):
         glassformer.core.errors.ParameterError: momentum = 1 is not allowed: expected a number in [0, 1)
     """
 
-    info: ClassVar[LearnerInfo] = LearnerInfo(name="gd", title="gradient descent", family="descent", resumable=True)
+    info: ClassVar[LearnerInfo] = LearnerInfo(
+        name="gd", title="gradient descent", family="descent", storages=BY_PRODUCTS, resumable=True
+    )
     trained_property: ClassVar[str] = "parametrisation"
 
     optimizer: str | None = setting(None, "sgd or adam (default by the model; for averages adam)")
@@ -169,7 +171,11 @@ class AveragedGradientDescent(GradientDescent):
     """
 
     info: ClassVar[LearnerInfo] = LearnerInfo(
-        name="averaged-gd", title="mean of gradient descents", family="descent", resumable=True
+        name="averaged-gd",
+        title="mean of gradient descents",
+        family="descent",
+        storages=BY_PRODUCTS,
+        resumable=True,
     )
 
     def completed(self, model: Model) -> Self:

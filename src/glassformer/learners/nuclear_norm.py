@@ -22,9 +22,12 @@ from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.designs.dense import DenseDesign
-from glassformer.learners.base import LearnerInfo, Theory, certified_solution
+from glassformer.designs.revealed import RevealedSequences
+from glassformer.learners.base import BY_PRODUCTS, LearnerInfo, Theory, certified_solution
 from glassformer.learners.matrix_risk import RiskTheory
+from glassformer.learners.primal_dual import least_nuclear_norm_by_products
 from glassformer.learners.square_loss import SquareLossLearner, strength_by_noise
+from glassformer.numerics.anderson import Anderson
 from glassformer.numerics.decompositions import singular_values, svd
 
 if TYPE_CHECKING:
@@ -45,10 +48,6 @@ _SETTINGS = Iteration(tolerance=1e-6, floor=1e-14, max_iterations=5000)
 _SHRINK = 0.3
 # Number of steps between evaluations of the gap.
 _GAP_INTERVAL = 5
-# Number of steps in Anderson extrapolation, and relative cutoff of its singular values.
-_ANDERSON_STEPS, _ANDERSON_CUTOFF = 12, 1e-10
-# Extrapolation starts anew if the residual grows by this factor.
-_ANDERSON_WORSE = 2.0
 # Extrapolation ends if the gap does not fall to this share within this number of evaluations.
 _GAINING, _PATIENCE = 0.9, 12
 # Relative size of a pivot below which inputs count as linearly dependent.
@@ -78,6 +77,7 @@ class NuclearNorm(SquareLossLearner):
         title="minimum nuclear norm",
         family="convex",
         papers=("donoho2013phase",),
+        storages=BY_PRODUCTS,
         limit_settings=("strength",),
     )
     penalty: ClassVar[str] = "nuclear"
@@ -121,7 +121,10 @@ class NuclearNormTheory(RiskTheory):
 
 
 def least_nuclear_norm(
-    design: DenseDesign, labels: ArrayLike, penalty: float = 0.0, settings: Iteration | None = None
+    design: DenseDesign | RevealedSequences,
+    labels: ArrayLike,
+    penalty: float = 0.0,
+    settings: Iteration | None = None,
 ) -> Solution:
     r"""Return the minimum nuclear norm interpolator, or the minimiser of the penalised risk.
 
@@ -132,7 +135,8 @@ def least_nuclear_norm(
     instance of the design is solved.
 
     Args:
-        design: inputs, of one instance.
+        design: inputs, of one instance; revealed ones are seen through products alone, by
+            :mod:`~glassformer.learners.primal_dual`.
         labels: shape (samples,).
         penalty: :math:`\lambda\ge 0`.
         settings: iteration limit, and ``tolerance``, the relative duality gap at which the solution is accepted.
@@ -161,6 +165,8 @@ def least_nuclear_norm(
     if not (np.isfinite(penalty) and penalty >= 0):
         raise ParameterError("penalty", penalty, "finite and >= 0")
     shape = design.signal_shape
+    if design.revealed:
+        return least_nuclear_norm_by_products(design, y, float(penalty), settings or _SETTINGS)
     size = shape[0] * shape[1]
     inputs = np.asarray(design.inputs[0].reshape(design.samples, size), dtype=float) / np.sqrt(size)
     if np.linalg.norm(y) == 0:
@@ -178,30 +184,6 @@ class _FitMap(NamedTuple):
 
     def __call__(self, v: Array) -> Array:
         return np.asarray(v - (self.rows @ v - self.labels) @ self.rows)
-
-
-@dataclass
-class _Anderson:
-    """Anderson extrapolation: the combination of the last steps with the smallest combined residual."""
-
-    points: list[Array]
-    residuals: list[Array]
-    steps: int = _ANDERSON_STEPS
-
-    def next(self, v: Array, residual: Array) -> Array:
-        """Return the point after ``v``, where the plain step is ``residual``."""
-        if self.residuals and np.linalg.norm(residual) > _ANDERSON_WORSE * np.linalg.norm(self.residuals[-1]):
-            self.points.clear()
-            self.residuals.clear()
-        self.points.append(v)
-        self.residuals.append(residual)
-        del self.points[: -self.steps], self.residuals[: -self.steps]
-        if len(self.points) == 1:
-            return v + residual
-        changes = np.diff(np.array(self.residuals), axis=0)
-        weights = np.linalg.lstsq(changes.T, residual, rcond=_ANDERSON_CUTOFF)[0]
-        moved = np.diff(np.array(self.points), axis=0) + changes
-        return np.asarray(v + residual - weights @ moved)
 
 
 class _Problem(NamedTuple):
@@ -263,7 +245,7 @@ class _Problem(NamedTuple):
         width = _SHRINK * float(self.singular_values(start)[0])
         fit = self.fit_map(width)
         v, history = start, []
-        anderson, best, least_gap = _Anderson([], []), start, np.inf
+        anderson, best, least_gap = Anderson(), start, np.inf
         for step in range(settings.max_iterations):
             x = fit(v)
             reflected = 2 * x - v
@@ -276,7 +258,7 @@ class _Problem(NamedTuple):
                 stalled = len(history) > _PATIENCE and least_gap > _GAINING * min(history[:-_PATIENCE])
                 if stalled and anderson.steps > 1:
                     # If extrapolation stalls, plain steps from the start converge.
-                    v, anderson = start, _Anderson([], [], steps=1)
+                    v, anderson = start, Anderson(steps=1)
                     continue
                 if least_gap <= settings.tolerance:
                     break

@@ -123,25 +123,29 @@ class DescentData:
 
     Attributes:
         student: prediction and loss.
-        inputs: tokens, shape (samples, L, heads * d).
+        design: tokens, or inputs that are revealed.
         targets: labels as the loss takes them, shape (samples, entries).
         spectrum: eigenvalue of the covariance of every feature, shape (d,); inputs are those of white features.
     """
 
     student: Student
-    inputs: Array
+    design: Any
     targets: Array
     spectrum: Array
 
     @cached_property
     def _on_device(self) -> tuple[jax.Array, jax.Array]:
-        """Inputs and targets as arrays of JAX, which the loss of every record and all steps share."""
-        return jnp.asarray(self.inputs, dtype=float), jnp.asarray(self.targets, dtype=float)
+        """Inputs, shape (samples, L, heads * d), and targets, which the loss of every record and all steps share."""
+        return jnp.asarray(self.design.inputs[0], dtype=float), jnp.asarray(self.targets, dtype=float)
 
     def training_loss(self, weights: Array) -> float:
         """Return the mean loss of all samples."""
         with jax_settings():
-            loss = CachedJit(_loss, student=self.student)(jnp.asarray(weights, dtype=float), *self._on_device)
+            if self.design.revealed:
+                fields = self.design.forward(weights, 0)
+                loss = CachedJit(_loss_of_fields, student=self.student)(fields, self.targets)
+            else:
+                loss = CachedJit(_loss, student=self.student)(jnp.asarray(weights, dtype=float), *self._on_device)
             return float(loss) / len(self.targets)
 
     def descend(
@@ -173,19 +177,11 @@ class DescentData:
         elif len(at) and at[0] == 0:
             records.append(watch(0, now))
         with jax_settings():
-            data = (*self._on_device, jnp.asarray(self.spectrum, dtype=float))
             ends = np.unique([done, mark, *at])
             for first, last in pairwise(ends[ends >= done]):
                 chosen = batches.of_steps(first, last) if not batches.full else (None, None)
                 block = _Block(settings.rates[first:last], *chosen)
-                after, velocity = _take_steps(
-                    self.student,
-                    settings.nesterov,
-                    (now, velocity),
-                    block,
-                    (settings.momentum, settings.weight_decay),
-                    data,
-                )
+                after, velocity = self._after(block, (now, velocity), settings)
                 power = np.mean(after**2) if np.all(np.isfinite(after)) else np.inf
                 if power > DIVERGED:
                     status = Status.DIVERGING if np.isfinite(power) else Status.NON_FINITE
@@ -197,6 +193,27 @@ class DescentData:
                 note(f"step {done} of {settings.steps}")
                 checkpoint.offer(partial(_state, now, velocity, marked, done, records))
         return DescentRun(now, Status.CONVERGED, done, relative_change(marked, now), records)
+
+    def _after(self, block: _Block, state: tuple[Array, Array], settings: DescentSettings) -> tuple[Array, Array]:
+        """Return weights and velocity after a block of steps."""
+        update = _Update(settings.momentum, settings.weight_decay, settings.nesterov)
+        if self.design.revealed:
+            return self._after_revealing(block, state, update)
+        data = (*self._on_device, jnp.asarray(self.spectrum, dtype=float))
+        numbers = np.array([update.momentum, update.decay])
+        arguments = jax.tree.map(jnp.asarray, (state, block, numbers))
+        weights, velocity = CachedJit(_steps, student=self.student, nesterov=update.nesterov)(*arguments, data)
+        return np.asarray(weights), np.asarray(velocity)
+
+    def _after_revealing(self, block: _Block, state: tuple[Array, Array], update: _Update) -> tuple[Array, Array]:
+        """Return weights and velocity after steps on inputs seen through products alone."""
+        slopes = CachedJit(_slopes, student=self.student)
+        for number, rate in enumerate(block.rates):
+            chosen, counted = (None if part is None else part[number] for part in block[1:])
+            scores = np.asarray(slopes(self.design.forward(state[0], 0), self.targets, chosen, counted))
+            slope = self.spectrum * self.design.metric * self.design.adjoint(scores, 0)
+            state = update(state, slope, rate)
+        return state
 
 
 def _state(now: Array, velocity: Array, marked: Array, steps: int, records: list[dict[str, Any]]) -> dict[str, Array]:
@@ -247,6 +264,21 @@ class _Block(NamedTuple):
     counted: AnyArray | None
 
 
+class _Update(NamedTuple):
+    """A gradient step with momentum and weight decay."""
+
+    momentum: Any
+    decay: Any
+    nesterov: bool
+
+    def __call__(self, state: tuple[Any, Any], slope: Any, rate: Any) -> tuple[Any, Any]:
+        """Return weights and velocity after a step along this slope, of arrays of NumPy or JAX."""
+        weights, velocity = state
+        push = -rate * (slope + self.decay * weights)
+        velocity = self.momentum * velocity + push
+        return weights + (self.momentum * velocity + push if self.nesterov else velocity), velocity
+
+
 def _loss(
     weights: jax.Array, inputs: jax.Array, targets: jax.Array, student: Student, counted: jax.Array | None = None
 ) -> jax.Array:
@@ -255,22 +287,30 @@ def _loss(
     heads = inputs.shape[2] // length
     parts = inputs.reshape(*inputs.shape[:2], heads, length)
     fields = jnp.einsum("nlhd,rhd->nrhl", parts, weights.reshape(-1, heads, length)) / np.sqrt(length)
-    losses = jax.vmap(student.cost)(targets, fields.reshape(len(inputs), len(weights), -1))
+    return _loss_of_fields(fields.reshape(len(inputs), len(weights), -1), targets, student, counted)
+
+
+def _loss_of_fields(
+    fields: jax.Array, targets: jax.Array, student: Student, counted: jax.Array | None = None
+) -> jax.Array:
+    losses = jax.vmap(student.cost)(targets, fields)
     return jnp.sum(losses) if counted is None else counted @ losses
 
 
-def _take_steps(
+def _slopes(
+    fields: jax.Array,
+    targets: jax.Array,
+    chosen: jax.Array | None,
+    counted: jax.Array | None,
     student: Student,
-    nesterov: bool,
-    state: tuple[Array, Array],
-    block: _Block,
-    momentum_and_decay: tuple[float, float],
-    data: tuple[jax.Array, jax.Array, jax.Array],
-) -> tuple[Array, Array]:
-    """Return weights and velocity after a block of steps."""
-    arguments = jax.tree.map(jnp.asarray, (state, block, np.array(momentum_and_decay)))
-    weights, velocity = CachedJit(_steps, student=student, nesterov=nesterov)(*arguments, data)
-    return np.asarray(weights), np.asarray(velocity)
+) -> jax.Array:
+    """Return the derivative of the loss of the chosen samples in the fields of all samples."""
+
+    def loss(fields: jax.Array) -> jax.Array:
+        one, labels = (fields, targets) if chosen is None else (fields[chosen], targets[chosen])
+        return _loss_of_fields(one, labels, student, counted)
+
+    return jax.grad(loss)(fields)
 
 
 def _steps(
@@ -282,16 +322,13 @@ def _steps(
     nesterov: bool,
 ) -> tuple[jax.Array, jax.Array]:
     """Return weights and velocity after a step with each of the rates."""
-    momentum, decay = momentum_and_decay
+    update = _Update(momentum_and_decay[0], momentum_and_decay[1], nesterov)
     inputs, targets, spectrum = data
 
     def step(state: tuple[jax.Array, jax.Array], one: _Block) -> tuple[tuple[jax.Array, jax.Array], None]:
-        weights, velocity = state
         x, y = (inputs, targets) if one.chosen is None else (inputs[one.chosen], targets[one.chosen])
         # Slopes in the weights of features as they are, seen by those of white ones.
-        slope = spectrum * jax.grad(_loss)(weights, x, y, student, one.counted)
-        push = -one.rates * (slope + decay * weights)
-        velocity = momentum * velocity + push
-        return (weights + (momentum * velocity + push if nesterov else velocity), velocity), None
+        slope = spectrum * jax.grad(_loss)(state[0], x, y, student, one.counted)
+        return update(state, slope, one.rates), None
 
     return jax.lax.scan(step, state, block)[0]

@@ -25,7 +25,7 @@ from glassformer.core.settings import (
     setting,
     unit_interval,
 )
-from glassformer.learners.base import FitResult, Learner, LearnerInfo, StepContext, Theory
+from glassformer.learners.base import BY_PRODUCTS, FitResult, Learner, LearnerInfo, StepContext, Theory
 from glassformer.learners.descent import Initialisation, RowDescent, refuse_side_information
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.registry import require_compatible
@@ -162,6 +162,7 @@ class SGD(RowDescent):
         title="gradient descent on the same samples",
         family="descent",
         papers=("mignacco2020dynamical", "celentano2021high", "gerbelot2022rigorous"),
+        storages=BY_PRODUCTS,
         resumable=True,
         limit_settings=(*_THEORY, "passes", "steps"),
         trajectory_settings=_THEORY,
@@ -396,7 +397,7 @@ class SGD(RowDescent):
         student, rng = self.student_on(model), data.rng
         d = int(data.design.row_shape[-1])
         spectrum = feature_variances(model.prior, d)
-        on_data = DescentData(student, data.design.inputs[0], student.targets(data.labels), spectrum)
+        on_data = DescentData(student, data.design, student.targets(data.labels), spectrum)
         begin = self._first_weights(model, student, data, rng)
         settings, batches = self._on_data(data, rng)
 
@@ -439,7 +440,9 @@ class SGD(RowDescent):
         batches = Batches(samples, share, self.repeats, self.draws_passes, key)
         name = "passes" if self.steps is None else "steps"
         steps, given = self.steps or self.passes * batches.per_pass, getattr(self, name)
-        batch = data.design.inputs[0].size * batches.size / samples
+        sequence = float(np.prod(data.design.input_shape))
+        # Batches of stored inputs are copied; a step on revealed ones multiplies with at least one new direction.
+        batch = samples + sequence if data.design.revealed else sequence * batches.size
         work = _WORK * float(steps) * batch * (self.student_rows or 1)
         require_resources(name, given, 16 * batch, f"train for fewer {name}", work, "weights")
         entries = _ENTRY_BYTES * float(steps) / self.record_every

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -19,7 +20,7 @@ from glassformer.core.checkpoints import Checkpoint, pack_leaves, pack_records, 
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.status import Status
-from glassformer.models.trainable.base import Loss, Schedule, Student
+from glassformer.models.trainable.base import Gradient, Loss, Schedule, Student
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
@@ -96,10 +97,15 @@ class TrainingResult:
 
 
 class _Objective(NamedTuple):
-    """Training error times ``times``, plus weight decay; equal objectives are compiled once."""
+    """Training error times ``times``, plus weight decay; equal objectives are compiled once.
+
+    Attributes:
+        slope: gradient of the sum of the losses, if JAX cannot trace them.
+    """
 
     loss: Loss
     decay: float
+    slope: Gradient | None = None
     times: int = 1
 
     def __call__(self, parameters: Arrays, data: Arrays) -> jax.Array:
@@ -109,6 +115,13 @@ class _Objective(NamedTuple):
             return errors
         squares = [jnp.sum(part.reshape(len(part), -1) ** 2, axis=1) for part in parameters]
         return errors + 0.5 * self.decay * sum(squares)
+
+    def gradient(self, parameters: Arrays, data: Arrays) -> Arrays:
+        """Return the gradient of the sum of the objectives."""
+        if self.slope is None:
+            return jax.grad(lambda parameters: jnp.sum(self(parameters, data)))(parameters)
+        slopes = self.slope(parameters, data)
+        return tuple(self.times * slope + self.decay * part for slope, part in zip(slopes, parameters, strict=True))
 
 
 @dataclass
@@ -182,7 +195,8 @@ def train(
     (name, rate), checkpoint = settings.rule(student.rates), checkpoint or Checkpoint()
     schedule = student.schedule or Schedule(lambda data, steps: data, 0)
     data: Arrays = tuple(map(jnp.asarray, student.data))
-    objective, explore = _Objective(student.loss, settings.weight_decay), settings.explore or 0
+    objective = _Objective(student.loss, settings.weight_decay, student.gradient)
+    explore = settings.explore or 0
     first, errors = (np.asarray(one(parameters, schedule.at(data, 0))) for one in (objective, student.loss))
     power = max(student.power, float(np.max(first)))
 
@@ -278,9 +292,9 @@ def _is_flat(history: list[Array], blocks: int) -> bool:
 
 def _relative_slope(objective: _Objective, parameters: Arrays, data: Arrays) -> float:
     """Return the relative fall of the objective per unit of learning rate."""
-    value, gradient = jax.value_and_grad(lambda p: jnp.sum(objective(p, data)))(parameters)
-    square = sum(float(jnp.sum(part**2)) for part in gradient)
-    return square / max(float(value), 1e-300)
+    value = float(jnp.sum(objective(parameters, data)))
+    square = sum(float(jnp.sum(part**2)) for part in objective.gradient(parameters, data))
+    return square / max(value, 1e-300)
 
 
 def _optimizer(name: str, rate: float, momentum: float) -> optax.GradientTransformation:
@@ -290,7 +304,17 @@ def _optimizer(name: str, rate: float, momentum: float) -> optax.GradientTransfo
 def _compiled_block(
     objective: _Objective, optimizer: optax.GradientTransformation, arrays: tuple[Any, ...], steps: int
 ) -> Any:
-    return CachedJit(_steps, objective=objective, optimizer=optimizer, steps=steps)(*arrays)
+    fixed: dict[str, Any] = {"objective": objective, "optimizer": optimizer, "steps": steps}
+    block = CachedJit(_steps, **fixed) if objective.slope is None else partial(_steps, **fixed)
+    return block(*arrays)
+
+
+def _updated(
+    gradient: Arrays, state: optax.OptState, parameters: Arrays, optimizer: optax.GradientTransformation
+) -> tuple[Arrays, optax.OptState]:
+    """Return parameters and state of the optimizer after a step."""
+    change, state = optimizer.update(gradient, state, parameters)
+    return optax.apply_updates(parameters, change), state
 
 
 def _steps(
@@ -309,9 +333,10 @@ def _steps(
 
     def step(share: Arrays, carried: tuple[Arrays, optax.OptState]) -> tuple[Arrays, optax.OptState]:
         parameters, state = carried
-        gradient = jax.grad(lambda parameters: jnp.sum(scaled(parameters, share)))(parameters)
-        change, state = optimizer.update(gradient, state, parameters)
-        return optax.apply_updates(parameters, change), state
+        gradient = scaled.gradient(parameters, share)
+        if scaled.slope is not None:
+            return CachedJit(_updated, optimizer=optimizer)(gradient, state, parameters)
+        return _updated(gradient, state, parameters, optimizer)
 
     def all_shares(_: int, carried: tuple[Arrays, optax.OptState]) -> tuple[Arrays, optax.OptState]:
         for share in shares:
@@ -319,7 +344,12 @@ def _steps(
         return carried
 
     rounds, rest = divmod(steps, len(shares))
-    carried = jax.lax.fori_loop(0, rounds, all_shares, (parameters, state))
+    carried = (parameters, state)
+    if scaled.slope is None:
+        carried = jax.lax.fori_loop(0, rounds, all_shares, carried)
+    else:
+        for number in range(rounds):
+            carried = all_shares(number, carried)
     for share in shares[:rest]:
         carried = step(share, carried)
     parameters, state = carried

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -207,6 +207,8 @@ class Experiment:
         signal = model.prior.sample(model.signal_shape(design), random_stream(seed, 0))
         labels = model.channel.sample(design.forward(signal, 0), random_stream(seed, 2))
         side = side_observation(model.prior, signal, random_stream(seed, 3))
+        if design.revealed and checkpoint is not None:
+            checkpoint = replace(checkpoint, part=design)
         return signal, self.learner.learn(model, DataSet(design, labels, seed, checkpoint, side, signal))
 
     def _run(self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Run:

@@ -11,18 +11,23 @@ temperature increases during training, with weights scaled to the teacher's :mat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.channels.base import Channel
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
+from glassformer.designs.revealed import GaussianEquivalent
+from glassformer.designs.token_pairs import pair_indices
 from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Schedule, Student
+from glassformer.models.trainable.revealed import RevealedLoss, revealed_data
 
 if TYPE_CHECKING:
     from glassformer.channels.attention.deep import DeepAttentionIndexedChannel
@@ -43,7 +48,11 @@ _COLDEST, _ANNEALING = 20.0, 2000
 
 
 def attention_student(
-    channel: Channel, design: QuadraticDesign, labels: Array, width: int, inverse_temperature: float = 1.0
+    channel: Channel,
+    design: QuadraticDesign | GaussianEquivalent,
+    labels: Array,
+    width: int,
+    inverse_temperature: float = 1.0,
 ) -> Student:
     r"""Return the student whose parameters are the weights ``W``, on the first instance of a design.
 
@@ -51,7 +60,7 @@ def attention_student(
 
     Args:
         channel: linear, softmax or hardmax attention, with or without noise.
-        design: tokens; training uses their floating-point type.
+        design: tokens; training uses the floating-point type of stored ones.
         labels: labels as the channel draws them.
         width: ``r``, the columns of ``W``.
         inverse_temperature: inverse temperature of the softmax of the labels, if the channel has none.
@@ -71,16 +80,21 @@ def attention_student(
         >>> bool(descend(student, GradientDescent(), rng, teacher=signal).history[-1].error < 1e-3)
         True
     """
-    loss = _loss_of(channel)
-    d, kind = design.signal_shape[0], design.inputs.dtype
+    _require_loss(channel)
+    d, tokens = design.signal_shape[0], design.input_shape[0]
     hard = channel.label == "hardmax"
-    targets = np.eye(design.tokens)[np.asarray(labels, dtype=int)] if hard else np.asarray(labels)
-    temperature = np.ones((), kind) * getattr(channel, "temperature", inverse_temperature)
+    targets = np.eye(tokens)[np.asarray(labels, dtype=int)] if hard else np.asarray(labels)
+    temperature = getattr(channel, "temperature", inverse_temperature)
+    signals, data, loss, gradient = _SIGNALS[channel.label], _inputs(design, targets), _LOSSES[channel.label], None
+    if design.revealed:
+        loss = revealed = RevealedLoss(design, signals, _COMPONENT_ERRORS[channel.label])
+        gradient = revealed.gradient
     return Student(
         parameters=((d, width),),
-        data=(design.inputs[0], targets.astype(kind), temperature),
+        data=(*data, np.ones((), data[0].dtype) * temperature),
         loss=loss,
-        signals=(lambda parameters: _signals(_scaled(parameters))) if hard else _signals,
+        gradient=gradient,
+        signals=signals,
         power=0.25 * float(np.sum(targets**2)),
         samples=design.samples,
         unit=1.0,
@@ -96,7 +110,7 @@ def attention_parametrisation(channel: Channel, inverse_temperature: float = 1.0
     Raises:
         IncompatibleError: the channel has no training loss.
     """
-    _loss_of(channel)
+    _require_loss(channel)
     convex = Convex(_trace_weight, positive=True) if channel.labels.linear else None
     student = partial(attention_student, channel, inverse_temperature=inverse_temperature)
     if channel.label != "softmax":
@@ -109,17 +123,16 @@ def _trace_weight(width: int, shape: tuple[int, int]) -> float:
     return float(np.sqrt(width / shape[0]))
 
 
-def _loss_of(channel: Channel) -> Loss:
+def _require_loss(channel: Channel) -> None:
     if getattr(channel, "root", ()):
         raise IncompatibleError("needs independent tokens, and those of this model are correlated")
     if channel.label not in _LOSSES:
         raise IncompatibleError(f"fits labels of channel linear, softmax and hardmax, not of channel {channel.label}")
-    return _LOSSES[channel.label]
 
 
 def _annealed(data: tuple[jax.Array, ...], steps: int) -> tuple[jax.Array, ...]:
-    tokens, labels, temperature = data
-    return tokens, labels, temperature * _COLDEST ** min(1.0, steps / _ANNEALING)
+    *samples, temperature = data
+    return *samples, temperature * _COLDEST ** min(1.0, steps / _ANNEALING)
 
 
 def _signals(parameters: tuple[jax.Array, ...]) -> jax.Array:
@@ -133,6 +146,13 @@ def _scaled(parameters: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
     return (weights / jnp.sqrt(jnp.mean(weights**2, axis=(1, 2), keepdims=True)),)
 
 
+def _scaled_signals(parameters: tuple[jax.Array, ...]) -> jax.Array:
+    return _signals(_scaled(parameters))
+
+
+_SIGNALS = {"linear": _signals, "softmax": _signals, "hardmax": _scaled_signals}
+
+
 def indices_of(weights: jax.Array, tokens: jax.Array) -> jax.Array:
     """Attention indices of all starts, shape (starts, samples, T, T), from weights of shape (starts, d, r)."""
     d, width = weights.shape[1:]
@@ -142,44 +162,74 @@ def indices_of(weights: jax.Array, tokens: jax.Array) -> jax.Array:
     return (products - traces) / (np.sqrt(width) * d)
 
 
-def _linear_loss(parameters: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
-    tokens, labels, _ = data
-    return 0.25 * jnp.sum((indices_of(parameters[0], tokens) - labels) ** 2, axis=(1, 2, 3))
+def _linear_error(indices: jax.Array, labels: jax.Array, temperature: jax.Array) -> jax.Array:
+    del temperature
+    return 0.25 * jnp.sum((indices - labels) ** 2, axis=(1, 2, 3))
 
 
-def _softmax_loss(parameters: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
+def _softmax_error(indices: jax.Array, labels: jax.Array, temperature: jax.Array) -> jax.Array:
+    return 0.25 * jnp.sum((jax.nn.softmax(temperature * indices, axis=-1) - labels) ** 2, axis=(1, 2, 3))
+
+
+_ERRORS = {"linear": _linear_error, "softmax": _softmax_error, "hardmax": _softmax_error}
+
+
+def _loss_of(label: str, parameters: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
     tokens, labels, temperature = data
-    predicted = jax.nn.softmax(temperature * indices_of(parameters[0], tokens), axis=-1)
-    return 0.25 * jnp.sum((predicted - labels) ** 2, axis=(1, 2, 3))
+    (weights,) = _scaled(parameters) if label == "hardmax" else parameters
+    return _ERRORS[label](indices_of(weights, tokens), labels, temperature)
 
 
-def _scaled_loss(parameters: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
-    return _softmax_loss(_scaled(parameters), data)
+_LOSSES: dict[str, Loss] = {label: partial(_loss_of, label) for label in _ERRORS}
 
 
-_LOSSES: dict[str, Loss] = {"linear": _linear_loss, "softmax": _softmax_loss, "hardmax": _scaled_loss}
+def _component_error(label: str, components: jax.Array, labels: jax.Array, temperature: jax.Array) -> jax.Array:
+    return _ERRORS[label](_matrices(components, labels.shape[-1]), labels, temperature)
+
+
+_COMPONENT_ERRORS = {label: partial(_component_error, label) for label in _ERRORS}
+
+
+def _inputs(design: QuadraticDesign | GaussianEquivalent, labels: Array) -> tuple[NDArray[Any], ...]:
+    """Return the data of a student: labels and numbers of samples if inputs are revealed, else inputs and labels."""
+    if design.revealed:
+        return revealed_data(design, labels)
+    return design.inputs[0], labels.astype(design.inputs.dtype)
+
+
+def _matrices(components: jax.Array, tokens: int) -> jax.Array:
+    """Return indices, shape (..., T, T), from their components; see :mod:`glassformer.designs.token_pairs`."""
+    rows, columns = pair_indices(tokens)
+    scaled = components * np.where(rows == columns, np.sqrt(2), 1.0).astype(components.dtype)
+    indices = jnp.zeros((*components.shape[:-1], tokens, tokens), components.dtype)
+    return indices.at[..., rows, columns].set(scaled).at[..., columns, rows].set(scaled)
 
 
 # --- several layers ---------------------------------------------------------------------------------------------------
 
 
 def layered_student(
-    channel: DeepAttentionIndexedChannel, design: LayeredQuadraticDesign, labels: Array, width: int
+    channel: DeepAttentionIndexedChannel, design: LayeredQuadraticDesign | GaussianEquivalent, labels: Array, width: int
 ) -> Student:
     """Return the student whose parameters are the weights ``W`` of every layer.
 
     Args:
         channel: :class:`~glassformer.channels.attention.deep.DeepAttentionIndexedChannel`.
-        design: tokens; training uses their floating-point type.
+        design: tokens; training uses the floating-point type of stored ones.
         labels: shape (samples, T, T).
         width: ``r``, the columns of ``W``.
     """
-    d, kind = design.signal_shape[0], design.inputs.dtype
-    targets, layers = np.asarray(labels), len(channel.skip) + 1
+    d, targets, layers = design.signal_shape[0], np.asarray(labels), len(channel.skip) + 1
+    network = _Network(tuple(channel.skip), channel.last, float(channel.temperature))
+    loss, gradient = _layered_loss(network), None
+    if design.revealed:
+        loss = revealed = RevealedLoss(design, _layered_signals, network.component_error)
+        gradient = revealed.gradient
     return Student(
         parameters=((layers, d, width),),
-        data=(design.inputs[0], targets.astype(kind)),
-        loss=_layered_loss(tuple(channel.skip), channel.last, float(channel.temperature)),
+        data=_inputs(design, targets),
+        loss=loss,
+        gradient=gradient,
         signals=_layered_signals,
         power=0.25 * float(np.sum(targets**2)),
         samples=design.samples,
@@ -200,21 +250,37 @@ def _layered_signals(parameters: tuple[jax.Array, ...]) -> jax.Array:
     return jnp.einsum("klir,kljr->klij", weights, weights) / np.sqrt(d * width)
 
 
-@lru_cache(maxsize=16)
-def _layered_loss(skip: tuple[float, ...], last: str, temperature: float) -> Loss:
-    """Return the loss of networks with these skip strengths; equal arguments give the same function, compiled once."""
+class _Network(NamedTuple):
+    """Layers of attention: skip strengths, what the last layer returns, and inverse temperature."""
 
-    def attention(mixing: jax.Array, indices: jax.Array) -> jax.Array:
-        return mixing @ indices @ jnp.swapaxes(mixing, -1, -2)
+    skip: tuple[float, ...]
+    last: str
+    temperature: float
+
+    def error(self, indices: Sequence[jax.Array], labels: jax.Array) -> jax.Array:
+        """Return the training errors of all starts from the indices of every layer."""
+
+        def scores_of(layer: jax.Array) -> jax.Array:
+            return mixing @ layer @ jnp.swapaxes(mixing, -1, -2)
+
+        mixing = jnp.eye(labels.shape[-1], dtype=labels.dtype)
+        for layer, strength in zip(indices, self.skip, strict=False):
+            mixing = strength * mixing + jax.nn.softmax(self.temperature * scores_of(layer), axis=-1) @ mixing
+        scores = scores_of(indices[-1])
+        predicted = jax.nn.softmax(self.temperature * scores, axis=-1) if self.last == "softmax" else scores
+        return 0.25 * jnp.sum((predicted - labels) ** 2, axis=(1, 2, 3))
+
+    def component_error(self, components: jax.Array, labels: jax.Array) -> jax.Array:
+        """Return the training errors from components of the indices, shape (starts, samples, layers, T (T + 1)/2)."""
+        return self.error(list(jnp.moveaxis(_matrices(components, labels.shape[-1]), 2, 0)), labels)
+
+
+@lru_cache(maxsize=16)
+def _layered_loss(network: _Network) -> Loss:
+    """Return the loss of a network; equal arguments give the same function, compiled once."""
 
     def loss(parameters: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
         (weights,), (tokens, labels) = parameters, data
-        mixing = jnp.eye(tokens.shape[1], dtype=tokens.dtype)
-        for layer, strength in enumerate(skip):
-            scores = attention(mixing, indices_of(weights[:, layer], tokens))
-            mixing = strength * mixing + jax.nn.softmax(temperature * scores, axis=-1) @ mixing
-        scores = attention(mixing, indices_of(weights[:, -1], tokens))
-        predicted = jax.nn.softmax(temperature * scores, axis=-1) if last == "softmax" else scores
-        return 0.25 * jnp.sum((predicted - labels) ** 2, axis=(1, 2, 3))
+        return network.error([indices_of(weights[:, layer], tokens) for layer in range(weights.shape[1])], labels)
 
     return loss

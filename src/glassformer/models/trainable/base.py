@@ -10,11 +10,13 @@ from glassformer.core.errors import IncompatibleError
 
 if TYPE_CHECKING:
     import jax
+    from numpy.typing import NDArray
 
     from glassformer.core.estimate import Array
 
 Loss: TypeAlias = "Callable[[tuple[jax.Array, ...], tuple[jax.Array, ...]], jax.Array]"
 """``loss(parameters, data)`` returns the training errors of independent starts, shape (starts,)."""
+Gradient: TypeAlias = "Callable[[tuple[jax.Array, ...], tuple[jax.Array, ...]], tuple[jax.Array, ...]]"
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,12 @@ class Student:
         rates: learning rates of the optimizers, the default one first.
         distance: squared error of a signal, given the true signal.
         schedule: annealing schedule, None for constant data.
+        gradient: ``gradient(parameters, data)``, that of the sum of the losses, for losses that JAX cannot trace; None
+            for others.
     """
 
     parameters: tuple[tuple[int, ...], ...]
-    data: tuple[Array, ...]
+    data: tuple[NDArray[Any], ...]
     loss: Loss
     signals: Callable[[tuple[jax.Array, ...]], jax.Array]
     power: float
@@ -58,6 +62,7 @@ class Student:
     rates: Mapping[str, float]
     distance: Callable[[Array, Array], float]
     schedule: Schedule | None = None
+    gradient: Gradient | None = None
 
 
 @dataclass(frozen=True)

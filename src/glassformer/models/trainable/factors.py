@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.core.estimate import Array
 from glassformer.designs.dense import DenseDesign
+from glassformer.designs.revealed import RevealedSequences
 from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Student
+from glassformer.models.trainable.revealed import RevealedLoss, revealed_data
 
 Link = Callable[[jax.Array], jax.Array]
 
@@ -34,14 +38,14 @@ def _identity(fields: jax.Array) -> jax.Array:
 
 
 def factor_student(
-    design: DenseDesign, labels: Array, width: int, link: Link = _identity, even: bool = False
+    design: DenseDesign | RevealedSequences, labels: Array, width: int, link: Link = _identity, even: bool = False
 ) -> Student:
     r"""Return the student whose parameters are the two factors, on the first instance of a design.
 
     Equation :eq:`descent` of the documentation.
 
     Args:
-        design: inputs; training uses their floating-point type.
+        design: inputs; training uses the floating-point type of stored ones.
         labels: shape (samples,).
         width: ``r``, the columns of both factors.
         link: :math:`\varphi`, a differentiable JAX function of arrays of fields.
@@ -59,10 +63,19 @@ def factor_student(
         True
     """
     rows, columns = design.signal_shape
+    data: tuple[NDArray[Any], ...]
+    loss: Loss
+    if design.revealed:
+        loss = revealed = RevealedLoss(design, _signals, _error_of(link))
+        data, gradient = revealed_data(design, labels), revealed.gradient
+    else:
+        data = (design.inputs[0].reshape(design.samples, rows * columns), labels.astype(design.inputs.dtype))
+        loss, gradient = _loss(link), None
     return Student(
         parameters=((rows, width), (columns, width)),
-        data=(design.inputs[0].reshape(design.samples, rows * columns), labels.astype(design.inputs.dtype)),
-        loss=_loss(link),
+        data=data,
+        loss=loss,
+        gradient=gradient,
         signals=_signals,
         power=0.25 * float(labels @ labels),
         samples=design.samples,
@@ -92,14 +105,22 @@ def _signals(factors: tuple[jax.Array, ...]) -> jax.Array:
 
 @lru_cache(maxsize=16)
 def _loss(link: Link) -> Loss:
+    error = _error_of(link)
+
     def loss(factors: tuple[jax.Array, ...], data: tuple[jax.Array, ...]) -> jax.Array:
         """Training errors of all starts, from one product of the inputs with all signals."""
         inputs, labels = data
         signals = _signals(factors)
         fields = signals.reshape(len(signals), -1) @ inputs.T / float(np.sqrt(inputs.shape[1]))
-        return 0.25 * jnp.sum((link(fields) - labels) ** 2, axis=1)
+        return error(fields, labels)
 
     return loss
+
+
+@lru_cache(maxsize=16)
+def _error_of(link: Link) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """Return the training errors of all starts as a function of fields and labels."""
+    return lambda fields, labels: 0.25 * jnp.sum((link(fields) - labels) ** 2, axis=1)
 
 
 def _weight(width: int, shape: tuple[int, int]) -> float:
