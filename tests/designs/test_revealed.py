@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, SequenceMultiIndex, simulate
+from glassformer import (
+    SGD,
+    AttentionIndexed,
+    AveragedGradientDescent,
+    BilinearSequenceRegression,
+    DeepAttentionIndexed,
+    GradientDescent,
+    IncompatibleError,
+    NuclearNorm,
+    SequenceMultiIndex,
+    simulate,
+)
+from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.errors import ParameterError
 from glassformer.designs.dense import CorrelatedDesign, DenseDesign
 from glassformer.designs.gaussian_matrix import TOLERANCE, GaussianMatrix
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.projection import projection_design
 from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
+from glassformer.learners.data_set import DataSet
 from glassformer.models.token_correlation import correlation_root
+from glassformer.numerics.jax_settings import jax_settings
 from glassformer.verbs.storage import memory_and_work
 
 ROOT = correlation_root(0.5, 3)
@@ -169,6 +186,19 @@ def test_memory_is_checked_while_it_grows(monkeypatch):
 LINEAR = BilinearSequenceRegression(rho=0.5, noise=0.1)
 
 
+@dataclass
+class Stopping(Checkpoint):
+    """A checkpoint whose computation is interrupted after some writes."""
+
+    left: float = np.inf
+
+    def save(self, arrays):
+        super().save(arrays)
+        self.every, self.left = 0.0, self.left - 1
+        if self.left <= 0:
+            raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("learner", ["gamp", "blind-gamp", "ridge", "risk"])
 def test_runs_on_revealed_inputs_reach_theory(learner):
     found = simulate(LINEAR, [0.4], learner, d=30, instances=4, storage="revealed")
@@ -194,13 +224,82 @@ def test_inputs_beyond_the_stated_size_are_revealed_by_default(monkeypatch):
     monkeypatch.setattr("glassformer.verbs.storage.LARGEST_STORED", 1000)
     assert simulate(LINEAR, [0.5], **ask).parameters["storage"] == "revealed"
     # What needs the entries, or has tokens in squares, keeps its arrays.
-    assert simulate(LINEAR, [0.5], "nuclear-norm", **ask).parameters["storage"] == "float64"
+    assert simulate(LINEAR, [0.5], "vamp", **ask).parameters["storage"] == "float64"
     assert simulate(AttentionIndexed(rho=0.5), [0.2], **ask).parameters["storage"] == "float64"
 
 
 def test_learners_that_need_entries_refuse_revealed_inputs():
     with pytest.raises(IncompatibleError, match="storage revealed is for learner gamp"):
-        simulate(LINEAR, [0.5], "nuclear-norm", d=10, storage="revealed")
+        simulate(LINEAR, [0.5], "vamp", d=10, storage="revealed")
+
+
+def rows_label(z):
+    return jnp.tanh(z[0, 0]) + z[0, 1] * z[1, 0]
+
+
+ROWS = SequenceMultiIndex(rows_label, 2, 2, noise=0.1)
+SAME = {
+    "descent": (LINEAR, GradientDescent(learning_rate=0.2, steps=100)),
+    "decay": (LINEAR, GradientDescent(learning_rate=0.2, steps=100, weight_decay=0.3, momentum=0.5)),
+    "exploration": (LINEAR, AveragedGradientDescent(initialisations=2, explore=100, steps=200)),
+    "interpolator": (LINEAR, NuclearNorm(strength=0.0)),
+    "penalty": (LINEAR, NuclearNorm(strength=0.5)),
+    "rows": (ROWS, SGD(learning_rate=0.1, steps=30)),
+    "batches": (ROWS, SGD(learning_rate=0.1, batch=0.3, momentum=0.5, weight_decay=0.1, steps=30)),
+    "passes": (ROWS, SGD(learning_rate=0.02, batch=10, passes=3)),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_learners_do_on_completely_revealed_inputs_what_they_do_on_stored_ones(name):
+    model, learner = SAME[name]
+    size, rng = model.at_size(10), np.random.default_rng(0)
+    revealed = size.design.reveal(60, size.input_shape, rng)
+    stored = size.design(entries(revealed.matrices[0]).reshape(60, *size.input_shape))
+    signal = size.model.prior.sample(size.model.signal_shape(stored), rng)
+    labels = size.model.channel.sample(stored.forward(signal, 0), rng)
+    ours, theirs = (learner.learn(size.model, DataSet(one, labels, 1, teacher=signal)) for one in (revealed, stored))
+    np.testing.assert_allclose(ours.estimates, theirs.estimates, atol=1e-5 * np.abs(theirs.estimates).max())
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        AttentionIndexed(rho=0.5),
+        AttentionIndexed(rho=0.5, channel="softmax"),
+        DeepAttentionIndexed(rho=0.5, layers=2),
+    ],
+    ids=["linear", "softmax", "layers"],
+)
+def test_gradient_of_the_gaussian_equivalent_is_the_derivative(model):
+    size, rng = model.at_size(6), np.random.default_rng(1)
+    design = size.design.reveal_equivalent(20, size.input_shape, rng)
+    student = size.model.parametrisation.student(design, rng.random((20, 2, 2)), 3)
+    with jax_settings():
+        weights, change = rng.standard_normal((2, 2, *student.parameters[0]))
+        data = tuple(map(jnp.asarray, student.data))
+        slope = float(np.vdot(student.gradient((jnp.asarray(weights),), data)[0], change))
+        above, below = (float(np.sum(student.loss((jnp.asarray(weights + h * change),), data))) for h in (1e-3, -1e-3))
+    assert slope == pytest.approx((above - below) / 2e-3, rel=1e-4)
+
+
+@pytest.mark.parametrize("learner", [GradientDescent(steps=300), SGD(steps=40, learning_rate=0.1)])
+def test_an_interrupted_run_goes_on_with_the_directions_it_has_seen(learner, tmp_path):
+    model = LINEAR if learner.name == "gd" else ROWS
+    size, path = model.at_size(12), tmp_path / "run.npz"
+
+    def run(stop):
+        design = size.design.reveal(60, size.input_shape, np.random.default_rng(0))
+        signal = size.model.prior.sample(size.model.signal_shape(design), np.random.default_rng(1))
+        labels = size.model.channel.sample(design.forward(signal, 0), np.random.default_rng(2))
+        checkpoint = Stopping(path, 0.0, part=design, left=stop)
+        return learner.learn(size.model, DataSet(design, labels, 1, checkpoint, teacher=signal))
+
+    whole = run(np.inf)
+    path.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        run(2)
+    np.testing.assert_array_equal(run(np.inf).estimates, whole.estimates)
 
 
 @pytest.mark.slow
