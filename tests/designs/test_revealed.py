@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import kstest
+from scipy.stats import ks_2samp, kstest
 
 from glassformer import (
     SGD,
@@ -17,6 +17,7 @@ from glassformer import (
     DeepAttentionIndexed,
     GradientDescent,
     IncompatibleError,
+    MessagePassing,
     NuclearNorm,
     SequenceMultiIndex,
     simulate,
@@ -204,6 +205,19 @@ def test_runs_on_revealed_inputs_reach_theory(learner):
     found = simulate(LINEAR, [0.4], learner, d=30, instances=4, storage="revealed")
     assert found.parameters["storage"] == "revealed"
     assert abs(found["error"][0] - found["theory"][0]) < 4 * found["standard_error"][0] + 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "learner", [MessagePassing(), NuclearNorm(strength=0.5), GradientDescent(learning_rate=0.2, steps=50)]
+)
+def test_runs_on_revealed_inputs_have_the_distribution_of_stored_ones(learner):
+    """A small version of benchmarks/check_revealed.py."""
+    ask = {"d": 10, "instances": 50, "throw": False}
+    stored = simulate(LINEAR, [0.5], learner, **ask)
+    revealed = simulate(LINEAR, [0.5], learner, storage="revealed", seed=10**6, **ask)
+    errors = [[run.error for run in found.instances[0]] for found in (stored, revealed)]
+    assert ks_2samp(*errors).pvalue > 1e-3
 
 
 def test_rows_on_revealed_tokens_reach_theory():

@@ -110,7 +110,7 @@ class GampStep(GampConvergence):
             assumed = _damped_precision(state.assumed_precision, precision, weight)
             gain = gain * _ratio(np.diag(assumed), np.diag(precision))
         correlation = row_correlation(self.design, score, self.instance)
-        field = np.tensordot(np.diag(gain), correlation, axes=1) + np.tensordot(assumed, old.signal, axes=1)
+        field = gain.reshape(-1, *(1,) * (correlation.ndim - 1)) * correlation + _mixed(assumed, old.signal)
         try:
             new = self._denoised(field, assumed, old.memory)
         except np.linalg.LinAlgError:
@@ -200,6 +200,11 @@ class GampStep(GampConvergence):
         known = self.design.sample_ratio * square > _LEARNED
         beyond_chance = gap < -SIGNIFICANT * error
         return bool(np.any(known & beyond_chance & (square + gap < np.exp(-SAMPLED_SLACK) * square)))
+
+
+def _mixed(matrix: Array, rows: Array) -> Array:
+    """Return the product of a matrix with rows, shape (P, ...); of one row without a copy of it."""
+    return matrix[0, 0] * rows if len(matrix) == 1 else np.tensordot(matrix, rows, axes=1)
 
 
 def _slope_minus_square(scores: Scores) -> Array:

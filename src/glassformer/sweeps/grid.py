@@ -32,7 +32,7 @@ VERBS = ("limits", "thresholds", "plan", "trajectory", "simulate", "compare")
 _WITHOUT_ALPHA = ("thresholds", "plan")
 # Entries of the runs of each verb that has some, with their usual values. Without a usual d, runs are optional.
 _RUNS: dict[str, dict[str, Any]] = {
-    "simulate": {"d": 100, "instances": 1, "seed": 0, "storage": "float64"},
+    "simulate": {"d": 100, "instances": 1, "seed": 0, "storage": None},
     "trajectory": {"d": None, "instances": 4, "seed": 0, "storage": None},
     "compare": {"d": None, "instances": 4, "seed": 0},
     "plan": {"d": None},

@@ -18,7 +18,7 @@ from glassformer.core.renamed import verb
 from glassformer.core.results import Table, error_column
 from glassformer.core.settings import non_default_fields
 from glassformer.core.status import Status
-from glassformer.learners.base import Learner, StepContext, Theory
+from glassformer.learners.base import IN_ONE_ARRAY, Learner, StepContext, Theory
 from glassformer.learners.registry import resolve_learner
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.quasi_random import confidence_factor
@@ -186,7 +186,8 @@ def _beside_runs(
                 f"{name} = {value} is not allowed: the theory of the steps of {learner.name} has {name} = {used}; "
                 "use simulate for other settings"
             )
-    storage, d = storage or stepwise.info.storages[0], int(context.d or 0)
+    first, d = stepwise.info.storages[0], int(context.d or 0)
+    storage = storage or (None if first in IN_ONE_ARRAY else first)
     experiment = experiment_of(model, alpha, d, instances, seed, stepwise, storage, checkpoint)
     runs, size = experiment.runs(), experiment.size.model
     theory = stepwise.theory(size)
