@@ -17,7 +17,6 @@ from glassformer import (
     DeepAttentionIndexed,
     GradientDescent,
     IncompatibleError,
-    MessagePassing,
     NuclearNorm,
     SequenceMultiIndex,
     simulate,
@@ -208,9 +207,7 @@ def test_runs_on_revealed_inputs_reach_theory(learner):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "learner", [MessagePassing(), NuclearNorm(strength=0.5), GradientDescent(learning_rate=0.2, steps=50)]
-)
+@pytest.mark.parametrize("learner", [NuclearNorm(strength=0.5), GradientDescent(learning_rate=0.2, steps=50)])
 def test_runs_on_revealed_inputs_have_the_distribution_of_stored_ones(learner):
     """A small version of benchmarks/check_revealed.py."""
     ask = {"d": 10, "instances": 50, "throw": False}
