@@ -24,7 +24,7 @@ LEARNERS = {
     "interpolator": NuclearNorm(strength=0.0),
     "gd": GradientDescent(learning_rate=0.2, steps=200),
 }
-SMALLEST = 1e-3
+SMALLEST, ROUNDING = 1e-3, 1e-9
 
 
 def main() -> int:
@@ -45,7 +45,8 @@ def main() -> int:
             }
         for key, one in drawn["float64"].items():
             other = drawn["revealed"][key]
-            if not (np.isfinite(one).all() and np.isfinite(other).all()):
+            # Message passing has no training error, and that of an interpolator is rounding.
+            if not np.isfinite(one).all() or max(one.max(), other.max()) < ROUNDING:
                 continue
             smirnov, welch = ks_2samp(one, other).pvalue, ttest_ind(one, other, equal_var=False).pvalue
             failed += min(smirnov, welch) < SMALLEST

@@ -56,6 +56,7 @@ _HOMES = {
     "phase_diagram": "verbs.phase_diagram",
     "hysteresis": "verbs.hysteresis",
     "landscape": "verbs.landscape",
+    "spectrum": "verbs.spectrum",
     # What all of them share.
     "Accuracy": "core.accuracy",
     "Sweep": "sweeps.sweep",

@@ -239,8 +239,9 @@ COMMANDS = {
     "thresholds": "thresholds bsr --rho 0.5",
     "landscape": "landscape bsr --alpha 0.3,0.6 --rho 0.5 --overlaps 20",
     "simulate": f"simulate bsr --alpha 0.4,0.9 {SMALL}",
+    "spectrum": "spectrum bsr --alpha 0.3 --rho 0.3 --noise 0.1 --learner ridge",
 }
-ROWS = {"limits": 4, "thresholds": 7, "landscape": 40, "simulate": 2}
+ROWS = {"limits": 4, "thresholds": 7, "landscape": 40, "simulate": 2, "spectrum": 83}
 
 
 @pytest.mark.slow

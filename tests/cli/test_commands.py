@@ -22,6 +22,7 @@ ASK = {
     "thresholds": ("bsr --rho 0.5", "0.75"),
     "plan": ("bsr --rho inf --target 0.4", "0.6"),
     "landscape": ("bsr --alpha 0.5 --rho inf", "no hard phase"),
+    "spectrum": ("bsr --alpha 0.5 --rho 0.3 --noise 0.1 --learner ridge", "0 % of the values are zero"),
     "hysteresis": ("bsr --alpha 0.3,0.6 --rho inf", "0.4"),
     "trajectory": ("bsr --alpha 0.5 --rho 0.5 --noise 0.1 --steps 3", "0.5071"),
     "simulate": ("bsr --alpha 0.8 --rho 1 --d 10 --instances 1 --learner ridge", "converged"),

@@ -54,6 +54,12 @@ COMMANDS = {
         accuracy="limits",
     ),
     "landscape": Command("landscape", "free entropy against the overlap", accuracy="points"),
+    "spectrum": Command(
+        "spectrum",
+        "singular values of what a learner estimates; the option --spectrum is the law of the teacher",
+        settings="limits",
+        accuracy="limits",
+    ),
     "hysteresis": Command(
         "hysteresis",
         "fixed points continued upwards and downwards in the sample ratio",

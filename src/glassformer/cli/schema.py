@@ -126,6 +126,21 @@ class Landscapes(_Closed):
     landscapes: list[LandscapeCurve]
 
 
+class EstimateSpectrum(Table):
+    """Law of the singular values of an estimate at one sample ratio."""
+
+    alpha: float
+    atom: float
+    edges: list[list[float]]
+
+
+class Spectra(_Closed):
+    """One law for each sample ratio."""
+
+    model: str
+    spectra: list[EstimateSpectrum]
+
+
 class Needed(_Closed):
     """Sample ratio at which a learner reaches the target."""
 
@@ -180,7 +195,7 @@ class Doctor(_Closed):
 
 
 _DOCUMENTS: dict[str, type[BaseModel]] = dict(
-    zip(KINDS, (Table, Thresholds, PhaseDiagram, Landscapes, Plan, Sweep, Doctor), strict=True)
+    zip(KINDS, (Table, Thresholds, PhaseDiagram, Landscapes, Spectra, Plan, Sweep, Doctor), strict=True)
 )
 
 

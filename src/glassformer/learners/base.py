@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 
@@ -76,6 +76,7 @@ def accuracy_used(learner: Learner | type[Learner], verb: str) -> Collection[str
     info, own = learner.info, tuple(learner.accuracy_defaults)
     return {
         "limits": info.limit_accuracy,
+        "spectrum": info.limit_accuracy,
         "hysteresis": info.limit_accuracy,
         "plan": info.limit_accuracy,
         "thresholds": (),
@@ -167,6 +168,20 @@ class Learner(WithAccuracy, ABC):
         return {**own, **{name: self.accurate(name) for name in self.accuracy_defaults}}
 
 
+class SpectralMap(NamedTuple):
+    """What an estimate does to the singular values of a signal seen in noise.
+
+    Attributes:
+        noise: variance of the noise per entry.
+        threshold: by which values are lowered, before a gain multiplies them; None for the Bayes-optimal denoiser.
+        power: of the estimate, which determines the gain.
+    """
+
+    noise: float
+    threshold: float | None = None
+    power: float = 1.0
+
+
 @dataclass(frozen=True)
 class Theory:
     """What is known of a learner on a model in the limit of large sizes. Subclasses override what is known.
@@ -197,6 +212,19 @@ class Theory:
         """
         title = self.learner.info.title
         raise IncompatibleError(f"no theory is known for the limits of {title}: use {self.instead}")
+
+    def spectral_map(self, limit: Table) -> SpectralMap:
+        """Return what the estimate does to the singular values of the signal in noise.
+
+        Args:
+            limit: limits at one sample ratio.
+
+        Raises:
+            IncompatibleError: it is not known.
+        """
+        del limit
+        title = self.learner.info.title
+        raise IncompatibleError(f"no law of the singular values of {title} is known: use learner gamp, ridge or risk")
 
     def thresholds(self) -> Thresholds:
         """Return the sample ratios of weak recovery, perfect recovery and so on.

@@ -20,7 +20,7 @@ from glassformer.core.settings import Iteration, damping_setting, non_negative, 
 from glassformer.core.solution import Solution
 from glassformer.core.status import Status
 from glassformer.designs.base import Design
-from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo, StepContext, Theory
+from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner, LearnerInfo, SpectralMap, StepContext, Theory
 from glassformer.learners.data_assumptions import Finding, claimed_error, label_power, violations, warn_of_violations
 from glassformer.learners.data_set import DataSet, ErrorHistory
 from glassformer.learners.data_validation import validate_data
@@ -42,12 +42,22 @@ if TYPE_CHECKING:
 _COMPARED = ("row_error", "label_error", "prediction_error", "plugin_error")
 
 
+# Precision of an observation below which an estimate is the prior mean.
+_LEAST_PRECISION = 1e-14
+
+
 @dataclass(frozen=True)
 class StateEvolution(Theory):
     """State evolution of the model: equations of the Bayes-optimal estimator and of message passing."""
 
     def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
         return bayes_optimal_limits(self.model, alpha, self.iteration, throw=throw)
+
+    def spectral_map(self, limit: Table) -> SpectralMap:
+        precision = float(limit["q_hat"].ravel()[0])
+        if not precision > _LEAST_PRECISION:
+            raise IncompatibleError("nothing is learned at this sample ratio, and the estimate is the prior mean")
+        return SpectralMap(1 / precision)
 
     @property
     def iteration(self) -> Iteration | None:

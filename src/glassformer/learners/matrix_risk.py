@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.learners.base import FitResult, Learner, StepContext, Theory
+from glassformer.learners.base import FitResult, Learner, SpectralMap, StepContext, Theory
 from glassformer.learners.gamp import refuse_overlap
 from glassformer.learners.signal_risk import SignalRisk, SignalTheory
 
@@ -148,6 +148,18 @@ class RiskTheory(Theory):
         risk = self.risk
         found: Thresholds = self._labelled(risk_thresholds(self.model, risk.loss, risk.penalty, risk.strength))
         return found
+
+    def spectral_map(self, limit: Table) -> SpectralMap:
+        penalty, prior = self.risk.penalty, self.model.matrix_prior
+        if penalty.parts is None and not penalty.pinned:
+            raise IncompatibleError(
+                f"no law of the singular values is known for the own penalty {penalty.name}: use ridge, nuclear, trace "
+                "or elastic, or simulate with keep = singular_values"
+            )
+        # Singular values are positive; of symmetric matrices the estimate drops the negative eigenvalues.
+        whole = penalty.quadratic and not prior.symmetric
+        threshold = 0.0 if whole else float(limit["threshold"][0])
+        return SpectralMap(float(limit["effective_noise"][0]), threshold, float(limit["power"][0]))
 
     def hysteresis(self, alpha: ArrayLike) -> Table:
         from glassformer.bayes_optimal.hysteresis import one_branch

@@ -44,6 +44,21 @@ def singular_values(matrices: Array) -> Array:
         return np.asarray(np.linalg.svd(matrices, compute_uv=False))
 
 
+def spectral_values(matrices: Array, symmetric: bool) -> Array:
+    r"""Return values by which matrices of different sizes are compared, ascending.
+
+    Eigenvalues of symmetric matrices, otherwise singular values in units of :math:`(dL)^{1/4}`.
+
+    Example:
+        >>> spectral_values(np.diag([4.0, -2.0]), True).tolist(), spectral_values(np.diag([4.0, 2.0]), False).tolist()
+        ([-2.0, 4.0], [1.414213562373095, 2.82842712474619])
+    """
+    if symmetric:
+        return np.asarray(np.linalg.eigvalsh(matrices))
+    rows, columns = matrices.shape[-2:]
+    return singular_values(matrices)[..., ::-1] / float(rows * columns) ** 0.25
+
+
 def eigh(matrix: Array) -> tuple[Array, Array]:
     """Return eigenvalues and eigenvectors of symmetric matrices, as ``numpy.linalg.eigh``.
 

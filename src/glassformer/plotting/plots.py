@@ -38,6 +38,7 @@ from glassformer.verbs.compare import Comparison
 from glassformer.verbs.instances import Simulation
 from glassformer.verbs.phase_diagram import PhaseDiagram
 from glassformer.verbs.plan import Plan
+from glassformer.verbs.spectrum import EstimateSpectrum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +56,8 @@ _MARKERS, _LINES = "os^vDPX*", ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3
 _FROM_ZERO = 0.5
 # A line through fewer points suggests values between them: they are marked, or not joined.
 _CURVE = 10
+# Bins of a histogram, and values below this share of the largest one that count as zero (both conventions).
+_BINS, _ZERO = 40, 1e-9
 # Quantities as an axis names them.
 _QUANTITIES = {"label_error": "test error on noiseless labels", "prediction_error": "prediction error"}
 
@@ -411,6 +414,45 @@ def height_limits(curves: Sequence[Landscape], share: float = _INNER) -> tuple[f
 def height_of(curve: Landscape) -> Array:
     """Return the free entropy relative to its value at the overlap without data."""
     return np.asarray(curve.free_entropy - curve.free_entropy[0])
+
+
+# --- singular values --------------------------------------------------------------------------------------------------
+
+
+def plot_spectra(laws: Sequence[EstimateSpectrum], path: Path | Picture, runs: Simulation | None = None) -> None:
+    """Draw the density of the values of estimates, that of the teacher, and histograms of runs."""
+    with canvas(path) as (axes,):
+        lines = []
+        for law, color in zip(laws, colors(len(laws), axes), strict=True):
+            atom = f", {100 * law.atom:.3g} % zero" if law.atom > 0 else ""
+            (line,) = axes.plot(law["value"], law["density"], color=color, label=f"{law.alpha:g}{atom}")
+            lines.append((line, f"{law.alpha:g}"))
+            if runs is not None:
+                _draw_values(axes, law, runs, color)
+        prior = laws[0]["prior_density"]
+        if np.isfinite(prior).any():
+            first = max(laws, key=lambda law: law["value"].max())
+            axes.plot(first["value"], first["prior_density"], color="0.5", ls=":", label="teacher")
+        # Densities of square matrices may grow without bound at zero.
+        inner = np.concatenate([law["density"][law["value"] > 0.05 * law["value"].max()] for law in laws])
+        axes.set_ylim(0, 1.2 * float(np.nanmax(inner)))
+        axes.set(xlabel="singular value, or eigenvalue, of the estimate", ylabel="density")
+        name_curves(axes, lines, learner_label(laws[0].parameters), title_parts(laws[0].model, laws[0].parameters))
+        axes.legend(title=r"$\alpha$")
+
+
+def plot_spectrum(law: EstimateSpectrum, path: Path | Picture, runs: Simulation | None = None) -> None:
+    """Draw the law of the values of an estimate at one sample ratio, with a histogram of those of runs."""
+    plot_spectra([law], path, runs)
+
+
+def _draw_values(axes: Axes, law: EstimateSpectrum, runs: Simulation, color: ColorType) -> None:
+    """Draw the histogram of the values of runs at the sample ratio of a law."""
+    point = int(np.argmin(np.abs(runs["alpha"] - law.alpha)))
+    values = runs.of_instances("singular_values")[point].ravel()
+    other = values[np.abs(values) > _ZERO * np.abs(values).max()]
+    heights, ends = np.histogram(other, bins=_BINS)
+    axes.stairs(heights / len(values) / np.diff(ends), ends, fill=True, alpha=0.25, color=color)
 
 
 # --- data, and solvers ------------------------------------------------------------------------------------------------

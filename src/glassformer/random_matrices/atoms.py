@@ -49,6 +49,14 @@ class SpectralLaw(Protocol):
     def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
         """Return a quadrature for functions that bend at ``cut``, shape (batch,)."""
 
+    @property
+    def discrete(self) -> bool:
+        """Whether the noiseless signal has given values, and no density."""
+
+    @property
+    def density_mass(self) -> float:
+        """Mass of :meth:`density` over all values: a half for symmetrised laws."""
+
     def density(self, s: ArrayLike) -> Array:
         """Return the density of a single law at values ``s``."""
 
@@ -399,6 +407,9 @@ class AtomsLaw(ABC):
     def mass(self) -> Array:
         """Return the total mass of each law, one up to integration error, shape (batch,)."""
         return np.array([np.sum(curve.nodes[1]) for curve in self.curves])
+
+    discrete = True
+    density_mass = 1.0
 
     def density(self, s: ArrayLike) -> Array:
         """Return the density of a single law at values ``s``."""

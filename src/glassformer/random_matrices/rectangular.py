@@ -212,6 +212,9 @@ class RectangularLaw:
         m = self.moment_function(s)
         return np.asarray((1 + m + curve.noise[0, 0] * m / (1 + m / curve.rho[0, 0])) / s)
 
+    discrete = False
+    density_mass = 0.5
+
     def density(self, s: ArrayLike) -> Array:
         r"""Return density :math:`\mu(s)` of the symmetrised law: mass 1/2 on ``s > 0``; zero outside the support."""
         return self.stieltjes(s).imag / np.pi

@@ -426,6 +426,9 @@ class SymmetricLaw:
         points = np.asarray(z, dtype=float)
         return self._solve(points.ravel())[2].reshape(points.shape)
 
+    discrete = False
+    density_mass = 1.0
+
     def density(self, z: ArrayLike) -> Array:
         r"""Return the density :math:`\mu(z)`, of mass 1; zero outside the support."""
         return self.stieltjes(z).imag / np.pi

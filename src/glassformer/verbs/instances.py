@@ -26,6 +26,7 @@ from glassformer.learners.base import REVEALED, FitResult, FitStatus, Learner
 from glassformer.learners.data_set import DataSet
 from glassformer.models import FiniteSize
 from glassformer.models.comparison import NewInputs
+from glassformer.numerics.decompositions import spectral_values
 from glassformer.priors.signals import side_observation
 from glassformer.verbs.storage import drawn_inputs, memory_and_work, require_storage
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     import xarray
 
 # Arrays that runs keep if they are asked to.
-KEPT = ("estimates", "teacher")
+KEPT = ("estimates", "teacher", "singular_values")
 # Memory of a finished run in bytes, its least work in operations (a tenth of a second), and the steps that are assumed
 # for a run whose inputs are drawn again at each step (measured, to an order of magnitude).
 _RUN_BYTES, _RUN_WORK, _STEPS = 2000, 1.2e8, 50
@@ -62,6 +63,8 @@ class Run(FitStatus):
         test_loss: mean loss of a student of its own on new labels.
         estimates: equally good estimates of the signal along the first axis, if they are kept.
         teacher: the true signal, if it is kept.
+        singular_values: of the estimates, in units of :math:`(dL)^{1/4}`, or eigenvalues of symmetric matrices, if they
+            are kept.
     """
 
     seed: int
@@ -77,6 +80,7 @@ class Run(FitStatus):
     test_loss: float | None = None
     estimates: Array | None = None
     teacher: Array | None = None
+    singular_values: Array | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers that are not None, by name."""
@@ -218,7 +222,9 @@ class Experiment:
         new = NewInputs(self.size.design, self.size.input_shape, (seed, 4))
         reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(FitStatus)}
         arrays = {"estimates": found.estimates, "teacher": signal}
-        kept: dict[str, Any] = {name: np.asarray(arrays[name]) for name in self.keep}
+        kept: dict[str, Any] = {name: np.asarray(arrays[name]) for name in self.keep if name in arrays}
+        if "singular_values" in self.keep:
+            kept["singular_values"] = spectral_values(found.estimates, model.matrix_prior.symmetric)
         return Run(seed=seed, **reached, **found.measured(model, signal, new), **kept)
 
     def _require_resources(self) -> None:

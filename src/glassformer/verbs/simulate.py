@@ -86,7 +86,8 @@ def simulate(
             result name it.
         checkpoint: a folder for finished runs and, every 20 seconds, the state of training in progress. The same call
             continues from it; the result is that of an uninterrupted call.
-        keep: what runs keep beside numbers: ``"estimates"`` and ``"teacher"``, arrays of every :class:`Run`.
+        keep: what runs keep beside numbers: ``"estimates"``, ``"teacher"`` and ``"singular_values"`` of estimates that
+            are matrices, arrays of every :class:`Run`.
         throw: raise an error if a run did not converge. By default, unlike :func:`~glassformer.limits`, the row keeps
             the status, since single runs may fail.
         accuracy: tolerance and iteration limit of the runs; points of sampled averages, and trajectories of the
@@ -198,6 +199,8 @@ def experiment_of(
             f"keep = {tuple(keep)} and checkpoint exclude each other: arrays of runs are not stored"
         )
     require_compatible(learner, model)
+    if "singular_values" in keep and model.overlap_shape:
+        raise IncompatibleError(f"keep = singular_values is for signals of one matrix, and {model.name} has rows")
     keeper = CheckpointFolder(None if checkpoint is None else user_path(checkpoint))
     own, size = learner.completed(model), model.at_size(d)
     storage = storage or usual_storage(own, size, float(np.max(alpha)) * size.unit)

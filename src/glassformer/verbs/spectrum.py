@@ -1,0 +1,208 @@
+r"""The law of the singular values, or eigenvalues, of what a learner estimates.
+
+At its fixed point a learner sees the signal in noise, :math:`Y = S + \tau Z`, and applies a function :math:`f` to its
+singular values. With the law :math:`\nu` of those of ``Y``, the estimate has the density :math:`\nu(s)/f'(s)` at
+:math:`f(s)`, and an atom at zero of the mass of the values that :math:`f` sets to zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glassformer.core.accuracy import Accuracy
+from glassformer.core.checks import require_arguments
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.estimate import Array
+from glassformer.core.renamed import verb
+from glassformer.core.results import Table, to_json_types
+from glassformer.learners.base import Learner, SpectralMap
+from glassformer.models.base import Model
+from glassformer.priors.base import ScalarPrior
+from glassformer.random_matrices.atoms import SpectralLaw
+from glassformer.verbs.instances import Simulation
+from glassformer.verbs.question import asked
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Noise, relative to the power, at which the law of the signal itself is evaluated, and the smallest noise of any law.
+_NO_NOISE, _LEAST_NOISE = 1e-6, 1e-12
+_BESIDE_ZERO, _ROUNDING = 1e-9, 1e-7
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EstimateSpectrum(Table):
+    r"""The law of the singular values of an estimate at one sample ratio, eigenvalues for symmetric matrices.
+
+    A :class:`~glassformer.core.results.Table` with a row for every node of a quadrature, in ascending order. Values are
+    in units of :math:`(dL)^{1/4}` for bilinear sequence regression, and as they are for attention-indexed models.
+
+    Columns: ``alpha``; ``value``; ``density`` of the estimate, whose integral is one less the atom; ``cumulative``, the
+    share of values up to this one, the atom included; ``prior_density``, of the teacher, and of a student of the
+    teacher's width before training; NaN for a teacher of given values.
+
+    Attributes:
+        atom: share of values that are zero.
+        edges: ends of the bulks, shape (bulks, 2).
+        weights: of the nodes in averages over the law of the estimate; with the atom they sum to one.
+    """
+
+    atom: float
+    edges: Array
+    weights: Array
+    drawing = "plot_spectrum"
+
+    @property
+    def alpha(self) -> float:
+        """Sample ratio."""
+        return float(self["alpha"][0])
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        size: tuple[float, float] | None = None,
+        theme: str = "light",
+        *,
+        ax: Axes | None = None,
+        runs: Table | None = None,
+    ) -> Any:
+        """Draw the law, with a histogram of the values of runs.
+
+        Args:
+            path: the file to which the figure is saved. Its ending determines the format.
+            size: width and height in inches.
+            theme: ``"light"`` or ``"dark"``.
+            ax: axes of Matplotlib to draw in. By default a new figure is made.
+            runs: the result of ``simulate(..., keep=("singular_values",))`` at the sample ratio of the law.
+
+        Raises:
+            IncompatibleError: the runs have no singular values.
+        """
+        if runs is None:
+            return self._draw(path, size, theme, ax)
+        if not isinstance(runs, Simulation) or runs.instances[0][0].singular_values is None:
+            raise IncompatibleError("runs without singular values: use simulate with keep = ('singular_values',)")
+        return self._draw(path, size, theme, ax, runs=runs)
+
+    def moment(self, power: int) -> float:
+        """Return the mean of a power of the values over the law, the atom included."""
+        return float(np.sum(self.weights * self["value"] ** power)) + self.atom * (power == 0)
+
+    def distance(self, values: Array) -> float:
+        """Return the Kolmogorov distance of the law from values of runs, an array of any shape."""
+        drawn, rounding = np.sort(np.ravel(values)), 1e-9 * float(np.max(np.abs(values), initial=0.0))
+        shares = np.searchsorted(drawn, self["value"] + rounding, side="right") / len(drawn)
+        return float(np.max(np.abs(shares - self["cumulative"])))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the law, as written in JSON."""
+        return {**super().to_dict(), "alpha": self.alpha, "atom": self.atom, "edges": to_json_types(self.edges)}
+
+
+@verb
+def spectrum(
+    model: Model,
+    alpha: float,
+    learner: str | Learner = "gamp",
+    *,
+    throw: bool = True,
+    accuracy: Accuracy | None = None,
+) -> EstimateSpectrum:
+    r"""Return the law of the singular values of an estimate, in the limit of large sizes.
+
+    Equation :eq:`estimate-spectrum` of the documentation. Bayes-optimal estimates apply the denoiser of the prior,
+    minimisers of a risk the proximal map of the penalty, which lowers values by a threshold and multiplies them by a
+    gain. Not to be confused with the parameter ``spectrum`` of a model, the law of the teacher.
+
+    Args:
+        model: of one matrix of extensive width: bilinear sequence regression or attention-indexed models.
+        alpha: sample ratio, finite and > 0.
+        learner: a learner with a theory, or its name.
+        throw: raise an error if the fixed point did not converge.
+        accuracy: tolerances and sizes of samples.
+
+    Returns:
+        :class:`EstimateSpectrum`: density, atom at zero and edges of the bulks.
+
+    Raises:
+        ParameterError: ``alpha`` is out of range.
+        IncompatibleError: no law of the estimate is known, or the estimate is zero.
+        ConvergenceError: with ``throw``, the fixed point did not converge.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression, NuclearNorm
+        >>> found = spectrum(BilinearSequenceRegression(rho=0.3, noise=0.1), 0.5, NuclearNorm(strength=0.1))
+        >>> round(found.atom, 3), found.edges.round(3).tolist()
+        (0.514, [[0.0, 2.782]])
+    """
+    require_arguments(spectrum, locals())
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise ParameterError("alpha", alpha, "one finite number > 0")
+    question = asked(model, learner, accuracy, "spectrum")
+    theory = question.theory
+    limit = theory.limits([alpha], throw)
+    return _spectrum_of(question.model.matrix_prior, limit, theory.spectral_map(limit))
+
+
+def _spectrum_of(prior: ScalarPrior, limit: Table, seen: SpectralMap) -> EstimateSpectrum:
+    """Return the law of the estimate that a map makes of a noisy signal."""
+    law = prior.noisy_law(np.array([max(seen.noise, _LEAST_NOISE * prior.second_moment)]))
+    cut = 0.0 if seen.threshold is None else seen.threshold
+    s, weights = (part[0] for part in law.nodes(np.array([cut]))[:2])
+    order = np.argsort(s)
+    s, weights = s[order], weights[order]
+    # Nodes of bulks that are not there have no weight.
+    kept = (weights > 0) & (s > (-np.inf if seen.threshold is None else cut))
+    s, weights = s[kept], weights[kept]
+    ends = _bulks(law)
+    if seen.threshold is None:
+        values, slopes = law.shrinkage(s)
+        # A denoiser of singular values is odd: it maps zero to zero, and is evaluated beside it.
+        beside = np.where(ends == 0, _BESIDE_ZERO, ends)
+        atom, ends = 0.0, law.shrinkage(beside.ravel())[0].reshape(ends.shape)
+    else:
+        square = float(law.unit[0]) * float(np.sum(weights * (s - cut) ** 2))
+        gain = np.sqrt(seen.power / square) if square > 0 else 0.0
+        values, slopes = gain * (s - cut), np.full(len(s), gain)
+        atom, ends = max(1 - float(weights.sum()), 0.0), gain * np.maximum(ends - cut, 0.0)
+        # What is missing of the mass is rounding unless values are dropped.
+        atom = atom if atom > _ROUNDING else 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        density = np.where(slopes > 0, law.density(s) / law.density_mass / slopes, np.nan)
+    columns = {
+        "alpha": np.full(len(s), limit["alpha"][0]),
+        "value": values,
+        "density": density,
+        "cumulative": atom + np.cumsum(weights) - 0.5 * weights,
+        "prior_density": np.full(len(s), np.nan) if law.discrete else _prior_density(prior, values),
+    }
+    return EstimateSpectrum(
+        model=limit.model,
+        parameters=limit.parameters,
+        columns=columns,
+        status=[limit.status[0]] * len(s),
+        notes=limit.notes,
+        atom=atom,
+        edges=ends[ends[:, 1] > ends[:, 0]],
+        weights=weights,
+    )
+
+
+def _bulks(law: SpectralLaw) -> Array:
+    """Return the ends of the bulks of a single law, shape (bulks, 2)."""
+    ends = law.support[0]
+    return np.asarray(ends[np.isfinite(ends).all(axis=1)])
+
+
+def _prior_density(prior: ScalarPrior, values: Array) -> Array:
+    """Return the density of the signal's own values, without their atom at zero."""
+    law = prior.noisy_law(np.array([_NO_NOISE * prior.second_moment]))
+    around_zero = [np.abs(bulk).max() for bulk in _bulks(law) if prior.rank < 1][:1]
+    away = np.abs(values) > max([_BESIDE_ZERO, *around_zero])
+    density = np.zeros(len(values))
+    density[away] = law.density(values[away]) / law.density_mass
+    return density
