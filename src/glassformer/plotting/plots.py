@@ -424,9 +424,9 @@ def plot_spectra(laws: Sequence[EstimateSpectrum], path: Path | Picture, runs: S
     with canvas(path) as (axes,):
         lines = []
         for law, color in zip(laws, colors(len(laws), axes), strict=True):
-            atom = f", {100 * law.atom:.3g} % zero" if law.atom > 0 else ""
-            (line,) = axes.plot(law["value"], law["density"], color=color, label=f"{law.alpha:g}{atom}")
-            lines.append((line, f"{law.alpha:g}"))
+            name = f"{law.alpha:g}" + (f", {100 * law.atom:.2g} % zero" if law.atom > 0 else "")
+            (line,) = axes.plot(law["value"], law["density"], color=color, label=name)
+            lines.append((line, name))
             if runs is not None:
                 _draw_values(axes, law, runs, color)
         prior = laws[0]["prior_density"]
