@@ -16,6 +16,7 @@ from glassformer.core.settings import (
     Iteration,
     boolean,
     non_negative,
+    positive,
     positive_integer,
     setting,
 )
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # Settings that only models of rows have.
 _OF_ROWS = ("student", "student_rows", "intercept", "positions", "branch")
+# Settings that only models of one matrix have.
+_OF_MATRIX = ("student_rho",)
 # Branches by name; those from random or zero weights are for data alone.
 _BRANCHES = (*BRANCHES_OF_THEORY, "random", "zero")
 
@@ -95,6 +98,10 @@ class RegularisedRisk(Learner):
         branch: which minimum is followed, by the start of the search for fixed points and of descent on data: None for
             all, of which the one of least risk counts, ``"informed"``, ``"uninformed"``, ``"positional"``, or a pair
             of matrices ``M`` and ``Q``; on data also ``"random"`` and ``"zero"``, or several names in a comma list.
+        student_rho: bsr and aim only, with the penalty nuclear or trace: width of the student over ``d``. The estimate
+            is a product of factors of this width with weight decay. Below the rank of the minimum at full width the
+            problem is not convex, and the theory is replica symmetric, a heuristic; on data factors descend from a
+            random start (square loss of linear labels). None for full width.
 
     The ``tolerance`` of an :class:`~glassformer.Accuracy` is the duality gap at which a fit is accepted, 1e-6, relative
     to the risk of an estimate of zero, or to a hundred times the penalty of the estimate if that is less; at most
@@ -126,7 +133,7 @@ class RegularisedRisk(Learner):
             "cui2024phase",
         ),
         storages=IN_ANY_FORM,
-        limit_settings=("loss", "penalty", "strength", *_OF_ROWS),
+        limit_settings=("loss", "penalty", "strength", *_OF_ROWS, *_OF_MATRIX),
         trajectory_settings=("loss", "penalty", "strength", *_OF_ROWS),
     )
 
@@ -166,6 +173,10 @@ class RegularisedRisk(Learner):
         "lowest risk)",
         None,
         read=parse_text,
+    )
+
+    student_rho: float | None = setting(
+        None, "bsr and aim only: width of the student over d (default full width)", positive
     )
 
     def __post_init__(self) -> None:
@@ -229,10 +240,12 @@ class RegularisedRisk(Learner):
         if given:
             raise IncompatibleError(f"{given[0]} is a setting for smi and attention only: leave it out")
         penalty = penalty_of(self.penalty or "nuclear", MATRICES, POSITIVE_MATRICES)
-        return MatrixRisk(loss_of(self.loss), penalty, self.strength)
+        return MatrixRisk(loss_of(self.loss), penalty, self.strength, self.student_rho)
 
     def on(self, model: Model) -> SignalRisk:
         """Return the risk of the signals of a model: of rows, or of one matrix."""
+        if model.overlap_shape and self.student_rho is not None:
+            raise IncompatibleError(f"student_rho = {self.student_rho} is a setting for bsr and aim only: leave it out")
         return RowsRisk(self.of_rows) if model.overlap_shape else self.of_matrix
 
     def check(self, model: Model) -> None:

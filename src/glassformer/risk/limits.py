@@ -19,12 +19,20 @@ from glassformer.risk.tuning import best_strength
 _FITTED = 1e-20
 # Best strengths below this share of lambda_max are noted (a convention).
 _WEAK = 1e-3
+# Relative distance below which a rank is that of the student's width.
+_REACHED = 1e-6
 # Number of best strengths in a note; all are in the column.
 _LISTED = 6
 
 
 def risk_limits(
-    model: Model, alpha: ArrayLike, loss: Loss, penalty: Penalty, strength: float | None, throw: bool = True
+    model: Model,
+    alpha: ArrayLike,
+    loss: Loss,
+    penalty: Penalty,
+    strength: float | None,
+    throw: bool = True,
+    student_rho: float | None = None,
 ) -> Table:
     r"""Return error, overlap and spectrum of the minimiser of a regularised risk at each sample ratio.
 
@@ -45,6 +53,7 @@ def risk_limits(
             of least error, or for classification of the largest cosine, which has the least label error for signs and
             hardmax; and None for the penalty ``pinned``.
         throw: raise an error if a row did not converge.
+        student_rho: width of the student over ``d``, for the penalties nuclear and trace; None for full width.
 
     Returns:
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error``
@@ -74,7 +83,7 @@ def risk_limits(
     require_arguments(risk_limits, locals())
     alpha = positive_alpha(alpha)
     require_theory(model)
-    problem = risk_problem(model, loss, penalty, strength)
+    problem = risk_problem(model, loss, penalty, strength, student_rho)
     if strength is None:
         points = best_strength(problem, alpha)
     else:
@@ -112,7 +121,17 @@ def risk_limits(
 
 
 def _notes(problem: RiskProblem, alpha: Array, points: FixedPoints, strength: float | None) -> list[str]:
-    """Return notes on best strengths, or on ratios at which several positive matrices of the trace fit all labels."""
+    """Return notes on best strengths, on narrow students, and on ratios at which several positive matrices fit."""
+    if problem.width is not None:
+        narrow = points.order.rank > problem.width * (1 - _REACHED)
+        ratios = ", ".join(f"{a:g}" for a in alpha[narrow])
+        text = (
+            f"alpha = {ratios}: the student is narrower than the minimum, and the theory replica symmetric, a heuristic"
+        )
+        return [
+            *([text] if narrow.any() else []),
+            *(strength_notes(problem, alpha, points) if strength is None else []),
+        ]
     if not problem.penalty.pinned:
         return strength_notes(problem, alpha, points) if strength is None else []
     fitted = ~points.converged & (points.averages.training_loss <= _FITTED * points.averages.test_loss)

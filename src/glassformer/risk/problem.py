@@ -46,6 +46,7 @@ class RiskProblem:
         loss: loss of the student.
         penalty: penalty of the student.
         given_averages: averages over labels; None for those of the loss at the first accuracy.
+        width: largest share of nonzero singular values of the estimate; None if it is unbounded.
 
     Raises:
         IncompatibleError: labels do not correlate with their fields, so that a linear fit learns nothing.
@@ -55,6 +56,7 @@ class RiskProblem:
     loss: Loss
     penalty: Penalty
     given_averages: LabelAverages | None = None
+    width: float | None = None
 
     some_estimate = "some matrix separates"
 
@@ -118,7 +120,7 @@ class RiskProblem:
     def order_parameters(self, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
         """Return the order parameters at conjugate parameters."""
         prior = self.model.prior
-        return matrix_order(self.penalty, prior, strength / prior.degrees, conjugate)
+        return matrix_order(self.penalty, prior, strength / prior.degrees, conjugate, self.width)
 
     def threshold(self, strength: Array, conjugate: ConjugateParameters) -> Array:
         """Return the threshold below which singular values of the noisy matrix are set to zero, shape (batch,)."""
@@ -231,8 +233,10 @@ def positive_alpha(alpha: ArrayLike) -> Array:
     return values
 
 
-def risk_problem(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> RiskProblem:
-    """Return the problem of a model, loss, penalty and strength.
+def risk_problem(
+    model: Model, loss: Loss, penalty: Penalty, strength: float | None, student_rho: float | None = None
+) -> RiskProblem:
+    """Return the problem of a model, loss, penalty and strength, of a student of full width or of a given one.
 
     Raises:
         ParameterError: the strength is out of range.
@@ -270,7 +274,24 @@ def risk_problem(model: Model, loss: Loss, penalty: Penalty, strength: float | N
         raise IncompatibleError(
             f"strength = 0 is available for loss square only, not for {loss.name}: give strength > 0"
         )
-    return RiskProblem(model, loss.adapted(channel), penalty)
+    width = None if student_rho is None else _width_share(model, penalty, strength, student_rho)
+    return RiskProblem(model, loss.adapted(channel), penalty, width=width)
+
+
+def _width_share(model: Model, penalty: Penalty, strength: float | None, student_rho: float) -> float | None:
+    """Return the width of a student over the length of the smaller side; None if it does not bind.
+
+    Raises:
+        IncompatibleError: penalty or strength are not those of weight decay on factors.
+    """
+    if not penalty.is_norm or penalty.pinned:
+        raise IncompatibleError(f"student_rho is for penalties nuclear and trace, not {penalty.name}: leave it out")
+    if strength == 0:
+        raise IncompatibleError(
+            "student_rho needs a strength > 0, or None for the best one: interpolators are not unique"
+        )
+    share = student_rho / min(1.0, model.matrix_prior.shape_ratio or 1.0)
+    return share if share < 1 else None
 
 
 def descent_dimension(error_at: Callable[[Array, Array], Array]) -> tuple[float, float]:
