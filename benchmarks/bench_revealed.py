@@ -2,8 +2,8 @@
 
 Four parts. `iteration`: message passing on revealed inputs against the two products of stored ones that it replaces.
 `stored`: whole runs at d = 100, stored and revealed, in turns. `tolerance`: the change of the error when directions
-count as dependent earlier. `sizes`: one fresh process per size and model reports its time, its peak memory and its
-error, and the figure of docs/large-sizes.md shows the differences from theory.
+count as dependent earlier. `sizes`: one fresh process per size and model reports its processor time, its peak memory
+and its error, and the figure of docs/large-sizes.md shows the differences from theory.
 
     python benchmarks/bench_revealed.py [iteration stored tolerance sizes] [--largest 1e6] [--figure FILE] [--quick]
 """
@@ -44,6 +44,12 @@ MODELS = {
     "smi": (SequenceMultiIndex(lambda Z: jnp.sign(Z[0, 0]), 1), 3.0, "revealed", 1),
 }
 COLOURS = {"bsr": "#0072B2", "aim": "#D55E00", "smi": "#009E73"}
+
+
+def resident(field: str) -> int:
+    """Return ``VmRSS`` (resident memory now) or ``VmHWM`` (its peak) of this process in bytes, on Linux."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
 
 
 def seconds_of(learner: object = "gamp", **settings: object) -> tuple[float, float]:
@@ -108,18 +114,18 @@ def tolerance(quick: bool) -> None:
 
 def child(name: str, d: int, instances: int) -> None:
     """Print time, peak memory and errors of runs in this fresh process, as JSON."""
-    import resource
-
     model, alpha, storage, _ = MODELS[name]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
+    # The first run in a process also compiles, and is that of a small size.
+    simulate(model, [alpha], d=min(d, 20), instances=1, storage=storage, throw=False)
+    before = resident("VmRSS")
+    start = time.process_time()
     found = simulate(model, [alpha], d=d, instances=instances, storage=storage, throw=False)
     errors = [run.error for run in found.instances[0]]
     print(
         json.dumps(
             {
-                "seconds": (time.perf_counter() - start) / instances,
-                "memory": 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before),
+                "seconds": (time.process_time() - start) / instances,
+                "memory": resident("VmHWM") - before,
                 "errors": errors,
                 "theory": float(found["theory"][0]),
                 "converged": sum(run.status.ok for run in found.instances[0]),
