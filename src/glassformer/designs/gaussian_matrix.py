@@ -35,13 +35,18 @@ TOLERANCE = {8: 1e-6, 4: 1e-5}
 _TWICE = 0.7
 
 
-class _Span:
+class Span:
     """Orthonormal directions and their images, as the rows of blocks of memory."""
 
     def __init__(self, size: int, image_size: int, dtype: Any) -> None:
         self._sizes, self._dtype = (size, image_size), dtype
         self._blocks: list[tuple[NDArray[Any], NDArray[Any]]] = []
         self.count = 0
+
+    @property
+    def image_size(self) -> int:
+        """Length of an image."""
+        return self._sizes[1]
 
     @property
     def capacity(self) -> int:
@@ -118,7 +123,7 @@ class GaussianMatrix:
         name: tuple[str, object] = ("d", "<matrix>"),
     ) -> None:
         self.shape, self._rng, self._dtype, self._name = shape, rng, np.dtype(dtype), name
-        self._columns, self._rows = _Span(shape[1], shape[0], dtype), _Span(shape[0], shape[1], dtype)
+        self._columns, self._rows = Span(shape[1], shape[0], dtype), Span(shape[0], shape[1], dtype)
         self._tolerance = TOLERANCE[self._dtype.itemsize]
 
     @property
@@ -146,24 +151,29 @@ class GaussianMatrix:
         self._rows.restore(arrays["left"], arrays["preimages"])
         self._rng.bit_generator.state = json.loads(str(arrays["rng"]))
 
-    def _product(self, vector: Array, own: _Span, other: _Span) -> Array:
+    def _product(self, vector: Array, own: Span, other: Span) -> Array:
         image, rest = own.split(vector.astype(self._dtype, copy=False))
         size = float(np.linalg.norm(rest))
         if size > self._tolerance * float(np.linalg.norm(vector)):
             if own.count == own.capacity:
                 self._require_memory()
             rest /= size
-            fresh = self._reveal(rest, len(image), other)
+            fresh = self._reveal(rest, own, other)
             own.append(rest, fresh)
             image += size * fresh
         return image.astype(np.float64, copy=False)
 
-    def _reveal(self, direction: NDArray[Any], size: int, other: _Span) -> NDArray[Any]:
+    def _reveal(self, direction: NDArray[Any], own: Span, other: Span) -> NDArray[Any]:
         """Return the image of a new direction: known along the directions of the other side, and fresh elsewhere."""
-        image = self._rng.standard_normal(size, dtype=self._dtype.type)
+        image = self._fresh(own, other)
         for directions, images in other.blocks:
             image += (images @ direction - directions @ image) @ directions
         return image
+
+    def _fresh(self, own: Span, other: Span) -> NDArray[Any]:
+        """Return an image that is independent of all that is known."""
+        del other
+        return self._rng.standard_normal(own.image_size, dtype=self._dtype.type)
 
     def _require_memory(self) -> None:
         """Raise unless a further block of directions fits into memory."""

@@ -20,13 +20,11 @@ from glassformer.core.checkpoints import Checkpoint, pack_leaves, pack_records, 
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.status import Status
-from glassformer.models.trainable.base import Gradient, Loss, Schedule, Student
+from glassformer.models.trainable.base import BLOCK, Gradient, Loss, Schedule, Student
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
 # All numbers were chosen by trial on bsr and aim at d from 10 to 100.
-# Number of steps between evaluations of the objective.
-_BLOCK = 100
 # The objective is flat if it falls by less than this share over this number of blocks; over fewer blocks after
 # exploration, when further steps mainly fit noise.
 _FLAT_SHARE, _FLAT_BLOCKS, _FLAT_BLOCKS_EXPLORED = 0.01, 20, 5
@@ -240,7 +238,7 @@ def _train_block(
     name, usual_rate = optimizer_and_usual_rate
     data = schedule.at(data, counters.steps)
     optimizer = _optimizer(name, counters.learning_rate(explore), settings.momentum)
-    block = min(_BLOCK, settings.steps - counters.steps)
+    block = min(BLOCK, settings.steps - counters.steps)
     inputs = data[0]
     order = _share_order(len(inputs), counters.steps) if counters.steps < explore else None
     # Exploration is far above the floor, where single precision suffices and takes half the time.
@@ -267,7 +265,7 @@ def _train_block(
     elif _is_flat(run.history[counters.flat_from :], _FLAT_BLOCKS_EXPLORED if explore else _FLAT_BLOCKS):
         # At the edge of stability the objective may fluctuate above its floor; a smaller rate then reduces it.
         if counters.coolings == _COOLINGS or total > (1 - _FLAT_SHARE) * counters.objective_at_cooling:
-            fall = _relative_slope(objective, run.parameters, data) * usual_rate / 2**_COOLINGS * _BLOCK * _FLAT_BLOCKS
+            fall = _relative_slope(objective, run.parameters, data) * usual_rate / 2**_COOLINGS * BLOCK * _FLAT_BLOCKS
             counters.ended = str(Status.CONVERGED if fall <= _FLOOR_FALL else Status.ITERATION_LIMIT)
         else:
             counters.objective_at_cooling, counters.flat_from = total, len(run.history)

@@ -14,8 +14,14 @@ if TYPE_CHECKING:
 
     from glassformer.core.estimate import Array
 
+# Gradient steps between evaluations of the objective and of schedules.
+BLOCK = 100
+
 Loss: TypeAlias = "Callable[[tuple[jax.Array, ...], tuple[jax.Array, ...]], jax.Array]"
 """``loss(parameters, data)`` returns the training errors of independent starts, shape (starts,)."""
+FieldError: TypeAlias = "Callable[..., jax.Array]"
+"""``error(fields, labels, *numbers)`` returns the training errors of all starts from the fields of a design, shape
+(starts, samples, ...), the labels, and the numbers among the data of a student."""
 Gradient: TypeAlias = "Callable[[tuple[jax.Array, ...], tuple[jax.Array, ...]], tuple[jax.Array, ...]]"
 
 
@@ -41,6 +47,7 @@ class Student:
         data: arguments of the loss after the parameters: numbers, and arrays whose first axis runs over the samples, so
             that batches can be taken.
         loss: training errors of all starts.
+        error: the same as a function of the fields.
         signals: signals of all starts, shape (starts, rows, columns), from the parameters.
         power: training error of predicting zero, a quarter of the sum of the squared labels.
         samples: number of labels.
@@ -55,6 +62,7 @@ class Student:
     parameters: tuple[tuple[int, ...], ...]
     data: tuple[NDArray[Any], ...]
     loss: Loss
+    error: FieldError
     signals: Callable[[tuple[jax.Array, ...]], jax.Array]
     power: float
     samples: int

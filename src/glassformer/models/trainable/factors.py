@@ -75,6 +75,7 @@ def factor_student(
         parameters=((rows, width), (columns, width)),
         data=data,
         loss=loss,
+        error=_error_of(link),
         gradient=gradient,
         signals=_signals,
         power=0.25 * float(labels @ labels),
