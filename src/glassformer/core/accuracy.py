@@ -8,7 +8,17 @@ from typing import Any, ClassVar, TypeVar
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.renamed import WithRenamedArguments
-from glassformer.core.settings import check_settings, open_unit_interval, positive_integer, power_of_two, setting
+from glassformer.core.settings import (
+    check_settings,
+    integer_up_to,
+    open_unit_interval,
+    positive_integer,
+    power_of_two,
+    setting,
+)
+
+# Matrices of more rows do not fit into memory, and one draw has no spread.
+_size, _several = integer_up_to(4096, 8), integer_up_to(100_000, 2)
 
 P = TypeVar("P", bound="WithAccuracy")
 
@@ -25,7 +35,11 @@ class Accuracy:
         max_iterations: largest number of steps of these iterations.
         points: sampled data points per replica, a power of two: of averages over labels of several rows or tokens
             (2048), and of online SGD. Errors fall two- to sixfold for eight times as many.
-        trajectories: of the mean-field equations of descent, 32 times a power of two (32,768). Errors fall like the
+        trajectories: of the mean-field equations of descent, 32 times a power of two (32,768; on matrices 16,384).
+            Errors fall like the inverse square root.
+        matrix_size: largest dimension ``d`` of the matrices on which the equations of descent are solved (120). Errors
+            fall like its inverse.
+        draws: draws at this size (4), of which there are four times as many at a quarter of it. Errors fall like the
             inverse square root.
 
     Raises:
@@ -48,8 +62,10 @@ class Accuracy:
     max_iterations: int | None = setting(None, "largest number of steps of these iterations", positive_integer)
     points: int | None = setting(None, "sampled data points per replica, a power of two (default 2048)", power_of_two)
     trajectories: int | None = setting(
-        None, "trajectories of the equations of sgd, 32 times a power of two (default 32768)", positive_integer
+        None, "trajectories of the equations of sgd and gd, 32 times a power of two (default 32768)", positive_integer
     )
+    matrix_size: int | None = setting(None, "largest d of the matrices in the equations of gd (default 120)", _size)
+    draws: int | None = setting(None, "draws of the equations of gd at this size (default 4)", _several)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -56,9 +56,9 @@ def one_of(*names: str) -> Check:
     return _check(words, lambda value: isinstance(value, str) and value in names, none="None, ")
 
 
-def integer_up_to(most: int) -> Check:
-    """Return a check for an integer from 1 to ``most``."""
-    return _check(f"an integer >= 1, at most {most}", lambda value: is_whole(value, 1) and value <= most)
+def integer_up_to(most: int, least: int = 1) -> Check:
+    """Return a check for an integer from ``least`` to ``most``."""
+    return _check(f"an integer >= {least}, at most {most}", lambda value: is_whole(value, least) and value <= most)
 
 
 def setting(default: object, text: str, check: Check | None = None, option: str = "") -> Any:

@@ -199,6 +199,9 @@ class Theory:
     history_includes_start: ClassVar[bool] = False
     """Whether the history of a run begins with its start, before the first step."""
 
+    crossing_width: ClassVar[float | None] = None
+    """Relative width to which a plan narrows down sample ratios; None for the accuracy of the limits."""
+
     def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
         """Return the error at each sample ratio, with error estimates.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 
 from glassformer.channels.regression import components_of
 from glassformer.core.checks import is_whole
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
-from glassformer.core.parsing import parse_text
+from glassformer.core.parsing import parse_batch, parse_text
 from glassformer.core.settings import decay_rate, integer_up_to, positive, positive_integer, setting, unit_interval
 from glassformer.learners.base import BY_PRODUCTS, FitResult, LearnerInfo, Theory
 from glassformer.learners.descent import Descent
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.estimate import Array
     from glassformer.learners.data_set import DataSet
-    from glassformer.learners.training import Arrays, TrainingResult
+    from glassformer.learners.training import Arrays, TrainingResult, TrainingSettings
     from glassformer.models.base import Model
     from glassformer.models.trainable.base import Student
 
@@ -30,10 +30,37 @@ if TYPE_CHECKING:
 _AVERAGED = 64
 # Largest number of initialisations, and largest width; larger values do not change results.
 _MOST = 100_000
+# Usual largest number of steps of runs.
+_STEPS = 50_000
+# Settings that the equations depend on; those of runs until the objective is flat are not among them.
+_THEORY = (*("optimizer", "learning_rate", "momentum", "weight_decay", "initialisations", "start", "student_width"),)
+# Values of an accuracy that they depend on.
+_ACCURACY = ("trajectories", "matrix_size", "draws")
 # Number of arrays of the size of the parameters in memory during a step: gradients, moments, parameters, temporaries.
 _PARAMETER_COPIES = 8
 # Steps of a short training, for a lower estimate of its time.
 _FEWEST_STEPS = 1000.0
+
+
+def _check_width(name: str, value: object, optional: bool) -> None:
+    whole, ratio = is_whole(value, 1) and value <= _MOST, isinstance(value, float) and 0 < value <= _MOST
+    if not (whole or ratio or (value is None and optional)):
+        raise ParameterError(name, value, f"an integer from 1 to {_MOST}, or a ratio > 0 with a decimal point")
+
+
+def _info(name: str, title: str) -> LearnerInfo:
+    return LearnerInfo(
+        name=name,
+        title=title,
+        family="descent",
+        papers=("gerbelot2022rigorous",),
+        storages=BY_PRODUCTS,
+        resumable=True,
+        limit_settings=(*_THEORY, "steps"),
+        trajectory_settings=_THEORY,
+        limit_accuracy=_ACCURACY,
+        trajectory_accuracy=_ACCURACY,
+    )
 
 
 @dataclass(frozen=True)
@@ -54,11 +81,12 @@ class GradientDescent(Descent):
         weight_decay: :math:`w\ge 0`.
         initialisations: number of independent ones on the same data; None for the default of the algorithm.
         start: ``"prior"``, as large as the teacher's parameters, or ``"small:0.001"``, 0.001 times as large.
-        student_width: width of the student; None for the teacher's.
+        student_width: width of the student: an integer, the number of columns, or a float, its ratio to the token
+            dimension ``d``; None for the teacher's.
         explore: number of exploration steps, during which training does not stop; a tenth of the learning rate follows.
             At a large rate the weights move between solutions, and averages over starts come closer to the
             Bayes-optimal error. None for the default of the algorithm.
-        steps: largest number of steps.
+        steps: largest number of steps; None for 50,000 in runs. Theory is for this number of steps at a fixed rate.
         floor: objective, relative to the power of the labels, that counts as zero; None for the model's default.
 
     Raises:
@@ -71,10 +99,11 @@ class GradientDescent(Descent):
         glassformer.core.errors.ParameterError: momentum = 1 is not allowed: expected a number in [0, 1)
     """
 
-    info: ClassVar[LearnerInfo] = LearnerInfo(
-        name="gd", title="gradient descent", family="descent", storages=BY_PRODUCTS, resumable=True
-    )
+    info: ClassVar[LearnerInfo] = _info("gd", "gradient descent")
+    accuracy_defaults: ClassVar[Mapping[str, Any]] = {"trajectories": 16_384, "matrix_size": 120, "draws": 4}
     trained_property: ClassVar[str] = "parametrisation"
+    averages: ClassVar[bool] = False
+    """Whether the estimate is the mean over all starts."""
 
     optimizer: str | None = setting(None, "sgd or adam (default by the model; for averages adam)")
     learning_rate: float | None = setting(None, "learning rate (default by the model)", positive)
@@ -84,9 +113,16 @@ class GradientDescent(Descent):
         None, "initialisations on the same data (default 1; averaged 64)", integer_up_to(_MOST)
     )
     start: Any = parameter("prior (as large as the teacher), or small:SIZE", "prior", read=parse_text)
-    student_width: int | None = setting(None, "width of the student (default the teacher's)", integer_up_to(_MOST))
+    student_width: Any = parameter(
+        "columns of the student, or with a decimal point their ratio to d (default the teacher's)",
+        None,
+        read=parse_batch,
+        check=_check_width,
+    )
     explore: int | None = setting(None, "exploration steps (default 0; for averages by the model)")
-    steps: int = setting(50_000, "largest number of steps of a run", positive_integer)
+    steps: int | None = setting(
+        None, "largest number of steps of a run (default 50000), or number of steps of theory", positive_integer
+    )
     floor: float | None = setting(
         None, "objective that counts as zero, relative to the power of the labels (default by the model)", unit_interval
     )
@@ -97,8 +133,9 @@ class GradientDescent(Descent):
             raise ParameterError("optimizer", self.optimizer, "sgd or adam")
         if self.momentum > 0 and self.optimizer == "adam":
             raise ParameterError("momentum", self.momentum, "0 with adam, which has its own momentum")
-        if self.explore is not None and not (is_whole(self.explore, 0) and self.explore < self.steps):
-            raise ParameterError("explore", self.explore, f"an integer from 0 to steps - 1 = {self.steps - 1}")
+        most = (self.steps or _STEPS) - 1
+        if self.explore is not None and not (is_whole(self.explore, 0) and self.explore <= most):
+            raise ParameterError("explore", self.explore, f"an integer from 0 to steps - 1 = {most}")
 
     def rule(self, rates: Mapping[str, float]) -> tuple[str, float]:
         """Return optimizer and learning rate; unset ones are the defaults in ``rates``, the first optimizer first.
@@ -114,21 +151,32 @@ class GradientDescent(Descent):
         name, rate = self.rule(model.parametrisation.rates)
         floor = model.parametrisation.floor if self.floor is None else self.floor
         explore, count = self.explore or 0, self.initialisations or 1
-        return replace(self, optimizer=name, learning_rate=rate, explore=explore, initialisations=count, floor=floor)
+        own = replace(self, optimizer=name, learning_rate=rate, explore=explore, initialisations=count, floor=floor)
+        return replace(own, steps=self.steps or _STEPS)
+
+    def width_at(self, columns: int) -> int | None:
+        """Return the width of the student of a signal with so many columns; None for the teacher's.
+
+        Example:
+            >>> GradientDescent(student_width=0.5).width_at(40), GradientDescent(student_width=3).width_at(40)
+            (20, 3)
+        """
+        width = self.student_width
+        return width if width is None or is_whole(width, 1) else max(1, round(width * columns))
 
     def theory(self, model: Model) -> Theory:
-        reached = model.parametrisation.reached
-        raise IncompatibleError(
-            "training of the factors from a random start has no closed equations" + (reached and f"; {reached}")
-        )
+        from glassformer.learners.matrix_descent import MatrixDescentTheory
+
+        return MatrixDescentTheory(self, model)
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
         settings = self.completed(model)
-        width = settings.student_width or model.matrix_prior.factor_width(data.design.signal_shape[1])
+        columns = data.design.signal_shape[1]
+        width = self.width_at(columns) or model.matrix_prior.factor_width(columns)
         student = model.parametrisation.student(data.design, data.labels, width)
         result = descend(student, settings, data.rng, settings.initialisations or 1, data.teacher, data.checkpoint)
         return FitResult(
-            estimates=self._estimates(result.signals),
+            estimates=self.estimates(result.signals),
             status=result.training.status,
             iterations=result.training.steps,
             residual=self._residual(model, data, width, result),
@@ -151,7 +199,7 @@ class GradientDescent(Descent):
         risk = EmpiricalRisk(data.design, labels, Square(), ElasticNet(spectral), convex.positive)
         return max(certified_gap(risk, signal) for signal in result.signals)
 
-    def _estimates(self, signals: Array) -> Array:
+    def estimates(self, signals: Array) -> Array:
         """Return the estimates from the signals of all starts."""
         return signals
 
@@ -170,13 +218,8 @@ class AveragedGradientDescent(GradientDescent):
         64
     """
 
-    info: ClassVar[LearnerInfo] = LearnerInfo(
-        name="averaged-gd",
-        title="mean of gradient descents",
-        family="descent",
-        storages=BY_PRODUCTS,
-        resumable=True,
-    )
+    info: ClassVar[LearnerInfo] = _info("averaged-gd", "mean of gradient descents")
+    averages: ClassVar[bool] = True
 
     def completed(self, model: Model) -> Self:
         own = replace(self, initialisations=self.initialisations or _AVERAGED)
@@ -184,11 +227,11 @@ class AveragedGradientDescent(GradientDescent):
         left_open = self.optimizer is None and self.learning_rate is None and self.momentum == 0
         if exploring is not None and left_open and self.explore != 0:
             name, rate, most = exploring
-            steps = self.explore or min(most, self.steps // 2)
+            steps = self.explore or min(most, (self.steps or _STEPS) // 2)
             own = replace(own, optimizer=name, learning_rate=rate, explore=steps)
         return super(AveragedGradientDescent, own).completed(model)
 
-    def _estimates(self, signals: Array) -> Array:
+    def estimates(self, signals: Array) -> Array:
         return signals.mean(axis=0, keepdims=True)
 
     def _error(self, entry: TrainingRecord) -> float:
@@ -249,8 +292,8 @@ def descend(
     from glassformer.numerics.jax_settings import jax_settings
 
     entries = sum(float(np.prod(shape)) for shape in student.parameters)
-    width = settings.student_width or 0
-    name, value = ("initialisations", starts) if starts > width else ("student_width", width)
+    width = student.parameters[0][-1]
+    name, value = ("initialisations", starts) if starts > width else ("student_width", settings.student_width or width)
     # A step needs three products of the inputs with the parameters of every start.
     work = _FEWEST_STEPS * starts * 6.0 * (student.samples * float(np.prod(student.data[0].shape[1:])) + entries)
     memory = _PARAMETER_COPIES * 8 * starts * entries
@@ -272,7 +315,8 @@ def descend(
         averaged = distance(signals.mean(axis=0))
         return TrainingRecord(step, training_error, error, averaged, float(values.mean()), values[0])._asdict()
 
+    limited = cast("TrainingSettings", replace(settings, steps=settings.steps or _STEPS))
     with jax_settings(kind == np.float64):
-        training = train(student, tuple(map(jnp.asarray, initial)), settings, watch, checkpoint)
+        training = train(student, tuple(map(jnp.asarray, initial)), limited, watch, checkpoint)
         signals = np.asarray(student.signals(training.parameters), dtype=float)
     return DescentResult(signals, training, [TrainingRecord(**record) for record in training.records])

@@ -85,6 +85,7 @@ def crossings(
     target: float,
     thresholds: Sequence[float] = (),
     sampled: bool = False,
+    width: float | None = None,
 ) -> list[Crossing]:
     """Return the crossings of a curve and a target, in the order of the sample ratio.
 
@@ -98,6 +99,7 @@ def crossings(
         target: target value.
         thresholds: ratios at which the curve may jump.
         sampled: whether the curve has sampling errors.
+        width: relative width of the final bracket; None for that of exact or of sampled curves.
 
     Example:
         >>> def square(alpha):
@@ -112,14 +114,20 @@ def crossings(
     ratios, quantity = alpha[valid], values.value[valid]
     brackets = np.flatnonzero(np.diff(quantity <= target))
     jumps = np.asarray(thresholds, dtype=float)
-    return [_narrow(curve, ratios[k : k + 2], quantity[k : k + 2], target, jumps, sampled) for k in brackets]
+    return [_narrow(curve, ratios[k : k + 2], quantity[k : k + 2], target, jumps, sampled, width) for k in brackets]
 
 
 def _narrow(
-    curve: Callable[[Array], CurveValues], ends: Array, values: Array, target: float, thresholds: Array, sampled: bool
+    curve: Callable[[Array], CurveValues],
+    ends: Array,
+    values: Array,
+    target: float,
+    thresholds: Array,
+    sampled: bool,
+    final: float | None,
 ) -> Crossing:
     """Return the crossing in the bracket between two sample ratios, ``ends``, with these values."""
-    narrow = _SAMPLED_WIDTH if sampled else _EXACT_WIDTH
+    narrow = final or (_SAMPLED_WIDTH if sampled else _EXACT_WIDTH)
     falls = bool(values[1] <= target)
     invalid: list[Status] = []
     evenly = False
@@ -147,9 +155,8 @@ def _narrow(
     place = float(np.exp(np.log(ends[0]) + width * np.clip(_interpolated_share(values, target), 0, 1)))
     jumps = bool(width <= 10 * narrow) and _jumps(curve, ends, values, target)
     # For sampled averages the position of a jump depends on their error just before it; exact ones move by rounding.
-    sides = (
-        ends[0] * np.array([1 - _SLOPE_STEP, 1.0]) if jumps else place * np.array([1 - _SLOPE_STEP, 1 + _SLOPE_STEP])
-    )
+    step = max(_SLOPE_STEP, narrow)
+    sides = ends[0] * np.array([1 - step, 1.0]) if jumps else place * np.array([1 - step, 1 + step])
     values_at_sides = curve(sides)
     error = float(ends[1] - ends[0]) + (_JUMP_DISTANCE * place if jumps else 0.0)
     if sampled or not jumps:

@@ -262,7 +262,7 @@ class _Limits:
 
 def _first_ratios(limits: _Limits) -> Array:
     """Return ratios at equal logarithmic distances, and close to thresholds."""
-    step = _FINE if limits.model.has_curve else _COARSE
+    step = _FINE if limits.model.has_curve and limits.theory.crossing_width is None else _COARSE
     even = 2.0 ** np.arange(_FIRST, _LAST + step / 2, step)
     inside = [place for place in limits.thresholds if even[0] < place < even[-1]]
     return np.unique(np.concatenate([even, *(place * np.array(_NEXT_TO) for place in inside)]))
@@ -313,8 +313,11 @@ def _entries(limits: _Limits, name: str, curves: _Curves, target: float) -> list
     good = valid_rows(curve)
     if not good.any():
         return [PlanEntry(name, np.nan, np.nan, None, "limits did not converge at any ratio", curve.status[0])]
-    sampled = not limits.model.has_curve
-    passed = crossings(lambda ratios: limits.at(ratios).by_name[name], alpha, curve, target, limits.thresholds, sampled)
+    width = limits.theory.crossing_width
+    sampled = width is not None or not limits.model.has_curve
+    passed = crossings(
+        lambda ratios: limits.at(ratios).by_name[name], alpha, curve, target, limits.thresholds, sampled, width
+    )
     if not passed or not passed[-1].falls:
         last = _without_crossing(name, alpha[good], curve.value[good], target, _first_unsettled(curve.status))
         doubt = float(curve.error_estimate[good][-1])

@@ -29,6 +29,7 @@ from glassformer.verbs.simulate import experiment_of
 # Quantities that runs record after every step, where theory has them.
 _RECORDED = (
     *("error", "row_error", "cosine", "plugin_error", "training_loss", "test_loss", "label_error", "prediction_error"),
+    *("training_error", "overlap", "nuclear_norm", "largest_singular_value"),
 )
 # A distance from theory is noted if it is outside of this interval, of runs and of sampled theory together, and exceeds
 # this share of theory (conventions).
