@@ -42,8 +42,8 @@ FOR = {
     "ridge": (LINEAR, AttentionIndexed(0.5), {"strength": 0.2}),
     "nuclear-norm": (LINEAR, NETWORK, {"strength": 0.2}),
     "risk": (LINEAR, AttentionIndexed(0.5, tokens=2, channel="softmax"), {"strength": 0.2}),
-    "gd": (LINEAR, NETWORK, {"steps": 60}),
-    "averaged-gd": (LINEAR, NETWORK, {"steps": 60, "initialisations": 2}),
+    "gd": (LINEAR, NETWORK, {"steps": 60, "learning_rate": 0.2}),
+    "averaged-gd": (LINEAR, NETWORK, {"steps": 60, "learning_rate": 0.2, "initialisations": 2}),
     "sgd": (NETWORK, LINEAR, {"passes": 2, "batch": 0.5}),
     "online-sgd": (NETWORK, LINEAR, {"batch": 2, "record_every": 3}),
 }
@@ -51,7 +51,7 @@ BAD = {bool: "yes", int: 2.5, float: float("nan"), str: "nonsense"}
 
 
 # The accuracy at which each is quick.
-ACCURACY = Accuracy(max_iterations=20, trajectories=1024)
+ACCURACY = Accuracy(max_iterations=20, trajectories=1024, matrix_size=20, draws=2)
 
 
 def quick(name):

@@ -62,7 +62,7 @@ def listed_learners(model: str, settings: str) -> list[str]:
 
     Example:
         >>> listed_learners("aim", "limits"), listed_learners("aim", "runs")
-        (['gamp', 'risk'], ['gamp', 'risk', 'gd', 'averaged-gd'])
+        (['gamp', 'risk', 'gd', 'averaged-gd'], ['gamp', 'risk', 'gd', 'averaged-gd'])
     """
     from glassformer.learners.registry import learners_with_limits, names
 

@@ -48,7 +48,9 @@ class Settings:
     instances: int = parameter("independent runs at each sample ratio", 2)
     seed: int = parameter("of the random numbers", 0)
     steps: int = parameter("number of steps of the learner", 30, usual=(1, 101))
-    quantity: str = parameter("what is drawn", "error", among=("error", "cosine", "error on labels", "loss"))
+    quantity: str = parameter(
+        "what is drawn", "error", among=("error", "cosine", "error on labels", "loss", "singular values")
+    )
     runs: bool = parameter("of size d beside theory", False)
     target: float = parameter("error to be reached", 0.2, usual=(0.01, 1.01))
     horizontal: str = parameter("parameter on the horizontal axis", "", among=("",))

@@ -32,11 +32,18 @@ from glassformer.verbs.trajectory import trajectory
 
 # Overlaps of a free entropy, sample ratios with runs on data at most, and values of the parameter of a diagram.
 _OVERLAPS, _PLACES, _VALUES = 200, 6, 12
-# Trajectories of a preview: as many as one of the eight sets of the default has, whose equations are compiled anyway.
-_FEW = 4096
+# Accuracy of a preview: as many trajectories as one of the eight sets of the default has, whose equations are compiled
+# anyway, and few and small matrices.
+_FEW = Accuracy(trajectories=4096, matrix_size=48, draws=2)
 # Columns that are drawn for a quantity, those that there are.
-_LABELS, _LOSSES = ("label_error", "prediction_error", "plugin_error"), ("training_loss", "test_loss")
-_QUANTITIES = {"error": ("error",), "cosine": ("cosine",), "error on labels": _LABELS, "loss": _LOSSES}
+_LABELS = ("label_error", "prediction_error", "plugin_error")
+_QUANTITIES = {
+    "error": ("error",),
+    "cosine": ("cosine",),
+    "error on labels": _LABELS,
+    "loss": ("training_loss", "test_loss", "training_error"),
+    "singular values": ("largest_singular_value", "nuclear_norm"),
+}
 
 
 def _sizes(question: Question) -> dict[str, Any]:
@@ -78,7 +85,7 @@ def steps(question: Question, show: Show) -> Answer:
 
     if previewed(question):
         note(f"compiling the equations of {count} steps, once, for some seconds")
-        few = table(one.at_accuracy(Accuracy(trajectories=_FEW)), count)
+        few = table(one.at_accuracy(_FEW), count)
         show(replace(_steps_answer(question, few, one, "preview"), preview=True))
     answer = _steps_answer(question, table(one, count, **sizes), one, "line")
     arguments = "".join(f", {name}={value}" for name, value in {"steps": count, **sizes}.items())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,6 +19,7 @@ from glassformer.priors.features import whitens
 if TYPE_CHECKING:
     import jax
 
+    from glassformer.core.estimate import Array
     from glassformer.models.base import Model
 
 # Starts of descent by their forms, and what each means.
@@ -103,6 +105,35 @@ class Descent(Learner):
     def check(self, model: Model) -> None:
         # Raises an error for models that cannot be trained.
         getattr(model, self.trained_property)
+
+
+class MatrixDescent(Descent):
+    """Gradient descent on the parameters of a signal that is one matrix."""
+
+    trained_property: ClassVar[str] = "parametrisation"
+    averages: ClassVar[bool] = False
+    """Whether the estimate is the mean over all starts."""
+    momentum: float
+    weight_decay: float
+    initialisations: int | None
+    student_width: Any
+    steps: int | None
+
+    @abstractmethod
+    def rule(self, rates: Mapping[str, float]) -> tuple[str, float]:
+        """Return optimizer and learning rate; unset ones are the defaults in ``rates``, the first optimizer first."""
+
+    @abstractmethod
+    def width_at(self, columns: int) -> int | None:
+        """Return the width of the student of a signal with so many columns; None for the teacher's."""
+
+    @abstractmethod
+    def estimates(self, signals: Array) -> Array:
+        """Return the estimates from the signals of all starts."""
+
+    @abstractmethod
+    def at_fixed_rate(self, optimizer: str, learning_rate: float, steps: int) -> Learner:
+        """Return the descent of so many steps at this rate, without restarts, exploration or early end."""
 
 
 class RowDescent(Descent):

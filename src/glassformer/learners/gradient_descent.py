@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -13,8 +13,8 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_batch, parse_text
 from glassformer.core.settings import decay_rate, integer_up_to, positive, positive_integer, setting, unit_interval
-from glassformer.learners.base import BY_PRODUCTS, FitResult, LearnerInfo, Theory
-from glassformer.learners.descent import Descent
+from glassformer.learners.base import BY_PRODUCTS, FitResult, Learner, LearnerInfo, Theory
+from glassformer.learners.descent import MatrixDescent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +64,7 @@ def _info(name: str, title: str) -> LearnerInfo:
 
 
 @dataclass(frozen=True)
-class GradientDescent(Descent):
+class GradientDescent(MatrixDescent):
     r"""Gradient descent on a quarter of the sum of squared residuals, plus :math:`\frac w2\|W\|^2` of all parameters.
 
     Weight decay is part of the gradient for every optimizer, so that all optimizers minimise this objective. For the
@@ -101,9 +101,6 @@ class GradientDescent(Descent):
 
     info: ClassVar[LearnerInfo] = _info("gd", "gradient descent")
     accuracy_defaults: ClassVar[Mapping[str, Any]] = {"trajectories": 16_384, "matrix_size": 120, "draws": 4}
-    trained_property: ClassVar[str] = "parametrisation"
-    averages: ClassVar[bool] = False
-    """Whether the estimate is the mean over all starts."""
 
     optimizer: str | None = setting(None, "sgd or adam (default by the model; for averages adam)")
     learning_rate: float | None = setting(None, "learning rate (default by the model)", positive)
@@ -199,8 +196,13 @@ class GradientDescent(Descent):
         risk = EmpiricalRisk(data.design, labels, Square(), ElasticNet(spectral), convex.positive)
         return max(certified_gap(risk, signal) for signal in result.signals)
 
+    def at_fixed_rate(self, optimizer: str, learning_rate: float, steps: int) -> Learner:
+        kind = _FixedRateAverage if self.averages else _FixedRate
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        fixed = {"optimizer": optimizer, "learning_rate": learning_rate, "steps": steps, "explore": 0, "floor": 0.0}
+        return kind(**{**given, **fixed})
+
     def estimates(self, signals: Array) -> Array:
-        """Return the estimates from the signals of all starts."""
         return signals
 
     def _error(self, entry: TrainingRecord) -> float:
@@ -236,6 +238,26 @@ class AveragedGradientDescent(GradientDescent):
 
     def _error(self, entry: TrainingRecord) -> float:
         return entry.averaged_error
+
+
+@dataclass(frozen=True)
+class _FixedRate(GradientDescent):
+    """Descent of a given number of steps at a fixed rate; its history has every step."""
+
+    def learn(self, model: Model, data: DataSet) -> FitResult:
+        from glassformer.learners.matrix_descent import learn_at_fixed_rate
+
+        return learn_at_fixed_rate(self, model, data)
+
+
+@dataclass(frozen=True)
+class _FixedRateAverage(AveragedGradientDescent):
+    """The mean over several starts of such descents."""
+
+    def learn(self, model: Model, data: DataSet) -> FitResult:
+        from glassformer.learners.matrix_descent import learn_at_fixed_rate
+
+        return learn_at_fixed_rate(self, model, data)
 
 
 class TrainingRecord(NamedTuple):

@@ -1,9 +1,9 @@
-r"""Theory of gradient descent on matrices in time, and the runs of a fixed rate that it describes."""
+r"""Theory of gradient descent on matrices in time, and runs at a fixed rate, which it describes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from glassformer.core.results import name_or_value
 from glassformer.core.settings import non_default_fields
 from glassformer.core.status import Status
 from glassformer.learners.base import FitResult, Learner, StepContext, Theory
-from glassformer.learners.gradient_descent import AveragedGradientDescent, GradientDescent
+from glassformer.learners.descent import MatrixDescent
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -32,7 +32,7 @@ _OF_RUNS = ("explore", "floor")
 _OPEN = "training until the objective is flat, with restarts at smaller rates, has no closed equations"
 
 
-def rule_of(learner: GradientDescent, model: Model, steps: int) -> Rule:
+def rule_of(learner: MatrixDescent, model: Model, steps: int) -> Rule:
     """Return the steps of a descent at a fixed rate; unset values are the model's defaults, without exploration."""
     from glassformer.dynamics.matrix_descent import Rule
 
@@ -44,7 +44,7 @@ def rule_of(learner: GradientDescent, model: Model, steps: int) -> Rule:
 class MatrixDescentTheory(Theory):
     """Equations of gradient descent on a matrix, with a fixed rate and a given number of steps."""
 
-    learner: GradientDescent
+    learner: MatrixDescent
 
     history_includes_start: ClassVar[bool] = True
     crossing_width: ClassVar[float | None] = 0.02
@@ -149,79 +149,64 @@ class MatrixDescentTheory(Theory):
 
     def simulated(self, context: StepContext) -> Learner:
         """Return the descent with these steps at a fixed rate; its history has every step."""
-        own, rule = self.learner, rule_of(self.learner, self.model, context.steps)
-        kind = FixedRateAverage if own.averages else FixedRateDescent
-        given = {one.name: getattr(own, one.name) for one in fields(own)}
-        fixed = {"optimizer": rule.optimizer, "learning_rate": rule.learning_rate, "steps": rule.steps}
-        return kind(**{**given, **fixed, "explore": 0, "floor": 0.0})
+        rule = rule_of(self.learner, self.model, context.steps)
+        return self.learner.at_fixed_rate(rule.optimizer, rule.learning_rate, rule.steps)
 
 
-class FixedRate(GradientDescent):
-    """Descent of a given number of steps at a fixed rate, without restarts, exploration or early end."""
+def learn_at_fixed_rate(learner: MatrixDescent, model: Model, data: DataSet) -> FitResult:
+    """Return the result of a given number of steps at a fixed rate, without restarts, exploration or early end."""
+    from glassformer.dynamics.matrix_descent import descend_matrix, student_of
+    from glassformer.dynamics.mean_field_samples import Samples
 
-    def learn(self, model: Model, data: DataSet) -> FitResult:
-        from glassformer.dynamics.matrix_descent import descend_matrix, student_of
-        from glassformer.dynamics.mean_field_samples import Samples
+    columns, samples = data.design.signal_shape[1], Samples(data.design, data.labels)
+    student = student_of(model, samples, learner.width_at(columns) or model.matrix_prior.factor_width(columns))
+    rule, rng = rule_of(learner, model, learner.steps or 1), data.rng
+    shapes = [(learner.initialisations or 1, *shape) for shape in student.parameters]
+    start = [learner.initialisation.size * rng.standard_normal(shape) for shape in shapes]
+    last, history = np.zeros(0), list[dict[str, Any]]()
 
-        columns, samples = data.design.signal_shape[1], Samples(data.design, data.labels)
-        student = student_of(model, samples, self.width_at(columns) or model.matrix_prior.factor_width(columns))
-        rule, rng, count = rule_of(self, model, self.steps or 1), data.rng, self.initialisations or 1
-        start = [self.initialisation.size * rng.standard_normal((count, *shape)) for shape in student.parameters]
-        last, history = np.zeros(0), list[dict[str, Any]]()
-
-        def watch(step: int, signals: Array, errors: Array) -> None:
-            nonlocal last
-            last = self.estimates(signals)
-            history.append({"step": step, "training_error": 4 * float(np.mean(errors)) / data.design.samples})
-            history[-1] |= self._measured(model, data, student.unit, signals)
-
-        finite = descend_matrix(model, samples, student, start, rule, watch)
-        errors = [entry["error"] for entry in history if "error" in entry]
-        return FitResult(
-            last,
-            status=Status.CONVERGED if finite else Status.DIVERGING,
-            iterations=history[-1]["step"],
-            residual=0.0,
-            training_error=history[-1]["training_error"],
-            early_stopped_error=min(errors) if errors else None,
-            history=history,
+    def watch(step: int, signals: Array, errors: Array) -> None:
+        nonlocal last
+        last = learner.estimates(signals)
+        training_error = 4 * float(np.mean(errors)) / data.design.samples
+        measured = _measured(model, data.teacher, last)
+        history.append(
+            {"step": step, "training_error": training_error, **_spectrum(signals / student.unit), **measured}
         )
 
-    def _measured(self, model: Model, data: DataSet, unit: float, signals: Array) -> dict[str, Any]:
-        """Return singular values and errors of the signals of all starts, as theory has them."""
-        from glassformer.dynamics.matrix_path import inner, label_errors
-        from glassformer.numerics.decompositions import singular_values
-
-        values = singular_values(signals) / unit
-        found: dict[str, Any] = {
-            "nuclear_norm": float(values.mean()),
-            "largest_singular_value": float(values[:, 0].mean()),
-        }
-        teacher = data.teacher
-        if teacher is None:
-            return found
-        estimates = self.estimates(signals)
-        power, overlap, own = (
-            np.array([inner(model, *pair) for pair in pairs])
-            for pairs in (
-                [(one, one) for one in estimates],
-                [(one, teacher) for one in estimates],
-                [(teacher, teacher)] * len(estimates),
-            )
-        )
-        overlap = np.abs(overlap) if model.channel.labels.even else overlap
-        found |= {"error": float(np.mean(own - 2 * overlap + power)), "overlap": float(np.mean(overlap))}
-        if model.channel.labels.linear:
-            return found | {"prediction_error": found["error"]}
-        orders = {"power": power, "overlap": overlap, "teacher_power": own}
-        return found | {name: float(value.mean()) for name, value in label_errors(model, orders).items()}
+    finite = descend_matrix(model, samples, student, start, rule, watch)
+    errors = [entry["error"] for entry in history if "error" in entry]
+    return FitResult(
+        last,
+        status=Status.CONVERGED if finite else Status.DIVERGING,
+        iterations=history[-1]["step"],
+        residual=0.0,
+        training_error=history[-1]["training_error"],
+        early_stopped_error=min(errors) if errors else None,
+        history=history,
+    )
 
 
-@dataclass(frozen=True)
-class FixedRateDescent(FixedRate):
-    """Descent from single starts."""
+def _spectrum(signals: Array) -> dict[str, float]:
+    """Return means of the singular values of all starts, and of the largest ones."""
+    from glassformer.numerics.decompositions import singular_values
+
+    values = singular_values(signals)
+    return {"nuclear_norm": float(values.mean()), "largest_singular_value": float(values[:, 0].mean())}
 
 
-@dataclass(frozen=True)
-class FixedRateAverage(FixedRate, AveragedGradientDescent):
-    """The mean over starts."""
+def _measured(model: Model, teacher: Array | None, estimates: Array) -> dict[str, float]:
+    """Return overlap and errors of estimates, as theory has them; empty without a teacher."""
+    from glassformer.dynamics.matrix_path import inner, label_errors
+
+    if teacher is None:
+        return {}
+    power = np.array([inner(model, one, one) for one in estimates])
+    overlap = np.array([inner(model, one, teacher) for one in estimates])
+    overlap = np.abs(overlap) if model.channel.labels.even else overlap
+    own = np.full(len(estimates), inner(model, teacher, teacher))
+    found = {"error": float(np.mean(own - 2 * overlap + power)), "overlap": float(np.mean(overlap))}
+    if model.channel.labels.linear:
+        return found | {"prediction_error": found["error"]}
+    orders = {"power": power, "overlap": overlap, "teacher_power": own}
+    return found | {name: float(value.mean()) for name, value in label_errors(model, orders).items()}

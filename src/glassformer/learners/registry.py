@@ -233,7 +233,7 @@ def learners_with_limits() -> list[str]:
 
     Example:
         >>> learners_with_limits()
-        ['gamp', 'blind-gamp', 'vamp', 'ridge', 'nuclear-norm', 'risk', 'sgd']
+        ['gamp', 'blind-gamp', 'vamp', 'ridge', 'nuclear-norm', 'risk', 'gd', 'averaged-gd', 'sgd']
     """
     return [name for name in LEARNERS if learner_type(name).info.limit_settings is not None]
 
