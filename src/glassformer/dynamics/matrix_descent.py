@@ -30,6 +30,8 @@ from glassformer.numerics.jax_settings import jax_settings
 
 # Power of a signal, relative to that of the teacher, above which descent has diverged.
 DIVERGED = 1e6
+# Numbers of samples are padded to as many leading binary digits: by a quarter at most.
+_SHARE = 3
 
 Watch = Callable[[int, Array, Array], None]
 """``watch(step, signals, errors)`` records the signals of all starts and their training errors, summed over samples."""
@@ -84,7 +86,8 @@ def descend_matrix(model: Model, samples: Samples, student: Student, parameters:
     """
     schedule = student.schedule or Schedule(lambda data, steps: data, 0)
     data: Any = student.data
-    targets = np.asarray(data[1], dtype=float)
+    count = len(data[1])
+    targets = _padded(np.asarray(data[1], dtype=float))
     root = np.sqrt(samples.weight)
     # The transpose of fields of symmetric matrices belongs to an inner product of their free entries.
     factor = 0.5 * samples.design.signal_shape[0] if model.matrix_prior.symmetric else 1.0
@@ -96,13 +99,13 @@ def descend_matrix(model: Model, samples: Samples, student: Student, parameters:
         signals = np.asarray(CachedJit(student.signals)(parameters))
         largest = DIVERGED * max(1.0, float(np.max(signals**2)))
         for step in range(rule.steps + 1):
-            fields = np.stack([samples.design.forward(one, 0) for one in signals]) / root
+            fields = np.stack([_padded(samples.design.forward(one, 0)) for one in signals]) / root
             numbers = schedule.at(data, step // BLOCK * BLOCK)[2:]
             errors, scores = score(fields, targets, *(np.asarray(one, dtype=float) for one in numbers))
-            watch(step, signals, samples.weight * np.asarray(errors))
+            watch(step, signals, samples.weight * np.asarray(errors)[:, :count].sum(axis=1))
             if step == rule.steps:
                 break
-            slopes = [factor * samples.design.adjoint(root * one, 0) for one in np.asarray(scores)]
+            slopes = [factor * samples.design.adjoint(root * one, 0) for one in np.asarray(scores)[:, :count]]
             parameters, state, signals = update(parameters, state, np.stack(slopes))
             signals = np.asarray(signals)
             if not np.max(np.abs(signals)) ** 2 < largest:
@@ -113,13 +116,19 @@ def descend_matrix(model: Model, samples: Samples, student: Student, parameters:
 def _errors_and_scores(
     fields: jax.Array, targets: jax.Array, *numbers: jax.Array, error: FieldError
 ) -> tuple[jax.Array, jax.Array]:
-    """Return training errors of all starts, shape (starts,), and their derivatives in the fields."""
+    """Return training errors of all samples, shape (starts, samples), and their derivatives in the fields."""
 
-    def of_start(own: jax.Array) -> jax.Array:
-        return error(own[None], targets, *numbers)[0]
+    def of_sample(field: jax.Array, target: jax.Array) -> jax.Array:
+        return error(field[None, None], target[None], *numbers)[0]
 
-    values, slopes = jax.vmap(jax.value_and_grad(of_start))(fields)
+    values, slopes = jax.vmap(lambda own: jax.vmap(jax.value_and_grad(of_sample))(own, targets))(fields)
     return values, slopes
+
+
+def _padded(rows: Array) -> Array:
+    """Return rows followed by zeros up to one of few numbers of rows, so that samples share executables."""
+    unit = 1 << max(len(rows).bit_length() - _SHARE, 0)
+    return np.pad(rows, [(0, -len(rows) % unit), *[(0, 0)] * (rows.ndim - 1)])
 
 
 def _update(

@@ -300,10 +300,15 @@ class _Record:
             "training_error": 4 * np.mean(errors) / self._samples,
             "nuclear_norm": values.mean(),
             "largest_singular_value": values[:, 0].mean(),
-            "singular_values": np.quantile(values[0], QUANTILES),
+            "singular_values": _quantiles(values[0]),
         }
         for name, value in found.items():
             self.series[name][step] = value
+
+
+def _quantiles(values: Array) -> Array:
+    """Return the quantiles of decreasing numbers, as ``numpy.quantile`` does in ten times the time."""
+    return np.interp(QUANTILES, np.linspace(0, 1, len(values)), values[::-1])
 
 
 # --- the limit --------------------------------------------------------------------------------------------------------

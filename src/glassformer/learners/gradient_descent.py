@@ -244,6 +244,8 @@ class AveragedGradientDescent(GradientDescent):
 class _FixedRate(GradientDescent):
     """Descent of a given number of steps at a fixed rate; its history has every step."""
 
+    info: ClassVar[LearnerInfo] = replace(GradientDescent.info, storages=BY_PRODUCTS)
+
     def learn(self, model: Model, data: DataSet) -> FitResult:
         from glassformer.learners.matrix_descent import learn_at_fixed_rate
 
@@ -253,6 +255,8 @@ class _FixedRate(GradientDescent):
 @dataclass(frozen=True)
 class _FixedRateAverage(AveragedGradientDescent):
     """The mean over several starts of such descents."""
+
+    info: ClassVar[LearnerInfo] = replace(AveragedGradientDescent.info, storages=BY_PRODUCTS)
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
         from glassformer.learners.matrix_descent import learn_at_fixed_rate
