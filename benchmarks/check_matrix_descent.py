@@ -1,0 +1,143 @@
+"""Descent on matrices in time: theory against runs with the trend of their size, and how often error bars cover.
+
+Runs on stored data at two sizes are extrapolated in 1/d, for three tokens in 1/sqrt(d).
+
+    python benchmarks/check_matrix_descent.py runs [--quick] [WORD ...]      # only settings with one of the words
+    python benchmarks/check_matrix_descent.py coverage [--quick]
+    python benchmarks/check_matrix_descent.py published [--reference DIR]    # of released runs of gradient descent
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer import (
+    Accuracy,
+    AttentionIndexed,
+    AveragedGradientDescent,
+    BilinearSequenceRegression,
+    GradientDescent,
+    trajectory,
+)
+from glassformer.core.results import error_column
+from glassformer.dynamics.matrix_descent import Rule
+from glassformer.dynamics.matrix_path import MatrixSettings, _averaged, _drawn, extrapolate
+
+BSR = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
+CLEAN = BilinearSequenceRegression(beta=1, rho=0.2)
+LONG = BilinearSequenceRegression(beta=2, rho=0.3, noise=0.1)
+TANH = BilinearSequenceRegression(beta=1, rho=0.2, link=jnp.tanh, noise=0.05)
+LINEAR = AttentionIndexed(rho=0.3, tokens=1, channel="linear", noise=0.1)
+SOFTMAX = AttentionIndexed(rho=0.5, tokens=2, channel="softmax")
+THREE = AttentionIndexed(rho=0.5, tokens=3, channel="softmax")
+SIGNS = AttentionIndexed(rho=0.5, tokens=2, channel="hardmax")
+
+# Name, model, alpha, learner, power of 1/d of the corrections of runs.
+CASES: tuple[tuple[str, Any, float, Any, float], ...] = (
+    ("bsr", BSR, 0.5, GradientDescent(learning_rate=0.2), 1.0),
+    ("bsr small", CLEAN, 0.3, GradientDescent(learning_rate=0.5, start="small:0.1", student_width=1.0), 1.0),
+    ("bsr long", LONG, 0.4, GradientDescent(learning_rate=0.1, momentum=0.6), 1.0),
+    ("bsr adam", BSR, 0.5, GradientDescent("adam", 0.05), 1.0),
+    ("bsr decay", BSR, 0.5, GradientDescent(learning_rate=0.2, weight_decay=0.1, student_width=1.0), 1.0),
+    ("bsr tanh", TANH, 0.8, GradientDescent("adam", 0.05), 1.0),
+    ("bsr mean", CLEAN, 0.3, AveragedGradientDescent(learning_rate=0.2, initialisations=3), 1.0),
+    ("aim linear", LINEAR, 0.3, GradientDescent("sgd", 0.25), 1.0),
+    ("aim softmax", SOFTMAX, 0.3, GradientDescent("sgd", 1.2), 1.0),
+    ("aim adam", SOFTMAX, 0.1, GradientDescent("adam", 0.05), 1.0),
+    ("aim three", THREE, 0.1, GradientDescent("sgd", 0.8), 0.5),
+    ("aim signs", SIGNS, 0.5, GradientDescent("adam", 0.05), 1.0),
+)
+NAMES = ("error", "training_error", "nuclear_norm")
+STEPS = (1, 5, 20, 40)
+# Theory beside runs is computed apart, once.
+_LEAST = Accuracy(matrix_size=8, draws=2, trajectories=32)
+
+
+def check_runs(words: list[str], quick: bool) -> None:
+    """Compare theory with runs at two sizes."""
+    sizes, instances, steps = ((8, 16), 2, 3) if quick else ((30, 60), 12, 40)
+    accuracy = Accuracy(matrix_size=16, draws=2) if quick else Accuracy(draws=16)
+    inside = []
+    for name, model, alpha, learner, power in CASES:
+        if words and not any(word in name for word in words):
+            continue
+        theory = trajectory(model, [alpha], learner, steps=steps, accuracy=accuracy, throw=False)
+        runs = [
+            trajectory(model, [alpha], learner, steps=steps, d=d, instances=instances, accuracy=_LEAST) for d in sizes
+        ]
+        weight = 1 / ((sizes[1] / sizes[0]) ** power - 1)
+        for quantity in NAMES:
+            bar = error_column(quantity, "standard_error")
+            means = [table[f"measured_{quantity}"] for table in runs]
+            errors = [table[f"measured_{bar}"] for table in runs]
+            limit = means[1] + weight * (means[1] - means[0])
+            spread = 2.2 * np.hypot((1 + weight) * errors[1], weight * errors[0])
+            estimate = theory[error_column(quantity)]
+            score = (limit - theory[quantity]) / np.hypot(estimate, spread)
+            at = [step for step in STEPS if step <= steps]
+            inside += (np.abs(score[at]) <= 1).tolist()
+            each = ", ".join(
+                f"{step}: {theory[quantity][step]:.4f}({estimate[step]:.4f}) {means[0][step]:.4f} {means[1][step]:.4f} "
+                f"-> {limit[step]:.4f}({spread[step]:.4f}) {score[step]:+.1f}"
+                for step in at
+            )
+            print(f"{name:12s} {quantity:15s} {each}", flush=True)
+    print(f"all: {sum(inside)} of {len(inside)} inside the joint 95 % intervals")
+
+
+def check_coverage(quick: bool) -> None:
+    """Count how often the error bars of few draws cover the limit of twice the size and all draws."""
+    size, groups, steps = (16, 2, 3) if quick else (120, 16, 50)
+    for name, model, alpha, rate in (("bsr", BSR, 0.5, 0.2), ("softmax", SOFTMAX, 0.3, 1.2)):
+        settings = MatrixSettings(Rule("sgd", rate, 0.0, 0.0, steps))
+        errors = {}
+        for d, count in ((size // 4, 16 * groups), (size, 4 * groups), (size // 2, 6 * groups), (2 * size, 2 * groups)):
+            drawn = [_drawn(model.at_size(d), alpha, settings, True, draw) for draw in range(count)]
+            errors[d] = np.array([_averaged(model, settings, one)["error"] for one in drawn])
+        known = extrapolate(errors[size // 2], errors[2 * size])
+        bars = [
+            extrapolate(errors[size // 4][16 * g : 16 * g + 16], errors[size][4 * g : 4 * g + 4]) for g in range(groups)
+        ]
+        inside = np.array([np.abs(bar.value - known.value) <= bar.error for bar in bars])
+        print(f"{name}: {100 * inside.mean():.0f} % inside at all steps, {inside.mean(axis=0).round(2).tolist()}")
+
+
+def check_published(folder: Path, quick: bool) -> None:
+    """Print theory beside released runs."""
+    for file, model, learner, steps in (
+        ("bsr/gd_*.csv", CLEAN, GradientDescent(), 400),
+        ("attention_indexed/gd_softmax_T2_*.csv", SOFTMAX, GradientDescent("adam", 0.1), 1000),
+    ):
+        for path in sorted(folder.glob(file)):
+            with path.open() as lines:
+                rows = [[float(cell) for cell in row] for row in list(csv.reader(lines))[1:]]
+            for alpha, mean, spread in rows[: 1 if quick else len(rows)]:
+                accuracy = Accuracy(matrix_size=16, draws=2) if quick else Accuracy(matrix_size=64, draws=4)
+                found = trajectory(model, [alpha], learner, steps=2 if quick else steps, accuracy=accuracy, throw=False)
+                text = f"{found['error'][-1]:.4f} +- {found['error_estimate'][-1]:.4f}, {found['status'][-1]}"
+                print(f"{path.name}: alpha {alpha:.3g}: {mean:.4f} ({spread:.4f}) published, {text}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="?", default="runs", choices=("runs", "coverage", "published"))
+    parser.add_argument("--quick", action="store_true", help="small sizes and few steps")
+    parser.add_argument("--reference", type=Path, default=Path("reference"), help="folder of released data")
+    parser.add_argument("words", nargs="*")
+    given = parser.parse_args()
+    if given.what == "runs":
+        check_runs(given.words, given.quick)
+    elif given.what == "coverage":
+        check_coverage(given.quick)
+    else:
+        check_published(given.reference, given.quick)
+
+
+if __name__ == "__main__":
+    main()
