@@ -124,6 +124,8 @@ class MatrixPath:
 def matrix_path(model: Model, alpha: float, settings: MatrixSettings) -> MatrixPath:
     r"""Return gradient descent on a matrix of extensive width step by step, in the limit of large sizes.
 
+    Equation :eq:`matrix-descent` of the documentation.
+
     Args:
         model: of the teacher: one matrix with both sides extensive.
         alpha: sample ratio.
@@ -203,6 +205,11 @@ def _remarks(
     rounding = _rounding(model, small, settings)
     if rounding > _ROUNDED:
         found.append(f"rounding changes a ratio by {100 * rounding:.2g} % at d = {small}: raise matrix_size")
+    if model.channel.labels.even:
+        found.append(
+            "even labels: a random start has an overlap of order 1/d, and runs leave it after a time of order log d, "
+            "the later the larger d"
+        )
     return tuple(found)
 
 
@@ -211,15 +218,17 @@ def _require_resources(
 ) -> None:
     """Raise if directions do not fit into memory, or take too long."""
     components = model.channel.fields.columns
-    rows = float(settings.directions)
+    rows, kept = float(settings.directions), 2
     if exact:
         rows = alpha * sizes[1].unit * components
     elif not model.channel.labels.linear:
-        rows = float(settings.trajectories) * components
-    numbers = float(np.prod(sizes[1].model.signal_shape(_kind(sizes[1])))) + rows
+        # Fresh fields are kept apart, for later ones to be orthogonal to them.
+        rows, kept = float(settings.trajectories) * components, 3
+    entries = float(np.prod(sizes[1].model.signal_shape(_kind(sizes[1]))))
+    numbers = entries + rows
     # Of either side there are no more directions than numbers.
     count = min(float(settings.directions), numbers)
-    memory = 2 * _BYTES * numbers * count
+    memory = _BYTES * (2 * entries + kept * rows) * count
     work = 2.0 * settings.draws * _WORK * numbers * count * settings.rule.steps
     remedy = "use fewer steps, or a smaller matrix_size, or fewer draws"
     require_resources("steps", settings.rule.steps, memory, remedy, work, "directions of the descent")
