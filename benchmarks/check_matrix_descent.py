@@ -47,7 +47,7 @@ CASES: tuple[tuple[str, Any, float, Any, float], ...] = (
     ("bsr decay", BSR, 0.5, GradientDescent(learning_rate=0.2, weight_decay=0.1, student_width=1.0), 1.0),
     ("bsr tanh", TANH, 0.8, GradientDescent("adam", 0.05), 1.0),
     ("bsr mean", CLEAN, 0.3, AveragedGradientDescent(learning_rate=0.2, initialisations=3), 1.0),
-    ("aim linear", LINEAR, 0.3, GradientDescent("sgd", 0.25), 1.0),
+    ("aim linear", LINEAR, 0.3, GradientDescent("sgd", 0.1), 1.0),
     ("aim softmax", SOFTMAX, 0.3, GradientDescent("sgd", 1.2), 1.0),
     ("aim adam", SOFTMAX, 0.1, GradientDescent("adam", 0.05), 1.0),
     ("aim three", THREE, 0.1, GradientDescent("sgd", 0.8), 0.5),

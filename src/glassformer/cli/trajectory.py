@@ -48,7 +48,8 @@ def run(options: argparse.Namespace, model: ModelOf) -> int:
     write(options, table)
     names = (
         *("measured_error", "measured_standard_error", "label_error", "row_error", "cosine", "measured_cosine"),
-        *("training_loss", "test_loss", "prediction_error"),
+        *("training_loss", "test_loss", "prediction_error", "training_error", "measured_training_error"),
+        *("largest_singular_value", "replica_overlap"),
     )
     shown = ["alpha", "iteration", "error", *table.known_columns(names), "status", "error_estimate"]
     return report(options, table, shown)

@@ -159,6 +159,12 @@ FIGURES = {
         own=True,
         paper="gerbelot2022rigorous",
     ),
+    "descent-6": Figure(
+        "Descent on the same samples: factors of a matrix, errors and singular values",
+        "descent:matrices",
+        own=True,
+        paper="gerbelot2022rigorous",
+    ),
     "smi-3-right": Figure(
         "Attention layers trained on questions (needs a data set)",
         "text.figure:layers_of_text",

@@ -13,8 +13,10 @@ import pandas
 from glassformer.core.accuracy import Accuracy
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table, error_column
+from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.sgd import SGD
+from glassformer.models.bsr import BilinearSequenceRegression
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.models.smi import SequenceMultiIndex
 from glassformer.papers.curves import (
@@ -37,6 +39,7 @@ from glassformer.verbs.trajectory import trajectory
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from glassformer.learners.base import Learner
     from glassformer.models.base import Model
 
 _GREY = "0.55"
@@ -150,7 +153,7 @@ def _after_steps(
     return Overlay([*series, runs_entry()], lines, frames)
 
 
-def _trajectory(model: Model, alpha: float, learner: SGD, steps: int, size: RunSize | None = None) -> Table:
+def _trajectory(model: Model, alpha: float, learner: Learner, steps: int, size: RunSize | None = None) -> Table:
     """Descent step by step, with runs if they have a size."""
     if size is None:
         return trajectory(model, [alpha], learner, steps=steps, throw=False)
@@ -167,7 +170,7 @@ def _measured(quantity: str) -> tuple[str, str]:
     return f"measured_{quantity}", f"measured_{error_column(quantity, 'standard_error')}"
 
 
-# --- step by step: descent-2 to descent-5 -----------------------------------------------------------------------------
+# --- step by step: descent-2 to descent-6 -----------------------------------------------------------------------------
 
 
 class _Case(NamedTuple):
@@ -181,15 +184,17 @@ class _Case(NamedTuple):
         color: of one row; rows of deep attention have a colour each.
         style: of the line.
         marker: of the runs.
+        share: of the samples in a step.
     """
 
     label: str
     alpha: float
-    learner: SGD
+    learner: Learner
     steps: int
     color: str = SHADES[0]
     style: str = "-"
     marker: str = "o"
+    share: float = 1.0
 
 
 class _Level(NamedTuple):
@@ -251,7 +256,7 @@ class _DescentPanel:
         levels, computed = self.levels(), []
         for case in self.cases:
             table = _trajectory(self.model, case.alpha, case.learner, case.steps, self.size)
-            time = table["iteration"] * ((case.learner.batch or 1.0) if self.passes else 1.0)
+            time = table["iteration"] * (case.share if self.passes else 1.0)
             computed.append(_Descent(case, table, time))
         axes = [self._axis(computed, quantity, levels.get(quantity)) for quantity in self.quantities]
         frames = [
@@ -452,8 +457,8 @@ def equal_work(quick: bool) -> Recipe:
         _Case("full batch", alpha, descent(), passes, _SHADES[0]),
         _Case("full batch, momentum 0.8", alpha, descent(momentum=0.8), passes, _SHADES[2]),
         _Case("full batch, Nesterov 0.8", alpha, descent(momentum="nesterov:0.8"), passes, _SHADES[3]),
-        _Case("batches of 0.3", alpha, descent(batch=0.3), round(passes / 0.3), _SHADES[4]),
-        _Case("batches of 0.1", alpha, descent(batch=0.1), 10 * passes, _SHADES[1]),
+        _Case("batches of 0.3", alpha, descent(batch=0.3), round(passes / 0.3), _SHADES[4], share=0.3),
+        _Case("batches of 0.1", alpha, descent(batch=0.1), 10 * passes, _SHADES[1], share=0.1),
     ]
     quantities = {
         "training_loss": {"ylabel": "training loss", "xscale": "log"},
@@ -501,3 +506,25 @@ def _informed_minimum(model: Model, alpha: float, decay: float) -> dict[str, _Le
         name: _Level(float(np.ravel(least[name])[0]), "informed minimum of the risk")
         for name in ("cosine", "training_loss")
     }
+
+
+def matrices(quick: bool) -> Recipe:
+    """Factors of a matrix at several sample ratios: errors and singular values after every step."""
+    size, accuracy, steps = (RunSize(40, 4), Accuracy(matrix_size=48, draws=6), 20)
+    if not quick:
+        size, accuracy, steps = RunSize(60, 16), Accuracy(draws=16), 100
+    noise, rate = 0.1, 0.2
+    learner = GradientDescent(learning_rate=rate).at_accuracy(accuracy)
+    cases = [
+        _Case(rf"$\alpha = {alpha:g}$", alpha, learner, steps, color)
+        for alpha, color in zip((0.3, 0.5, 1.0), _SHADES, strict=False)
+    ]
+    quantities: dict[str, dict[str, Any]] = {
+        "training_error": {"ylabel": "training error", "xscale": "log", "yscale": "log"},
+        "error": {"ylabel": "estimation error", "xscale": "log", "legend": None},
+        "nuclear_norm": {"ylabel": "mean of the singular values", "xscale": "log", "legend": None},
+        "largest_singular_value": {"ylabel": "largest singular value", "xscale": "log", "legend": None},
+    }
+    model = BilinearSequenceRegression(beta=1, rho=0.2, noise=noise)
+    title = rf"$\rho = 0.2$, noise {noise:g}, $\eta = {rate:g}$"
+    return Recipe([_DescentPanel(model, cases, quantities, size, title)], names=["panel", "curve"], size=(5.2, 4.4))
