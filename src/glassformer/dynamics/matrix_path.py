@@ -50,6 +50,8 @@ _SECOND_ORDER = 0.2
 QUANTILES = (0.5, 0.75, 0.9)
 # New samples on whose labels errors are measured: of the result, and of its spread. Powers of two.
 _PREDICTIONS, _SPREAD_PREDICTIONS = 8192, 512
+# New samples in memory at once, some tens of megabytes.
+_AT_ONCE = 1 << 18
 # Operations per number and direction of a step, and bytes of a number.
 _WORK, _BYTES = 12.0, 4.0
 # Relative change of a ratio by rounding above which it is noted.
@@ -386,23 +388,29 @@ def label_errors(model: Model, orders: dict[str, Array], points: int = _SPREAD_P
         orders: ``power``, ``overlap`` and ``teacher_power``, all of one shape.
         points: number of new samples, a power of two.
     """
-    channel, shape = model.channel, np.shape(orders["power"])
-    names = ("power", "overlap", "teacher_power")
-    parts = [np.broadcast_to(orders[name], shape).reshape(-1) for name in names]
-    good = np.isfinite(parts[0])
-    own, cross, true = (part[good][:, None, None] for part in parts)
+    shape = np.shape(orders["power"])
+    parts = np.array([np.broadcast_to(orders[name], shape).ravel() for name in ("power", "overlap", "teacher_power")])
+    good = np.flatnonzero(np.isfinite(parts[0]))
+    blocks = np.array_split(good, max(1, -(-len(good) * points // _AT_ONCE)))
+    found = [_label_errors_at(model, parts[:, block], points) for block in blocks]
+    filled = {name: np.full(parts.shape[1], np.nan) for name in found[0]}
+    for name, values in filled.items():
+        values[good] = np.concatenate([one[name] for one in found])
+    return {name: values.reshape(shape) for name, values in filled.items()}
+
+
+def _label_errors_at(model: Model, orders: Array, points: int) -> dict[str, Array]:
+    """Return errors on new labels at powers, overlaps and powers of the teacher, shape (3, places)."""
+    channel = model.channel
+    own, cross, true = (part[:, None, None] for part in orders)
     samples = new_samples(channel, own, cross, true, points)
     found, none = {}, np.zeros((1, 1))
     if channel.labels.discrete:
         each = [samples._replace(estimated=own, fields=true) for own, true in zip(*samples[:2], strict=True)]
         found["label_error"] = np.array([wrong_labels_on(channel, one, none) for one in each])
     if is_predictable(channel):
-        claimed = np.zeros((int(good.sum()), 1, 1))
-        found["prediction_error"] = squared_errors_on(channel, samples, claimed)[1]
-    filled = {name: np.full(len(good), np.nan) for name in found}
-    for name, value in found.items():
-        filled[name][good] = value
-    return {name: value.reshape(shape) for name, value in filled.items()}
+        found["prediction_error"] = squared_errors_on(channel, samples, np.zeros((len(own), 1, 1)))[1]
+    return found
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
