@@ -244,7 +244,7 @@ class AveragedGradientDescent(GradientDescent):
 class _FixedRate(GradientDescent):
     """Descent of a given number of steps at a fixed rate; its history has every step."""
 
-    info: ClassVar[LearnerInfo] = replace(GradientDescent.info, storages=BY_PRODUCTS)
+    info: ClassVar[LearnerInfo] = replace(GradientDescent.info, resumable=False)
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
         from glassformer.learners.matrix_descent import learn_at_fixed_rate
@@ -256,7 +256,7 @@ class _FixedRate(GradientDescent):
 class _FixedRateAverage(AveragedGradientDescent):
     """The mean over several starts of such descents."""
 
-    info: ClassVar[LearnerInfo] = replace(AveragedGradientDescent.info, storages=BY_PRODUCTS)
+    info: ClassVar[LearnerInfo] = replace(AveragedGradientDescent.info, resumable=False)
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
         from glassformer.learners.matrix_descent import learn_at_fixed_rate

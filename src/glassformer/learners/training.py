@@ -20,6 +20,7 @@ from glassformer.core.checkpoints import Checkpoint, pack_leaves, pack_records, 
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.status import Status
+from glassformer.dynamics.matrix_descent import optimizer_of
 from glassformer.models.trainable.base import BLOCK, Gradient, Loss, Schedule, Student
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
@@ -199,7 +200,7 @@ def train(
     power = max(student.power, float(np.max(first)))
 
     def begin(rate: float, restarts: int) -> _Training:
-        state = _optimizer(name, rate, settings.momentum).init(parameters)
+        state = optimizer_of(name, rate, settings.momentum).init(parameters)
         return _Training(parameters, state, _Counters(rate, power, restarts), [first], [watch(0, parameters, errors)])
 
     run = begin(rate, 0)
@@ -237,7 +238,7 @@ def _train_block(
     counters, explore = run.counters, settings.explore or 0
     name, usual_rate = optimizer_and_usual_rate
     data = schedule.at(data, counters.steps)
-    optimizer = _optimizer(name, counters.learning_rate(explore), settings.momentum)
+    optimizer = optimizer_of(name, counters.learning_rate(explore), settings.momentum)
     block = min(BLOCK, settings.steps - counters.steps)
     inputs = data[0]
     order = _share_order(len(inputs), counters.steps) if counters.steps < explore else None
@@ -293,10 +294,6 @@ def _relative_slope(objective: _Objective, parameters: Arrays, data: Arrays) -> 
     value = float(jnp.sum(objective(parameters, data)))
     square = sum(float(jnp.sum(part**2)) for part in objective.gradient(parameters, data))
     return square / max(value, 1e-300)
-
-
-def _optimizer(name: str, rate: float, momentum: float) -> optax.GradientTransformation:
-    return optax.adam(rate) if name == "adam" else optax.sgd(rate, momentum=momentum or None)
 
 
 def _compiled_block(
