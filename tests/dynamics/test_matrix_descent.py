@@ -107,7 +107,7 @@ def test_samples_of_all_kinds_agree():
                 samples = trajectory_samples(size, count, teacher, 4000, rng)
             else:
                 design = size.design.sample(round(count), size.input_shape, rng)
-                samples = Samples(design, size.model.channel.sample(design.forward(teacher, 0), rng))
+                samples = Samples(design, size.model.channel.sample(design.forward(teacher, 0), rng), round(count))
             student = student_of(size.model, samples, 16)
             start, last = [np.random.default_rng(seed + 100).standard_normal((1, 32, 16))], []
 
@@ -203,6 +203,10 @@ def test_what_has_no_matrix_of_both_sides_or_no_room_is_refused():
         trajectory(BilinearSequenceRegression(rho=0.5, token_correlation=0.5), [1.0], SLOW, steps=3)
     with pytest.raises(ParameterError, match=r"steps = 50000000 .*fewer steps"):
         trajectory(MODEL, [1.0], SLOW, steps=50_000_000)
+    with pytest.raises(ParameterError, match=r"alpha = 0.0 .*at least one sample at d = 10"):
+        trajectory(MODEL, [0.0], SLOW, steps=3, accuracy=FEW)
+    with pytest.raises(ParameterError, match="trajectories = 8"):
+        trajectory(SOFTMAX, [0.5], SLOW, steps=3, accuracy=Accuracy(trajectories=8))
     with pytest.raises(ParameterError, match="student_width"):
         GradientDescent(student_width=-0.5)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from glassformer.channels.label_errors import new_samples, squared_errors_on, wrong_labels_on
 from glassformer.channels.labelling import is_predictable
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
@@ -54,6 +54,11 @@ _PREDICTIONS, _SPREAD_PREDICTIONS = 8192, 512
 _AT_ONCE = 1 << 18
 # Operations per number and direction of a step, and bytes of a number.
 _WORK, _BYTES = 12.0, 4.0
+# Draws have whole numbers of samples, rounded up and down so that their mean is that of the sample ratio: multiples of
+# this number are evenly spread in [0, 1).
+_GOLDEN = 0.6180339887498949
+# Fewest trajectories.
+_FEWEST = 32
 # Relative change of a ratio by rounding above which it is noted.
 _ROUNDED = 0.01
 
@@ -71,6 +76,9 @@ class MatrixSettings:
         size: the larger ``d``.
         draws: draws at this size; there are four times as many at the smaller one.
         trajectories: of samples, for labels that are not linear.
+
+    Raises:
+        ParameterError: there are fewer than 32 trajectories.
     """
 
     rule: Rule
@@ -81,6 +89,10 @@ class MatrixSettings:
     size: int = 120
     draws: int = 4
     trajectories: int = 16_384
+
+    def __post_init__(self) -> None:
+        if self.trajectories < _FEWEST:
+            raise ParameterError("trajectories", self.trajectories, f"an integer >= {_FEWEST}")
 
     @property
     def directions(self) -> int:
@@ -150,6 +162,10 @@ def matrix_path(model: Model, alpha: float, settings: MatrixSettings) -> MatrixP
     if not model.matrix_prior.extensive:
         raise IncompatibleError("the equations in time are for one matrix with both sides extensive: give rho")
     sizes = _sizes(model, settings)
+    least = 1 / sizes[0].unit
+    if alpha < least:
+        allowed = f">= {least:.2g}, at least one sample at d = {_d(sizes[0])}"
+        raise ParameterError("alpha", alpha, allowed, "or raise matrix_size")
     exact = not has_room(settings.directions, alpha * sizes[0].unit)
     _require_resources(model, alpha, settings, sizes, exact)
     counts = (_PART * settings.draws, settings.draws)
@@ -251,11 +267,11 @@ def _drawn(size: FiniteSize, alpha: float, settings: MatrixSettings, exact: bool
     teacher = model.prior.sample(model.signal_shape(_kind(size)), rng)
     power = float(model.matrix_prior.second_moment)
     teacher = teacher * np.sqrt(power / inner(model, teacher, teacher))
-    samples = _samples(size, alpha, settings, exact, teacher, rng)
+    samples = _samples(size, alpha * size.unit, settings, (draw * _GOLDEN) % 1 if exact else None, teacher, rng)
     width = model.matrix_prior.factor_width(d) if settings.width is None else _columns(settings.width, d)
     student = student_of(model, samples, width)
     parameters = [rng.standard_normal((settings.replicas, *shape)) for shape in student.parameters]
-    record = _Record(model, teacher, student.unit, alpha * size.unit, settings.rule.steps)
+    record = _Record(model, teacher, student.unit, samples.count, settings.rule.steps)
     descend_matrix(
         model, samples, student, _at_power(model, student, parameters, settings), settings.rule, record.watch
     )
@@ -263,11 +279,16 @@ def _drawn(size: FiniteSize, alpha: float, settings: MatrixSettings, exact: bool
 
 
 def _samples(
-    size: FiniteSize, alpha: float, settings: MatrixSettings, exact: bool, teacher: Array, rng: np.random.Generator
+    size: FiniteSize,
+    count: float,
+    settings: MatrixSettings,
+    rounded_from: float | None,
+    teacher: Array,
+    rng: np.random.Generator,
 ) -> Samples:
-    count = alpha * size.unit
-    if exact:
-        return revealed_samples(size, max(1, round(count)), teacher, rng)
+    """Return samples; with a number in [0, 1) exactly revealed ones, as many as the whole number below the sum."""
+    if rounded_from is not None:
+        return revealed_samples(size, int(count + rounded_from), teacher, rng)
     if size.model.channel.labels.linear:
         return coordinate_samples(size, count, teacher, settings.directions, rng)
     return trajectory_samples(size, count, teacher, settings.trajectories, rng)

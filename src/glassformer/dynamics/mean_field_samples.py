@@ -48,16 +48,18 @@ _STORAGE, _KIND = "float32", np.float32
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs and labels, and the number of samples that each of them stands for.
+    """Inputs and labels, and the number of samples that they stand for.
 
     Attributes:
         design: maps signals to fields of the samples, and scores back.
         labels: as the channel draws them.
+        count: ``n``, the number of samples.
         weight: ``n/N``; fields of the design are those of a sample times its square root.
     """
 
     design: Design
     labels: Array
+    count: float
     weight: float = 1.0
 
 
@@ -131,7 +133,7 @@ def coordinate_samples(
     design, matrix = _design(size, samples, rows, rng, coordinates=True)
     noise = np.sqrt(channel.labels.noise) * matrix.coordinate()
     fields = design.forward(teacher, 0)
-    return Samples(design, np.asarray(channel.clean(fields + noise.reshape(fields.shape))))
+    return Samples(design, np.asarray(channel.clean(fields + noise.reshape(fields.shape))), samples)
 
 
 def trajectory_samples(
@@ -148,13 +150,14 @@ def trajectory_samples(
     """
     design, _ = _design(size, samples, trajectories, rng, coordinates=False)
     weight = samples / trajectories
-    return Samples(design, size.model.channel.sample(design.forward(teacher, 0) / np.sqrt(weight), rng), weight)
+    labels = size.model.channel.sample(design.forward(teacher, 0) / np.sqrt(weight), rng)
+    return Samples(design, labels, samples, weight)
 
 
 def revealed_samples(size: FiniteSize, samples: int, teacher: Array, rng: np.random.Generator) -> Samples:
     """Return that many samples, revealed exactly, or those of their Gaussian equivalent."""
     design = _revealed(size, samples, rng)
-    return Samples(design, size.model.channel.sample(design.forward(teacher, 0), rng))
+    return Samples(design, size.model.channel.sample(design.forward(teacher, 0), rng), samples)
 
 
 def _revealed(size: FiniteSize, samples: int, rng: np.random.Generator) -> RevealedDesign:

@@ -158,7 +158,7 @@ def learn_at_fixed_rate(learner: MatrixDescent, model: Model, data: DataSet) -> 
     from glassformer.dynamics.matrix_descent import descend_matrix, student_of
     from glassformer.dynamics.mean_field_samples import Samples
 
-    columns, samples = data.design.signal_shape[1], Samples(data.design, data.labels)
+    columns, samples = data.design.signal_shape[1], Samples(data.design, data.labels, data.design.samples)
     student = student_of(model, samples, learner.width_at(columns) or model.matrix_prior.factor_width(columns))
     rule, rng = rule_of(learner, model, learner.steps or 1), data.rng
     shapes = [(learner.initialisations or 1, *shape) for shape in student.parameters]
