@@ -52,6 +52,7 @@ class LearnerInfo:
         trajectory_settings: settings that change the trajectory.
         limit_accuracy: values of an accuracy that change the limits.
         trajectory_accuracy: those that change the trajectory.
+        runs_have_accuracy: whether values of an accuracy change runs, or their theory beside them in simulations.
     """
 
     name: str
@@ -64,6 +65,7 @@ class LearnerInfo:
     trajectory_settings: tuple[str, ...] = ()
     limit_accuracy: tuple[str, ...] = ()
     trajectory_accuracy: tuple[str, ...] = ()
+    runs_have_accuracy: bool = True
 
 
 def accuracy_used(learner: Learner | type[Learner], verb: str) -> Collection[str]:
@@ -81,9 +83,9 @@ def accuracy_used(learner: Learner | type[Learner], verb: str) -> Collection[str
         "plan": info.limit_accuracy,
         "thresholds": (),
         "trajectory": info.trajectory_accuracy,
-        "simulate": (*info.limit_accuracy, *own),
+        "simulate": (*info.limit_accuracy, *own) if info.runs_have_accuracy else (),
         "compare": own,
-        "fit": own,
+        "fit": own if info.runs_have_accuracy else (),
     }[verb]
 
 
@@ -163,9 +165,10 @@ class Learner(WithAccuracy, ABC):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings by name, those of the accuracy included."""
+        """The settings by name, those of the accuracy of runs included."""
         own = {one.name: getattr(self, one.name) for one in fields(self) if not one.name.startswith("_")}
-        return {**own, **{name: self.accurate(name) for name in self.accuracy_defaults}}
+        accuracy = self.accuracy_defaults if self.info.runs_have_accuracy else ()
+        return {**own, **{name: self.accurate(name) for name in accuracy}}
 
 
 class SpectralMap(NamedTuple):

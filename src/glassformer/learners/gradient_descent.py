@@ -60,6 +60,7 @@ def _info(name: str, title: str) -> LearnerInfo:
         trajectory_settings=_THEORY,
         limit_accuracy=_ACCURACY,
         trajectory_accuracy=_ACCURACY,
+        runs_have_accuracy=False,
     )
 
 
