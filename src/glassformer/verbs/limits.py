@@ -47,7 +47,8 @@ def limits(
         standard errors that include those of the fixed points. Labels returned by ``argmax`` or ``argmin`` are classes
         and have no squared errors. Regularised risk has the columns of :func:`~glassformer.risk.limits.risk_limits`,
         for models of rows those of :func:`~glassformer.risk.rows.row_risk.row_risk_limits`; descent those of
-        :func:`~glassformer.dynamics.descent_path.descent_limits`.
+        :func:`~glassformer.dynamics.descent_path.descent_limits`, on matrices those of
+        :func:`~glassformer.dynamics.matrix_path.path_limits`.
 
     Raises:
         ParameterError: ``alpha`` is out of range.

@@ -64,7 +64,8 @@ def trajectory(
         model: the teacher, known to the student.
         alpha: sample ratios, shape (points,), in the model's unit.
         learner: a learner whose steps have a theory, or its name: message passing of every kind, regularised risk,
-            gradient descent on the same samples (``sgd``) and on new ones (``online-sgd``). The steps of regularised
+            gradient descent on the same samples (``sgd``; ``gd`` and ``averaged-gd`` on matrices, at a fixed rate) and
+            on new ones (``online-sgd``). The steps of regularised
             risk are those of proximal message passing (:mod:`~glassformer.learners.proximal_message_passing`), which
             ends at the minimiser.
         steps: number of steps, at least 1; None for that of the learner, or 50.
@@ -87,7 +88,8 @@ def trajectory(
         :func:`~glassformer.bayes_optimal.vector_state_evolution.vector_trajectory`, of
         :func:`~glassformer.bayes_optimal.assumed_width.assumed_prior_trajectory`, of
         :func:`~glassformer.risk.trajectory.risk_trajectory`, of
-        :func:`~glassformer.dynamics.descent_path.descent_table`, or of
+        :func:`~glassformer.dynamics.descent_path.descent_table`, of
+        :func:`~glassformer.dynamics.matrix_path.path_table`, or of
         :func:`~glassformer.dynamics.online_sgd.online_trajectory`. With ``d`` it also has ``measured_error``, the mean
         over runs, and ``measured_standard_error``, and likewise for ``row_error``, ``cosine``, ``plugin_error``,
         losses and errors on labels where theory has them; theory is that of the ratios that whole numbers allow.
