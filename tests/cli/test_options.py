@@ -242,7 +242,7 @@ UNKNOWN = {
     "limits bsr --seed 3": "limits has no option --seed: trajectory, simulate, compare have it",
     "sweep status store --workers 3": "sweep status has no option --workers: sweep run has it",
     "landscape bsr --strength 3": "landscape takes no learner, and --strength is a setting of ridge, nuclear-norm, "
-    "risk: use limits, thresholds, plan, hysteresis, trajectory, simulate, phase-diagram",
+    "risk: use limits, thresholds, plan, spectrum, hysteresis, trajectory, simulate, phase-diagram",
     "schema --rho 3": "schema takes no options of models, and --rho is one of bsr, aim",
     "limits bsr --chanel sign": f"limits bsr has no option --chanel: did you mean --channel? {ALL}",
     "limits bsr --stregth 3": "limits bsr has no option --stregth: the closest is --strength, but learner gamp has no "
