@@ -14,6 +14,7 @@ LAYERS = (
     ("random_matrices",),
     ("priors",),
     ("designs",),
+    ("inputs",),
     ("channels",),
     ("models",),
     ("bayes_optimal",),

@@ -156,7 +156,7 @@ def _in_basis(response: Response, basis: Basis) -> _Slopes:
 
 
 def _leading(model: Model, basis: Basis, slopes: _Slopes) -> Instability:
-    forms = _forms(slopes, basis.matrices)
+    forms = _forms(slopes, basis.matrices, model.channel.fields.states is None)
     operator = np.array([[np.mean(_entry(form)) for form in row] for row in forms])
     vectors = np.linalg.eigh(0.5 * (operator + operator.T))[1]
     modes = np.tensordot(vectors.T, basis.matrices, axes=1)
@@ -177,12 +177,12 @@ def _leading(model: Model, basis: Basis, slopes: _Slopes) -> Instability:
     return Instability(rate, error, full / np.trace(full), bool(degenerate.sum() > 1), replicas[-1], missing)
 
 
-def _forms(slopes: _Slopes, matrices: Array) -> Array:
+def _forms(slopes: _Slopes, matrices: Array, normal: bool) -> Array:
     """Return <M_i, F(M_j)> of each data point, and three control variates of mean zero.
 
     The forms have shape (n, n, 4, replicas, points) for n symmetric orthonormal matrices: the form of estimated slopes,
-    its difference from the form with one true deviation, the form of two true deviations minus its mean, and the weight
-    minus one.
+    its difference from the form with one true deviation, the form of two true deviations minus its mean (zero if
+    deviations are not normal, as with hidden states), and the weight minus one.
     """
     number, size, columns = len(matrices), matrices.shape[1], slopes.first.shape[3]
     flat, traces = matrices.reshape(number, -1), np.trace(matrices, axis1=1, axis2=2)
@@ -201,7 +201,7 @@ def _forms(slopes: _Slopes, matrices: Array) -> Array:
         square, crossed = form(first, second), form(0.5 * (first + second), truth)
         forms[:, :, 0, replica] = weight * square
         forms[:, :, 1, replica] = weight * (square - crossed)
-        forms[:, :, 2, replica] = weight * (form(truth, truth) - known[..., None])
+        forms[:, :, 2, replica] = weight * (form(truth, truth) - known[..., None]) * normal
         forms[:, :, 3, replica] = traces[:, None, None] * (weight - 1)
     return forms
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from glassformer.channels.field_averages import Averages, Response, Scores
+from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Scores, Slopes
 from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.core.defaults import default_property
@@ -111,6 +111,20 @@ class Inference(ABC):
 
         Raises:
             IncompatibleError: labels are not discrete.
+        """
+
+    @abstractmethod
+    def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
+        """Return the posteriors of data points with covariances of their own, shape (n, P, P).
+
+        If they are sampled, estimates with less and less work follow.
+        """
+
+    @abstractmethod
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        r"""Return pairs of estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L) each.
+
+        Covariances have the shape (n, P, P). If slopes are sampled, estimates with less and less work follow.
         """
 
     # Averages over data points.

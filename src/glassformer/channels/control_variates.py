@@ -26,6 +26,7 @@ def information(
     bias_points: int,
     prior_scores: Sequence[Array] = (),
     refinement_factor: float = 4,
+    shift_square: Array | float = 0.0,
 ) -> tuple[Array, Array]:
     """Return the information of each replica, shape (replicas, P, P), and its bias extrapolated from less work.
 
@@ -48,12 +49,19 @@ def information(
         bias_points: data points of each replica from which the bias is extrapolated.
         prior_scores: two scores and minus their slopes under the prior; empty if unknown.
         refinement_factor: ratio of the work of successive levels.
+        shift_square: mean square of shifts of the fields by hidden states, shape (P, P).
     """
     values, axes = np.linalg.eigh(v)
     rotated = [_rotate(axes, *level) for level in levels]
     rotated_prior = _rotate(axes, *prior_scores) if prior_scores else ()
     value, bias = _entrywise(
-        rotated, axes.T @ deviation, np.diag(values), bias_points, rotated_prior, refinement_factor
+        rotated,
+        axes.T @ deviation,
+        np.diag(values),
+        bias_points,
+        rotated_prior,
+        refinement_factor,
+        axes.T @ (shift_square * np.ones_like(v)) @ axes,
     )
     return axes @ value @ axes.T, axes @ bias @ axes.T
 
@@ -70,9 +78,11 @@ def _entrywise(
     bias_points: int,
     prior_scores: Sequence[Array],
     refinement_factor: float,
+    shift_square: Array,
 ) -> tuple[Array, Array]:
     """Return information and bias, with weights of the controls fitted to every entry."""
-    square, controls = _estimators(levels[0], deviation, v, prior_scores)
+    deviation_square = deviation.shape[-1] * np.linalg.inv(v) + shift_square
+    square, controls = _estimators(levels[0], deviation, deviation_square, prior_scores)
     size = len(v)
     value, weights = np.empty((len(square), size, size)), np.empty((size, size, controls.shape[-1]))
     for place in np.ndindex(size, size):
@@ -85,7 +95,7 @@ def _entrywise(
         _estimators(
             [part[:, :bias_points] for part in level],
             deviation[:, :bias_points],
-            v,
+            deviation_square,
             [part[:, :bias_points] for part in prior_scores],
         )
         for level in levels
@@ -128,12 +138,14 @@ def significant_gap(gap: Array, error: Array) -> Array:
     return np.asarray(_SAFETY * (gap + 2 * np.copysign(error, gap)) if significant else np.zeros_like(gap))
 
 
-def _estimators(level: Sequence[Array], u: Array, v: Array, prior_scores: Sequence[Array]) -> tuple[Array, Array]:
+def _estimators(
+    level: Sequence[Array], u: Array, deviation_square: Array, prior_scores: Sequence[Array]
+) -> tuple[Array, Array]:
     """Return the squares of scores, shape (replicas, points, P, P), and controls of mean zero, one axis more."""
     g, h, c = level
     # In the order of _SLOPE and _DEVIATION.
     square = _product(g, h)
-    known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
+    known = _product(u, u) - deviation_square
     controls = [square - c, square - _product(0.5 * (g + h), u), known]
     if prior_scores:
         one, two, slope = prior_scores

@@ -23,20 +23,39 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
     Raises:
         ParameterError: the file does not exist, does not run, or defines no such function.
     """
+    function = object_from(text, folder, blamed, "a function")
+    if not callable(function):
+        place, _, name = text.rpartition(":")
+        raise ParameterError(blamed, text, f"a function {name!r} defined in {user_path(place, folder)}")
+    return function  # type: ignore[no-any-return]
+
+
+def object_from(text: str, folder: Path | None, blamed: str, what: str) -> Any:
+    """Return the object that ``FILE.py:NAME`` names; a class is replaced by an instance without arguments.
+
+    Args:
+        text: file and name.
+        folder: folder that relative file names refer to.
+        blamed: parameter named in errors.
+        what: kind of the object, in errors.
+
+    Raises:
+        ParameterError: the file does not exist, does not run, or defines no object of this name.
+    """
     place, _, name = text.rpartition(":")
     path = user_path(place, folder)
     if not place or not path.is_file():
-        raise ParameterError(blamed, text, "FILE.py:FUNCTION with a file that exists")
+        raise ParameterError(blamed, text, f"FILE.py:{what.split()[-1].upper()} with a file that exists")
     try:
         with _mentioned_if_slow(blamed, path):
-            function = runpy.run_path(str(path)).get(name)
-        function = function() if isinstance(function, type) else function
+            found = runpy.run_path(str(path)).get(name)
+        found = found() if isinstance(found, type) else found
     except (Exception, SystemExit) as error:
         # The user's file may raise any error; the message quotes it.
         raise ParameterError(blamed, text, f"a file that runs ({type(error).__name__}: {error})") from error
-    if not callable(function):
-        raise ParameterError(blamed, text, f"a function {name!r} defined in {path}")
-    return function
+    if found is None:
+        raise ParameterError(blamed, text, f"{what} {name!r} defined in {path}")
+    return found
 
 
 @contextmanager

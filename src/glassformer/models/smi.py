@@ -18,7 +18,10 @@ from glassformer.core.parsing import parse_grid, parse_number, parse_text
 from glassformer.core.resources import farthest_from_default
 from glassformer.core.settings import check_settings, positive_integer, unit_interval
 from glassformer.designs.projection import projection_design
+from glassformer.inputs.named import NAMES as INPUTS
+from glassformer.inputs.named import inputs_of
 from glassformer.models.base import FiniteSize, SampledModel
+from glassformer.models.state_link import StateLink, takes_state
 from glassformer.models.token_correlation import CorrelatedTokensLink, correlation_record, correlation_root
 from glassformer.priors.laws import NAMES
 from glassformer.priors.resolve import named, rows_prior
@@ -89,6 +92,12 @@ class SequenceMultiIndex(SampledModel):
         "eigenvalues of the covariance of the features, of mean one, as a comma list", None, read=parse_grid
     )
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=parse_text)
+    inputs: Any = parameter(
+        f"law of the inputs along the teacher's rows: {', '.join(INPUTS)}, or FILE.py:OBJECT",
+        None,
+        read=parse_text,
+        opens_file=True,
+    )
 
     _accuracy: Accuracy = field(default=USUAL, kw_only=True, repr=False)
 
@@ -97,6 +106,7 @@ class SequenceMultiIndex(SampledModel):
 
     def __post_init__(self) -> None:
         check_settings(self)
+        set_fields(self, inputs=inputs_of(self.inputs))
         images = 2.0 ** min(self.indices, 10)
         require_sampling(
             *farthest_from_default(self, "indices", "tokens", "points"), self.indices * self.tokens, images, self.points
@@ -109,12 +119,28 @@ class SequenceMultiIndex(SampledModel):
     @cached_property
     def channel(self) -> Channel:
         """The channel for the type of the labels."""
-        from glassformer.channels.multi_index.link_channel import LabelSettings, link_channel
+        from glassformer.channels.multi_index.link_channel import link_channel
 
+        if self.inputs is not None:
+            return self._tilted_channel()
         root = correlation_root(self.token_correlation, int(self.tokens))
         link = CorrelatedTokensLink(self.link, root) if root else self.link
-        settings = LabelSettings(self.noise, self.label_type, self.noise_law)
-        return link_channel(link, self.indices, self.tokens, settings, self.points)
+        return link_channel(link, self.indices, self.tokens, self._label_settings, self.points)
+
+    @property
+    def _label_settings(self) -> Any:
+        from glassformer.channels.multi_index.link_channel import LabelSettings
+
+        return LabelSettings(self.noise, self.label_type, self.noise_law)
+
+    def _tilted_channel(self) -> Channel:
+        from glassformer.channels.multi_index.link_channel import link_channel
+        from glassformer.channels.tilted import TiltedChannel
+
+        states = self.inputs.states(int(self.indices), int(self.tokens))
+        links = [StateLink(self.link, k) for k in range(states.count)] if takes_state(self.link) else [self.link]
+        given = (link_channel(one, self.indices, self.tokens, self._label_settings, self.points) for one in links)
+        return TiltedChannel(states, tuple(given), self.points)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -129,6 +155,7 @@ class SequenceMultiIndex(SampledModel):
             **correlation_record(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
             **({} if self.feature_spectrum is None else {"feature_spectrum": list(self.prior.spectrum)}),
             **named(self.prior),
+            **({} if self.inputs is None else {"inputs": self.inputs.label}),
             "points": int(self.points),
             "alpha": "n/d",
         }

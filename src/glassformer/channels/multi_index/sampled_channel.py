@@ -130,6 +130,12 @@ class SampledInference(Inference):
     def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
         return self.channel.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape))).log_partition
 
+    def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
+        return self.channel.posteriors(y, omega, variance)
+
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        return self.channel.slopes(y, omega, variance)
+
     def likeliest_labels(self, mean: Array, variance: Array) -> Array:
         return self.channel.likeliest_label(mean, variance)
 
@@ -164,7 +170,13 @@ class SampledInference(Inference):
         for k, v in enumerate(variance):
             scores = [[part[k] for part in level[:3]] for level in levels]
             raw = controlled_information(
-                scores, deviation[k], v, for_bias, [part[k] for part in prior], self.refinement_factor
+                scores,
+                deviation[k],
+                v,
+                for_bias,
+                [part[k] for part in prior],
+                self.refinement_factor,
+                self.channel.fields.shift_square,
             )
             # Projected on the symmetries, which averages satisfy exactly.
             overlap = self.channel.fields.self_overlap - v
@@ -195,13 +207,18 @@ class SampledInference(Inference):
         found = self._responding(slopes, deviation, variance)
         if wider is None:
             return found
-        white = np.linalg.cholesky(variance).T @ deviation
+        white = self._white(deviation, variance, known)
         drawn = np.linalg.inv(stretch) @ white
         log_weight = self.channel.fields.columns * np.linalg.slogdet(stretch)[1] - 0.5 * np.sum(
             white**2 - drawn**2, axis=(1, 2)
         )
         weight = np.exp(log_weight)
         return found._replace(weight=weight, fewer=tuple(part._replace(weight=weight) for part in found.fewer))
+
+    def _white(self, deviation: Array, variance: Array, known: int) -> Array:
+        """Return the normal part of true deviations, whitened."""
+        del known
+        return np.asarray(np.linalg.cholesky(variance).T @ deviation)
 
     def _stretch(self, variance: Array, wider: Array) -> Array:
         """Return the matrix that widens whitened deviations in the range of a projector, shape (P, P).

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from glassformer.channels.base import Channel, Inference
-from glassformer.channels.field_averages import Averages, Response, Scores
+from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Scores, Slopes
 from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
 from glassformer.channels.sampled_error_bars import REPLICAS
@@ -135,7 +135,7 @@ class ScalarInference(Inference):
         """Return fields of shape (n, 1, K) in the shape of the functions of the channel."""
         return fields.reshape(len(fields), *self.channel.fields.shape)
 
-    def _score_and_curvature(self, y: Array, omega: Array, variance: float) -> tuple[Array, Array]:
+    def _score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         return self.channel.score(y, omega, variance), self.channel.curvature(y, omega, variance)
 
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
@@ -148,6 +148,17 @@ class ScalarInference(Inference):
 
     def likeliest_labels(self, mean: Array, variance: Array) -> Array:
         return self.channel.likeliest_label(self._flat(mean), float(variance[0, 0]))
+
+    def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
+        flat, v = self._flat(omega), variance[:, 0, 0]
+        score, slope = self._score_and_curvature(y, flat, v)
+        both, log_partition = score.reshape(omega.shape), self.channel.log_partition(y, flat, v)
+        return (FieldPosterior(both, both, slope.reshape(-1, 1, 1), log_partition),)
+
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        """Return the slopes for fields of one component."""
+        slope = -self._score_and_curvature(y, self._flat(omega), variance[:, 0, 0])[1].reshape(-1, 1, 1, 1, 1)
+        return [(slope, slope)]
 
     def labels_from(self, fields: Array, source: Array, rng: np.random.Generator) -> Array:
         del source
@@ -205,7 +216,7 @@ class JointScoreInference(ScalarInference):
 
     channel: JointScoreChannel
 
-    def _score_and_curvature(self, y: Array, omega: Array, variance: float) -> tuple[Array, Array]:
+    def _score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         return self.channel.score_and_curvature(y, omega, variance)
 
 

@@ -1,0 +1,347 @@
+r"""A channel whose samples have hidden states, which shift their fields: hidden tokens and mixtures.
+
+With :math:`\log Z_h` and the score :math:`g_h` of the labels given the state ``h``, whose shift is :math:`s_h`,
+
+.. math::
+   Z_{out}(y, \omega, V) &= \sum_h\pi_h\,e^{\langle s_h, \omega\rangle + \frac12\langle s_h, Vs_h\rangle
+      - \frac12|s_h|^2}\,Z_h(y, \omega + Vs_h, V), \\
+   g &= \sum_hp_h\,\bigl(s_h + g_h(y, \omega + Vs_h, V)\bigr),
+
+with the posterior weights :math:`p_h` of the states. Nothing is integrated that the channels of the states do not
+integrate. The pair :math:`(y, \omega)` has the density :math:`N(\omega; 0, Q)Z_{out}`: the fields of a sample are
+:math:`s_h + N(0, I)`, so that :math:`\omega = Qs_h + Q^{1/2}t` and :math:`V^{-1}(z - \omega) = s_h + V^{-1/2}u`.
+
+**Slopes.** :math:`-E\,\partial_\omega g = E\sum_lg_lg_l^T - \sum_h\pi_hs_hs_h^T`: the normalisation of the density of
+shifted inputs depends on the power of the rows. Curvatures are given with the last term added, so that they equal the
+squares of scores on average, as for normal fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from glassformer.channels.base import Channel, Inference
+from glassformer.channels.field_averages import FieldPosterior, Scores, Slopes
+from glassformer.channels.fields import Fields
+from glassformer.channels.labelling import draw_labels
+from glassformer.channels.labels import Labels
+from glassformer.channels.multi_index.sampled_channel import SampledInference, SampledRowsChannel
+from glassformer.channels.row_symmetries import RowSymmetries
+from glassformer.channels.sampled_error_bars import REPLICAS
+from glassformer.channels.tilted_label_errors import tilted_label_errors
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.estimate import Array
+from glassformer.inputs.hidden_states import HiddenStates, Indices
+from glassformer.numerics.decompositions import square_root
+from glassformer.numerics.quasi_random import normal_points
+
+# Random fields on which symmetries of labels are compared, and the difference of labels that is rounding.
+_TRIALS, _ROUNDING = 64, 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class TiltedChannel(SampledRowsChannel):
+    """Labels of samples with hidden states.
+
+    Args:
+        states: hidden states.
+        given: channel of the labels given each state; one channel for all states, if labels depend on fields alone.
+        points: data points per replica of the averages, a power of two.
+
+    Raises:
+        IncompatibleError: noiseless labels of several numbers, whose likelihoods under different states cannot be
+            compared.
+    """
+
+    states: HiddenStates
+    given: tuple[Channel, ...]
+    points: int = 2048
+
+    def __post_init__(self) -> None:
+        if any(one.inference.with_more_noise is not None for one in self.given):
+            raise IncompatibleError(
+                "inputs with hidden states need noise > 0 for labels of several numbers: without noise their likelihoods "
+                "under different states cannot be compared"
+            )
+
+    @property
+    def rows(self) -> int:
+        return int(self.states.shifts.shape[1])
+
+    @property
+    def columns(self) -> int:
+        return int(self.states.shifts.shape[2])
+
+    @cached_property
+    def fields(self) -> Fields:
+        return Fields((self.rows, self.columns), states=self.states)
+
+    def of_state(self, state: int) -> Channel:
+        """Return the channel of the labels given a state."""
+        return self.given[state % len(self.given)]
+
+    @property
+    def depends_on_state(self) -> bool:
+        """Whether labels depend on the state as well as on the fields."""
+        return len(self.given) > 1
+
+    @cached_property
+    def labels(self) -> Labels:
+        facts = [self.of_state(k).labels for k in range(self.states.count)]
+        own = facts[0]
+        symmetries = self._symmetries
+        return Labels(
+            even=symmetries.even,
+            rank=float(self.states.probabilities @ [one.rank for one in facts]),
+            shape=own.shape,
+            noise=float(self.states.probabilities @ [one.noise for one in facts]),
+            noise_law=own.noise_law,
+            error_unit=own.error_unit,
+            discrete=own.discrete,
+            classes=own.classes,
+            symmetries=symmetries,
+        )
+
+    @cached_property
+    def _symmetries(self) -> RowSymmetries:
+        """Symmetries of the labels that also leave the law of the fields as it is."""
+        inner = self.given[0].labels.row_symmetries
+        kept = np.array([one for one in inner.invariances if self._is_symmetric(one)])
+        values, vectors = np.linalg.eigh(self.states.square + np.sum([c.labels.row_symmetries.visible for c in self.given], axis=0))
+        seen = vectors[:, values > _ROUNDING * values[-1]]
+        return RowSymmetries(kept, kept, seen @ seen.T)
+
+    def _is_symmetric(self, matrix: Array) -> bool:
+        """Return whether an orthogonal matrix over the rows permutes equal states, with the labels that belong to them."""
+        shifts, shares = self.states.shifts, self.states.probabilities
+        distance = np.abs((matrix @ shifts)[:, None] - shifts).max(axis=(2, 3)) + np.abs(shares[:, None] - shares)
+        images = [np.flatnonzero(row <= _ROUNDING) for row in distance]
+        if not all(len(places) for places in images):
+            return False
+        if not self.depends_on_state:
+            return True
+        fields = np.random.default_rng(1).standard_normal((_TRIALS, self.rows, self.columns))
+        return all(
+            any(np.allclose(self._clean(int(place), matrix @ fields), self._clean(state, fields)) for place in places)
+            for state, places in enumerate(images)
+        )
+
+    def _clean(self, state: int, fields: Array) -> Array:
+        """Return labels without noise given a state."""
+        channel = self.of_state(state)
+        return np.asarray(channel.clean(fields.reshape(len(fields), *channel.fields.shape)))
+
+    # Labels: the state is drawn from its posterior given the fields.
+
+    @cached_property
+    def sources(self) -> int:
+        return 1 + max(one.inference.sources for one in self.given)
+
+    def label_from(self, fields: Array, source: Array) -> Array:
+        """Return labels; the first of the normal numbers chooses the state, which has its posterior given the fields."""
+        states = self.states.draw_given(fields, ndtr(source[:, 0]))
+        return self._labels(fields, states, source[:, 1:])
+
+    def sample(self, fields: Array, rng: np.random.Generator) -> Array:
+        return self.sample_given(fields, self.states.draw_given(fields, rng.random(len(fields))), rng)
+
+    def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
+        """Draw labels of fields, shape (n, P, L), and states, shape (n,)."""
+        return self._by_state(states, lambda channel, where: draw_labels(channel, fields[where], rng))
+
+    def clean(self, fields: Array) -> Array:
+        """Return labels without noise, of states drawn from their posterior given the fields, always the same."""
+        return self.clean_given(fields, self.states.draw_given(fields, np.random.default_rng(0).random(len(fields))))
+
+    def clean_given(self, fields: Array, states: Indices) -> Array:
+        """Return labels without noise of fields, shape (n, P, L), and states, shape (n,)."""
+        return self._by_state(
+            states, lambda channel, where: channel.clean(fields[where].reshape(-1, *channel.fields.shape))
+        )
+
+    def _labels(self, fields: Array, states: Indices, source: Array) -> Array:
+        rng = np.random.default_rng(0)
+
+        def of_channel(channel: Channel, where: Array) -> Array:
+            inference = channel.inference
+            return inference.labels_from(fields[where], source[where][:, : inference.sources], rng)
+
+        return self._by_state(states, of_channel)
+
+    def _by_state(self, states: Indices, labels: Callable[[Channel, Any], Array]) -> Array:
+        """Return labels of data points, from those of the data points of each channel."""
+        found = np.zeros((len(states), *self.labels.shape))
+        for number, channel in enumerate(self.given):
+            where = np.flatnonzero(states % len(self.given) == number)
+            if len(where):
+                found[where] = np.asarray(labels(channel, where)).reshape(len(where), *self.labels.shape)
+        return found
+
+    def likeliest_label(self, mean: Array, variance: Array) -> Array:
+        if not self.labels.discrete:
+            return super().likeliest_label(mean, variance)
+        if not np.any(variance):
+            states = self.states.draw_given(mean, np.random.default_rng(0).random(len(mean)))
+            nothing = np.zeros_like(variance)
+            return self._by_state(states, lambda c, where: c.inference.likeliest_labels(mean[where], nothing))
+        repeated = np.broadcast_to(variance, (len(mean), *variance.shape))
+        log_z = [self.posterior(np.broadcast_to(one, (len(mean), *self.labels.shape)), mean, repeated).log_partition for one in self._values]
+        return np.asarray(self._values[np.argmax(log_z, axis=0)])
+
+    @cached_property
+    def _values(self) -> Array:
+        """Values of discrete labels."""
+        rng = np.random.default_rng(2)
+        fields = self.fields.shifted(rng.standard_normal((2**14, self.rows, self.columns)), rng.standard_normal((2**14, 1)))
+        return np.unique(self.clean(fields), axis=0)
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        if self.depends_on_state:
+            raise IncompatibleError(
+                "needs a link of the fields alone, and this link also takes the hidden state: give a student"
+            )
+        return self.given[0].traceable_label
+
+    # Posteriors.
+
+    def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
+        return self.posteriors(y, omega, variance)[0]
+
+    def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
+        weights = self.states.log_weights(omega, variance)
+        return tuple(self._mixed(level, weights) for level in self._levels(y, omega, variance))
+
+    def state_log_weights(self, y: Array, omega: Array, variance: Array) -> Array:
+        """Return the logarithms of the weights of the states given mean fields and labels, shape (n, H)."""
+        found = next(iter(self._levels(y, omega, variance)))
+        return self.states.log_weights(omega, variance) + np.stack([part.log_partition for part in found], axis=1)
+
+    def _levels(self, y: Array, omega: Array, variance: Array) -> Iterator[tuple[FieldPosterior, ...]]:
+        """Return the posteriors given each state, for each level of work."""
+        return zip(*(self.of_state(k).inference.posteriors(y, at, variance) for k, at in self._moved(omega, variance)))
+
+    def _moved(self, omega: Array, variance: Array) -> Iterator[tuple[int, Array]]:
+        """Return the mean fields given each state."""
+        for state, shift in enumerate(self.states.shifts):
+            yield state, omega + variance @ shift
+
+    def _mixed(self, found: Sequence[FieldPosterior], log_weights: Array) -> FieldPosterior:
+        """Return the posterior over states from those given each state."""
+        joint = log_weights + np.stack([part.log_partition for part in found], axis=1)
+        log_partition = logsumexp(joint, axis=1)
+        shares = np.exp(joint - log_partition[:, None])
+        first, second, curvature = (np.zeros_like(part) for part in found[0][:3])
+        for share, part, shift in zip(shares.T, found, self.states.shifts, strict=True):
+            own = part.first + shift, part.second + shift
+            first += share[:, None, None] * own[0]
+            second += share[:, None, None] * own[1]
+            curvature += share[:, None, None] * (part.curvature - _over_columns(*own))
+        return FieldPosterior(first, second, curvature + _over_columns(first, second) + self.states.square, log_partition)
+
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        weights = self.states.log_weights(omega, variance)
+        of_states = [self.of_state(k).inference.slopes(y, at, variance) for k, at in self._moved(omega, variance)]
+        levels = zip(self._levels(y, omega, variance), zip(*of_states), strict=False)
+        return [self._mixed_slopes(found, slopes, weights) for found, slopes in levels]
+
+    def _mixed_slopes(
+        self, found: Sequence[FieldPosterior], slopes: Sequence[tuple[Array, Array]], log_weights: Array
+    ) -> tuple[Array, Array]:
+        joint = log_weights + np.stack([part.log_partition for part in found], axis=1)
+        shares = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        mixed = self._mixed(found, log_weights)
+        common = -_outer(mixed.first, mixed.second)
+        own = [_outer(part.first + s, part.second + s) for part, s in zip(found, self.states.shifts, strict=True)]
+        first, second = (
+            common + sum(w[:, None, None, None, None] * (slope[k] + o) for w, slope, o in zip(shares.T, slopes, own))
+            for k in (0, 1)
+        )
+        return np.asarray(first), np.asarray(second)
+
+    @property
+    def inference(self) -> Inference:
+        return TiltedInference(self)
+
+
+@dataclass(frozen=True, eq=False)
+class TiltedInference(SampledInference):
+    """Inference from samples with hidden states."""
+
+    channel: TiltedChannel
+
+    @property
+    def refinement_factor(self) -> int:
+        return self.channel.given[0].inference.refinement_factor
+
+    @property
+    def work(self) -> float:
+        return super().work / self.points * self.channel.states.count * self.channel.given[0].inference.work
+
+    @property
+    def posterior_seconds(self) -> float:
+        return self.channel.states.count * self.channel.given[0].inference.posterior_seconds
+
+    def high_accuracy(self) -> Self:
+        return self._with_given([one.inference.high_accuracy().channel for one in self.channel.given])
+
+    def low_accuracy(self) -> Self:
+        return self._with_given([one.inference.low_accuracy().channel for one in self.channel.given])
+
+    def _with_given(self, given: Sequence[Channel]) -> Self:
+        return replace(self, channel=replace(self.channel, given=tuple(given)))
+
+    def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
+        return Scores(*self.channel.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))[:3])
+
+    def label_errors(
+        self, variance: Array, last_layer: Array | None = None, decisions: bool = True
+    ) -> dict[str, Array]:
+        del last_layer
+        return tilted_label_errors(self.channel, variance, decisions)
+
+    def _data(self, variance: Array, known: int = 0, stretch: Array | None = None) -> tuple[Array, Array, Array]:
+        channel, shape = self.channel, self.channel.fields.shape
+        size = channel.rows * channel.columns
+        points = self._points(known)
+        t, u, source = np.split(points[:, 1:], [size, 2 * size], axis=1)
+        t, u = t.reshape(-1, *shape), u.reshape(-1, *shape)
+        u = u if stretch is None else stretch @ u
+        states = self._states(known)
+        shift = channel.states.shifts[states]
+        omega = np.stack([(np.eye(len(v)) - v) @ shift + square_root(np.eye(len(v)) - v) @ t for v in variance])
+        deviation = np.stack([shift + np.linalg.inv(np.linalg.cholesky(v)).T @ u for v in variance])
+        labels = [
+            channel._labels(mean + v @ shift + np.linalg.cholesky(v) @ u, states, source)
+            for mean, v in zip(omega, variance, strict=True)
+        ]
+        return omega, deviation, np.stack(labels)
+
+    def _points(self, known: int) -> Array:
+        """Return the normal points of all data points: of the state, of both parts of the fields, of the label."""
+        size = 2 * self.channel.rows * self.channel.columns + self.channel.sources
+        return normal_points(size, self.points, REPLICAS)[:, known:].reshape(-1, size)
+
+    def _states(self, known: int) -> Indices:
+        return self.channel.states.draw(ndtr(self._points(known)[:, 0]))
+
+    def _white(self, deviation: Array, variance: Array, known: int) -> Array:
+        return super()._white(deviation - self.channel.states.shifts[self._states(known)], variance, known)
+
+
+def _over_columns(first: Array, second: Array) -> Array:
+    """Return the symmetrised product over rows, summed over columns: shapes (n, P, L) to (n, P, P)."""
+    full = first @ np.swapaxes(second, 1, 2)
+    return np.asarray(0.5 * (full + np.swapaxes(full, 1, 2)))
+
+
+def _outer(first: Array, second: Array) -> Array:
+    """Return the symmetrised product of all fields, shape (n, P, L, P, L)."""
+    full = np.einsum("npl,nqm->nplqm", first, second)
+    return np.asarray(0.5 * (full + np.einsum("nplqm->nqmpl", full)))
