@@ -149,7 +149,9 @@ def coarse_state_evolution(
 
 
 def refine_state_evolution(update: EvolutionMap, coarse: Solution, settings: Iteration | None = None) -> Solution:
-    """Return the solution for sampled averages, from a coarse one."""
+    """Return the solution for sampled averages, from a coarse one; for exact averages the coarse one itself."""
+    if not update.channel.inference.sampled:
+        return coarse
     return solve(update, coarse.value, Fine(coarse), settings or usual_iteration(update.channel))
 
 

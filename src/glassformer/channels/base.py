@@ -26,6 +26,7 @@ from glassformer.channels.labels import Labels
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
+from glassformer.inputs.hidden_states import Indices
 
 
 class Channel(ABC):
@@ -42,6 +43,14 @@ class Channel(ABC):
     @abstractmethod
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
         """Draw one label per data point, from fields of shape ``(n, *fields.shape)``."""
+
+    def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
+        """Draw one label per data point, from fields of shape (n, P, K) and hidden states of shape (n,).
+
+        By default labels depend on the fields alone.
+        """
+        del states
+        return self.sample(fields.reshape(len(fields), *self.fields.shape), rng)
 
     clean = default_property(
         None, "Function from fields, as in :meth:`sample`, to labels without noise. None if these are no numbers."
@@ -126,6 +135,12 @@ class Inference(ABC):
 
         Covariances have the shape (n, P, P). If slopes are sampled, estimates with less and less work follow.
         """
+
+    def posteriors_and_slopes(
+        self, y: Array, omega: Array, variance: Array
+    ) -> tuple[tuple[FieldPosterior, ...], Slopes]:
+        """Return :meth:`posteriors` and :meth:`slopes`, from the same work where this is possible."""
+        return self.posteriors(y, omega, variance), self.slopes(y, omega, variance)
 
     # Averages over data points.
 

@@ -24,12 +24,11 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
+from scipy.special import logsumexp, ndtr, softmax
 
 from glassformer.channels.base import Channel, Inference
 from glassformer.channels.field_averages import FieldPosterior, Scores, Slopes
 from glassformer.channels.fields import Fields
-from glassformer.channels.labelling import draw_labels
 from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.sampled_channel import SampledInference, SampledRowsChannel
 from glassformer.channels.row_symmetries import RowSymmetries
@@ -51,7 +50,10 @@ class TiltedChannel(SampledRowsChannel):
 
     Args:
         states: hidden states.
-        given: channel of the labels given each state; one channel for all states, if labels depend on fields alone.
+        given: channel of the labels given each state; one channel for all states, if labels depend on fields alone, or
+            on the fields with the tokens in the order of the state.
+        orders: order of the tokens in which the one channel takes the fields of each state, shape (H, L); empty for
+            the given order.
         points: data points per replica of the averages, a power of two.
 
     Raises:
@@ -61,6 +63,7 @@ class TiltedChannel(SampledRowsChannel):
 
     states: HiddenStates
     given: tuple[Channel, ...]
+    orders: tuple[tuple[int, ...], ...] = ()
     points: int = 2048
 
     def __post_init__(self) -> None:
@@ -89,7 +92,15 @@ class TiltedChannel(SampledRowsChannel):
     @property
     def depends_on_state(self) -> bool:
         """Whether labels depend on the state as well as on the fields."""
-        return len(self.given) > 1
+        return len(self.given) > 1 or len(self.orders) > 0
+
+    def _order(self, state: int) -> list[int]:
+        """Return the order of the tokens in which the channel of a state takes the fields."""
+        return list(self.orders[state]) if self.orders else list(range(self.columns))
+
+    def _ordered(self, fields: Array, state: int) -> Array:
+        """Return fields, shape (n, P, L), as the channel of a state takes them for its labels."""
+        return fields[:, :, self._order(state)].reshape(len(fields), *self.of_state(state).fields.shape)
 
     @cached_property
     def labels(self) -> Labels:
@@ -134,8 +145,7 @@ class TiltedChannel(SampledRowsChannel):
 
     def _clean(self, state: int, fields: Array) -> Array:
         """Return labels without noise given a state."""
-        channel = self.of_state(state)
-        return np.asarray(channel.clean(fields.reshape(len(fields), *channel.fields.shape)))
+        return np.asarray(self.of_state(state).clean(self._ordered(fields, state)))
 
     # Labels: the state is drawn from its posterior given the fields.
 
@@ -146,14 +156,14 @@ class TiltedChannel(SampledRowsChannel):
     def label_from(self, fields: Array, source: Array) -> Array:
         """Return labels; the first of the normal numbers chooses the state, which has its posterior given the fields."""
         states = self.states.draw_given(fields, ndtr(source[:, 0]))
-        return self._labels(fields, states, source[:, 1:])
+        return self.labels_given(fields, states, source[:, 1:])
 
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
         return self.sample_given(fields, self.states.draw_given(fields, rng.random(len(fields))), rng)
 
     def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
         """Draw labels of fields, shape (n, P, L), and states, shape (n,)."""
-        return self._by_state(states, lambda channel, where: draw_labels(channel, fields[where], rng))
+        return self._by_state(states, lambda k, where: self.of_state(k).sample(self._ordered(fields[where], k), rng))
 
     def clean(self, fields: Array) -> Array:
         """Return labels without noise, of states drawn from their posterior given the fields, always the same."""
@@ -161,26 +171,25 @@ class TiltedChannel(SampledRowsChannel):
 
     def clean_given(self, fields: Array, states: Indices) -> Array:
         """Return labels without noise of fields, shape (n, P, L), and states, shape (n,)."""
-        return self._by_state(
-            states, lambda channel, where: channel.clean(fields[where].reshape(-1, *channel.fields.shape))
-        )
+        return self._by_state(states, lambda k, where: self._clean(k, fields[where]))
 
-    def _labels(self, fields: Array, states: Indices, source: Array) -> Array:
+    def labels_given(self, fields: Array, states: Indices, source: Array) -> Array:
+        """Return labels of fields, states and normal numbers, shape (n, sources - 1)."""
         rng = np.random.default_rng(0)
 
-        def of_channel(channel: Channel, where: Array) -> Array:
-            inference = channel.inference
-            return inference.labels_from(fields[where], source[where][:, : inference.sources], rng)
+        def of_state(k: int, where: Indices) -> Array:
+            inference = self.of_state(k).inference
+            return inference.labels_from(fields[where][:, :, self._order(k)], source[where][:, : inference.sources], rng)
 
-        return self._by_state(states, of_channel)
+        return self._by_state(states, of_state)
 
-    def _by_state(self, states: Indices, labels: Callable[[Channel, Any], Array]) -> Array:
-        """Return labels of data points, from those of the data points of each channel."""
+    def _by_state(self, states: Indices, labels: Callable[[int, Indices], Array]) -> Array:
+        """Return labels of data points, from those of the data points in each state."""
         found = np.zeros((len(states), *self.labels.shape))
-        for number, channel in enumerate(self.given):
-            where = np.flatnonzero(states % len(self.given) == number)
+        for state in range(self.states.count):
+            where = np.flatnonzero(states == state)
             if len(where):
-                found[where] = np.asarray(labels(channel, where)).reshape(len(where), *self.labels.shape)
+                found[where] = np.asarray(labels(state, where)).reshape(len(where), *self.labels.shape)
         return found
 
     def likeliest_label(self, mean: Array, variance: Array) -> Array:
@@ -189,7 +198,9 @@ class TiltedChannel(SampledRowsChannel):
         if not np.any(variance):
             states = self.states.draw_given(mean, np.random.default_rng(0).random(len(mean)))
             nothing = np.zeros_like(variance)
-            return self._by_state(states, lambda c, where: c.inference.likeliest_labels(mean[where], nothing))
+            return self._by_state(
+                states, lambda k, where: self.of_state(k).inference.likeliest_labels(mean[where][:, :, self._order(k)], nothing)
+            )
         repeated = np.broadcast_to(variance, (len(mean), *variance.shape))
         log_z = [self.posterior(np.broadcast_to(one, (len(mean), *self.labels.shape)), mean, repeated).log_partition for one in self._values]
         return np.asarray(self._values[np.argmax(log_z, axis=0)])
@@ -215,28 +226,33 @@ class TiltedChannel(SampledRowsChannel):
         return self.posteriors(y, omega, variance)[0]
 
     def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
+        given = [self.of_state(k).inference.posteriors(y, at, variance) for k, at in self._moved(omega, variance)]
         weights = self.states.log_weights(omega, variance)
-        return tuple(self._mixed(level, weights) for level in self._levels(y, omega, variance))
+        return tuple(self._mixed(level, weights) for level in self._in_order(given))
 
     def state_log_weights(self, y: Array, omega: Array, variance: Array) -> Array:
         """Return the logarithms of the weights of the states given mean fields and labels, shape (n, H)."""
-        found = next(iter(self._levels(y, omega, variance)))
-        return self.states.log_weights(omega, variance) + np.stack([part.log_partition for part in found], axis=1)
-
-    def _levels(self, y: Array, omega: Array, variance: Array) -> Iterator[tuple[FieldPosterior, ...]]:
-        """Return the posteriors given each state, for each level of work."""
-        return zip(*(self.of_state(k).inference.posteriors(y, at, variance) for k, at in self._moved(omega, variance)))
+        given = [self.of_state(k).inference.posteriors(y, at, variance)[0] for k, at in self._moved(omega, variance)]
+        return self.states.log_weights(omega, variance) + np.stack([part.log_partition for part in given], axis=1)
 
     def _moved(self, omega: Array, variance: Array) -> Iterator[tuple[int, Array]]:
-        """Return the mean fields given each state."""
+        """Return the mean fields given each state, as the channel of the state takes them."""
         for state, shift in enumerate(self.states.shifts):
-            yield state, omega + variance @ shift
+            yield state, (omega + variance @ shift)[:, :, self._order(state)]
+
+    def _in_order(self, given: Sequence[tuple[FieldPosterior, ...]]) -> Iterator[list[FieldPosterior]]:
+        """Return the posteriors given each state in the order of the tokens, for each level of work."""
+        back = [np.argsort(self._order(k)) for k in range(self.states.count)]
+        for level in zip(*given, strict=False):
+            yield [
+                part._replace(first=part.first[:, :, own], second=part.second[:, :, own])
+                for part, own in zip(level, back, strict=True)
+            ]
 
     def _mixed(self, found: Sequence[FieldPosterior], log_weights: Array) -> FieldPosterior:
         """Return the posterior over states from those given each state."""
-        joint = log_weights + np.stack([part.log_partition for part in found], axis=1)
-        log_partition = logsumexp(joint, axis=1)
-        shares = np.exp(joint - log_partition[:, None])
+        shares = self._shares(found, log_weights)
+        log_partition = logsumexp(log_weights + np.stack([part.log_partition for part in found], axis=1), axis=1)
         first, second, curvature = (np.zeros_like(part) for part in found[0][:3])
         for share, part, shift in zip(shares.T, found, self.states.shifts, strict=True):
             own = part.first + shift, part.second + shift
@@ -245,25 +261,39 @@ class TiltedChannel(SampledRowsChannel):
             curvature += share[:, None, None] * (part.curvature - _over_columns(*own))
         return FieldPosterior(first, second, curvature + _over_columns(first, second) + self.states.square, log_partition)
 
+    @staticmethod
+    def _shares(found: Sequence[FieldPosterior], log_weights: Array) -> Array:
+        """Return the posterior probabilities of the states, shape (n, H)."""
+        return np.asarray(softmax(log_weights + np.stack([part.log_partition for part in found], axis=1), axis=1))
+
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
-        weights = self.states.log_weights(omega, variance)
-        of_states = [self.of_state(k).inference.slopes(y, at, variance) for k, at in self._moved(omega, variance)]
-        levels = zip(self._levels(y, omega, variance), zip(*of_states), strict=False)
-        return [self._mixed_slopes(found, slopes, weights) for found, slopes in levels]
+        return self.posteriors_and_slopes(y, omega, variance)[1]
+
+    def posteriors_and_slopes(
+        self, y: Array, omega: Array, variance: Array
+    ) -> tuple[tuple[FieldPosterior, ...], Slopes]:
+        both = [
+            self.of_state(k).inference.posteriors_and_slopes(y, at, variance) for k, at in self._moved(omega, variance)
+        ]
+        weights, back = self.states.log_weights(omega, variance), [np.argsort(self._order(k)) for k in range(len(both))]
+        levels = list(self._in_order([posteriors for posteriors, _ in both]))
+        slopes = []
+        for found, of_states in zip(levels, zip(*(part for _, part in both), strict=False), strict=False):
+            pairs = [tuple(one[:, :, own][..., own] for one in pair) for pair, own in zip(of_states, back, strict=True)]
+            slopes.append(self._mixed_slopes(found, pairs, weights))
+        return tuple(self._mixed(level, weights) for level in levels), slopes
 
     def _mixed_slopes(
-        self, found: Sequence[FieldPosterior], slopes: Sequence[tuple[Array, Array]], log_weights: Array
+        self, found: Sequence[FieldPosterior], slopes: Sequence[tuple[Array, ...]], log_weights: Array
     ) -> tuple[Array, Array]:
-        joint = log_weights + np.stack([part.log_partition for part in found], axis=1)
-        shares = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
-        mixed = self._mixed(found, log_weights)
-        common = -_outer(mixed.first, mixed.second)
-        own = [_outer(part.first + s, part.second + s) for part, s in zip(found, self.states.shifts, strict=True)]
-        first, second = (
-            common + sum(w[:, None, None, None, None] * (slope[k] + o) for w, slope, o in zip(shares.T, slopes, own))
-            for k in (0, 1)
-        )
-        return np.asarray(first), np.asarray(second)
+        """Return the slopes over states from those given each state."""
+        mixed, shares = self._mixed(found, log_weights), self._shares(found, log_weights)
+        first, second = (np.broadcast_to(-_outer(mixed.first, mixed.second), slopes[0][0].shape).copy() for _ in (0, 1))
+        for share, part, pair, shift in zip(shares.T, found, slopes, self.states.shifts, strict=True):
+            own, weight = _outer(part.first + shift, part.second + shift), share.reshape(-1, 1, 1, 1, 1)
+            first += weight * (pair[0] + own)
+            second += weight * (pair[1] + own)
+        return first, second
 
     @property
     def inference(self) -> Inference:
@@ -318,7 +348,7 @@ class TiltedInference(SampledInference):
         omega = np.stack([(np.eye(len(v)) - v) @ shift + square_root(np.eye(len(v)) - v) @ t for v in variance])
         deviation = np.stack([shift + np.linalg.inv(np.linalg.cholesky(v)).T @ u for v in variance])
         labels = [
-            channel._labels(mean + v @ shift + np.linalg.cholesky(v) @ u, states, source)
+            channel.labels_given(mean + v @ shift + np.linalg.cholesky(v) @ u, states, source)
             for mean, v in zip(omega, variance, strict=True)
         ]
         return omega, deviation, np.stack(labels)

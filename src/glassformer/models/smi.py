@@ -7,21 +7,25 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from glassformer.channels.base import Channel
 from glassformer.channels.label_laws import NAMES as LABEL_LAWS
 from glassformer.channels.label_laws import noise_label
 from glassformer.channels.sampling_limits import require_sampling
 from glassformer.core.accuracy import USUAL, Accuracy
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.frozen import set_fields
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_number, parse_text
 from glassformer.core.resources import farthest_from_default
 from glassformer.core.settings import check_settings, positive_integer, unit_interval
 from glassformer.designs.projection import projection_design
+from glassformer.inputs.hidden_states import HiddenStates
 from glassformer.inputs.named import NAMES as INPUTS
 from glassformer.inputs.named import inputs_of
 from glassformer.models.base import FiniteSize, SampledModel
-from glassformer.models.state_link import StateLink, takes_state
+from glassformer.models.state_link import StateLink, takes_state, token_orders
 from glassformer.models.token_correlation import CorrelatedTokensLink, correlation_record, correlation_root
 from glassformer.priors.laws import NAMES
 from glassformer.priors.resolve import named, rows_prior
@@ -72,7 +76,7 @@ class SequenceMultiIndex(SampledModel):
         [[[0.5]]]
     """
 
-    link: Callable[[Any], Any] = parameter(
+    link: Callable[..., Any] | None = parameter(
         "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
         metavar="FILE.py:FUNCTION",
         opens_file=True,
@@ -107,6 +111,7 @@ class SequenceMultiIndex(SampledModel):
     def __post_init__(self) -> None:
         check_settings(self)
         set_fields(self, inputs=inputs_of(self.inputs))
+        self._require_compatible_inputs()
         images = 2.0 ** min(self.indices, 10)
         require_sampling(
             *farthest_from_default(self, "indices", "tokens", "points"), self.indices * self.tokens, images, self.points
@@ -116,13 +121,33 @@ class SequenceMultiIndex(SampledModel):
         shape = (int(self.indices), 1, float(self.side_information))
         set_fields(self, prior=rows_prior(self.prior, *shape, self.feature_spectrum))
 
+    def _require_compatible_inputs(self) -> None:
+        """Raise if the law of the inputs excludes other parameters."""
+        if self.inputs is None:
+            if self.link is None or takes_state(self.link):
+                what = "None" if self.link is None else "a link of two arguments"
+                raise IncompatibleError(f"link = {what} needs a hidden state: give inputs, for instance HiddenToken(2.0)")
+            return
+        excluded = {
+            "token_correlation": correlation_root(self.token_correlation, int(self.tokens)),
+            "feature_spectrum": self.feature_spectrum is not None,
+        }
+        if self.link is None:
+            excluded |= {"noise": self.noise, "noise_law": self.noise_law is not None}
+        for name, given in excluded.items():
+            if given:
+                raise IncompatibleError(
+                    f"inputs = {self.inputs.label} and {name} = {getattr(self, name)!r} exclude each other: leave one out"
+                )
+
     @cached_property
     def channel(self) -> Channel:
         """The channel for the type of the labels."""
         from glassformer.channels.multi_index.link_channel import link_channel
 
-        if self.inputs is not None:
-            return self._tilted_channel()
+        states = self._hidden_states
+        if states is not None:
+            return self._tilted_channel(states)
         root = correlation_root(self.token_correlation, int(self.tokens))
         link = CorrelatedTokensLink(self.link, root) if root else self.link
         return link_channel(link, self.indices, self.tokens, self._label_settings, self.points)
@@ -133,19 +158,40 @@ class SequenceMultiIndex(SampledModel):
 
         return LabelSettings(self.noise, self.label_type, self.noise_law)
 
-    def _tilted_channel(self) -> Channel:
-        from glassformer.channels.multi_index.link_channel import link_channel
+    @cached_property
+    def _hidden_states(self) -> HiddenStates | None:
+        """Hidden states of the samples; None if they have no effect on fields or labels."""
+        if self.inputs is None:
+            return None
+        states = self.inputs.states(int(self.indices), int(self.tokens))
+        depends = self.link is None or takes_state(self.link)
+        return states if depends or np.any(states.shifts) else None
+
+    def _tilted_channel(self, states: HiddenStates) -> Channel:
+        from glassformer.channels.class_label import ClassChannel
         from glassformer.channels.tilted import TiltedChannel
 
-        states = self.inputs.states(int(self.indices), int(self.tokens))
+        if self.link is None:
+            return ClassChannel(states)
         links = [StateLink(self.link, k) for k in range(states.count)] if takes_state(self.link) else [self.link]
-        given = (link_channel(one, self.indices, self.tokens, self._label_settings, self.points) for one in links)
-        return TiltedChannel(states, tuple(given), self.points)
+        orders = token_orders(links, int(self.indices), int(self.tokens))
+        return TiltedChannel(states, tuple(map(self._given_state, links[: 1 if orders else None])), orders, self.points)
+
+    def _given_state(self, link: Callable[[Any], Any]) -> Channel:
+        """Return the channel of the labels given a hidden state."""
+        from glassformer.channels.multi_index.linear_rows import linear_channel
+        from glassformer.channels.multi_index.link_channel import link_channel
+
+        # All checks of links and settings are those of the general channel.
+        channel = link_channel(link, self.indices, self.tokens, self._label_settings, self.points)
+        if self.noise_law is not None or channel.labels.discrete:
+            return channel
+        return linear_channel(link, self.indices, self.tokens, self.noise, self.points) or channel
 
     @property
     def parameters(self) -> dict[str, Any]:
         return {
-            "link": getattr(self.link, "__name__", repr(self.link)),
+            "link": "class" if self.link is None else getattr(self.link, "__name__", repr(self.link)),
             "indices": int(self.indices),
             "tokens": int(self.tokens),
             "noise": float(self.noise),

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from glassformer.channels.link.contract import Link
 from glassformer.core.arrays import AnyArray
+
+# Random fields on which links are compared.
+_TRIALS = 64
 
 
 @dataclass(frozen=True)
@@ -19,7 +25,6 @@ class StateLink:
         state: the state: the place of the hidden token, or the number of the class.
 
     Example:
-        >>> import numpy as np
         >>> float(StateLink(lambda z, place: z[0, place], 1)(np.array([[1.0, 2.0]])))
         2.0
     """
@@ -49,3 +54,27 @@ def takes_state(link: Callable[..., Any]) -> bool:
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(one.kind in kinds and one.default is one.empty for one in parameters) > 1
+
+
+def token_orders(links: Sequence[Callable[[Any], Any]], indices: int, tokens: int) -> tuple[tuple[int, ...], ...]:
+    """Return the orders of the tokens in which the first link is each of the links; empty if there are none.
+
+    The link of state ``k`` is then the first one with the tokens 0 and ``k`` exchanged: it treats the hidden place as a
+    place like any other, and one channel serves all states.
+
+    Example:
+        >>> token_orders([StateLink(lambda z, place: z[0, place], k) for k in range(3)], 1, 3)
+        ((0, 1, 2), (1, 0, 2), (2, 1, 0))
+    """
+    if len(links) != tokens or tokens == 1:
+        return ()
+    fields = np.random.default_rng(4).standard_normal((_TRIALS, indices, tokens))
+    first = Link(links[0], (indices, tokens))
+    orders = []
+    for state, link in enumerate(links):
+        order = list(range(tokens))
+        order[0], order[state] = state, 0
+        if not np.allclose(Link(link, (indices, tokens))(fields), first(fields[:, :, order]), rtol=1e-9, atol=1e-12):
+            return ()
+        orders.append(tuple(order))
+    return tuple(orders)

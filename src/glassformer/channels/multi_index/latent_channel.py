@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from glassformer.channels.base import Inference
-from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Slopes
+from glassformer.channels.field_averages import FieldPosterior, Slopes
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments, posterior_moments
 from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.sampled_channel import SampledInference, SampledRowsChannel
@@ -180,13 +180,6 @@ class LatentInference(SampledInference):
 
     def low_accuracy(self) -> Self:
         return self.with_effort(self.channel.low_effort)
-
-    def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
-        omega, deviation, labels = self._data(variance[None])
-        repeated = np.broadcast_to(variance, (omega.shape[1], *variance.shape))
-        posteriors, slopes = self.channel.posteriors_and_slopes(labels[0], omega[0], repeated)
-        averages = self._averaged(posteriors, deviation, variance[None])
-        return averages, self._responding(slopes, deviation[0], variance)
 
 
 def _label(make: Callable[..., LatentPosterior], *numbers: float) -> Callable[[Any], Any]:

@@ -93,6 +93,12 @@ class SampledRowsChannel(Channel):
         """
         raise NotImplementedError
 
+    def posteriors_and_slopes(
+        self, y: Array, omega: Array, variance: Array
+    ) -> tuple[tuple[FieldPosterior, ...], Slopes]:
+        """Return :meth:`posteriors` and :meth:`slopes`; a channel that has both from the same work overrides it."""
+        return self.posteriors(y, omega, variance), self.slopes(y, omega, variance)
+
     @property
     def inference(self) -> Inference:
         return SampledInference(self)
@@ -135,6 +141,11 @@ class SampledInference(Inference):
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         return self.channel.slopes(y, omega, variance)
+
+    def posteriors_and_slopes(
+        self, y: Array, omega: Array, variance: Array
+    ) -> tuple[tuple[FieldPosterior, ...], Slopes]:
+        return self.channel.posteriors_and_slopes(y, omega, variance)
 
     def likeliest_labels(self, mean: Array, variance: Array) -> Array:
         return self.channel.likeliest_label(mean, variance)
@@ -237,6 +248,13 @@ class SampledInference(Inference):
             truth[:, :, k, :, k] -= inverse
         found, *fewer = (Response(*pair, truth, np.ones(len(truth)), REPLICAS) for pair in slopes)
         return found._replace(fewer=tuple(fewer))
+
+    def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
+        omega, deviation, labels = self._data(variance[None])
+        repeated = np.broadcast_to(variance, (omega.shape[1], *variance.shape))
+        posteriors, slopes = self.channel.posteriors_and_slopes(labels[0], omega[0], repeated)
+        averages = self._averaged(posteriors, deviation, variance[None])
+        return averages, self._responding(slopes, deviation[0], variance)
 
     def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
         r"""Return averages and the derivative of the information, :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`.
