@@ -2,8 +2,8 @@ r"""Weak recovery: sample ratios from which on the uninformed start, and message
 
 :func:`weak_recovery` lists the thresholds of any model.
 
-- Side information, or labels with a non-zero mean score (a link that is not even), give an overlap at any
-  :math:`\alpha > 0`.
+- Side information, or labels with a non-zero mean score (a link that is not even, or inputs that hidden states shift),
+  give an overlap at any :math:`\alpha > 0`.
 - **One row with even labels**: the limit of the equation of state at vanishing overlap,
   :math:`\alpha_c = \lim_{\hat q\to0}\hat q/E g^2(\mathrm{MMSE}(\hat q))`. A prior with an onset needs an information at
   zero overlap above it.
@@ -48,7 +48,10 @@ def weak_recovery(model: Model) -> list[Threshold]:
     known = known_at_any_ratio(model) if prior.rows > 1 else np.eye(1)
     if not known.any():
         return _subspace_thresholds(model, 1)
-    note = "Weak recovery at any alpha > 0: the link is not an even function"
+    cause = "the link is not an even function"
+    if np.any(model.channel.fields.shift_square):
+        cause = "hidden states shift the inputs, or the link is not an even function"
+    note = f"Weak recovery at any alpha > 0: {cause}"
     first = Threshold("weak_recovery", 0.0, 0.0, note, **_subspace_fields(model, known))
     return [first, *(_subspace_thresholds(model, 2) if prior.rows > 1 and not model.has_curve else [])]
 

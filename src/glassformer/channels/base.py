@@ -56,6 +56,29 @@ class Channel(ABC):
         None, "Function from fields, as in :meth:`sample`, to labels without noise. None if these are no numbers."
     )
 
+    def mean_labels(self, mean: Array, spread: Array, variance: Array) -> Array:
+        """Return estimates of the mean noiseless labels over the posterior, from one antithetic pair of fields each.
+
+        Args:
+            mean: mean fields, shape (n, P, K).
+            spread: draws of their posterior deviations, shape (n, P, K).
+            variance: posterior covariances, shape (n, P, P), on which the weights of hidden states depend.
+        """
+        del variance
+        above, below = (self.plugin_labels(mean + sign * spread, np.zeros(0)) for sign in (1, -1))
+        return np.asarray(0.5 * (above + below))
+
+    def plugin_labels(self, mean: Array, variance: Array) -> Array:
+        """Return the noiseless labels of mean fields, in the most probable hidden state under the covariances.
+
+        Raises:
+            IncompatibleError: labels without noise do not exist.
+        """
+        del variance
+        if self.clean is None:
+            raise IncompatibleError(f"channel {self.label} has no labels without noise")
+        return np.asarray(self.clean(mean.reshape(len(mean), *self.fields.shape)))
+
     def likeliest_label(self, mean: Array, variance: Array) -> Array:
         """Return the most probable discrete label, entry by entry, of fields with these means and one covariance.
 

@@ -121,6 +121,8 @@ def wrong_labels(channel: Channel, variance: Array) -> Estimate:
 def new_samples(channel: Channel, own: Array, cross: Array, true: Array, points: int = _SAMPLES) -> NewSamples:
     """Draw new samples for a measured estimate: fields are normal with these inner products as covariances.
 
+    Hidden states shift them by the products of the shifts with the inner products.
+
     Args:
         channel: channel of the labels.
         own: inner products of the estimated rows, shape (..., P, P), with leading axes for several estimates.
@@ -132,9 +134,14 @@ def new_samples(channel: Channel, own: Array, cross: Array, true: Array, points:
         [np.concatenate([own, cross], axis=-1), np.concatenate([np.swapaxes(cross, -1, -2), true], axis=-1)], axis=-2
     )
     rows, columns = channel.fields.rows, channel.fields.columns
-    normal = normal_points(4 * rows * columns, points, 1).reshape(points, -1, columns)
-    both, deviations = np.split(normal, 2, axis=1)
+    sources = channel.fields.sources
+    drawn = normal_points(4 * rows * columns + sources, points, 1)[0]
+    source, normal = np.split(drawn, [sources], axis=1)
+    both, deviations = np.split(normal.reshape(points, -1, columns), 2, axis=1)
     estimated, fields = np.split(square_root(joint)[..., None, :, :] @ both, 2, axis=-2)
+    if sources:
+        shift = channel.fields.shifted(np.zeros((points, rows, columns)), source)
+        estimated, fields = estimated + cross[..., None, :, :] @ shift, fields + true[..., None, :, :] @ shift
     return NewSamples(estimated, fields, deviations.reshape(points, 2, rows, columns))
 
 
@@ -157,8 +164,10 @@ def predicted_labels(channel: Channel, fields: Array, variance: Array) -> Array:
         return np.asarray(mode(labels, axis=0).mode)
     points = normal_points(fields.shape[-2] * fields.shape[-1], _POSTERIOR_POINTS, 1)[0]
     deviations = square_root(variance) @ points.reshape(-1, *fields.shape[-2:])
-    both = np.concatenate([deviations, -deviations]) if np.any(variance) else np.zeros((1, *fields.shape[-2:]))
-    return np.asarray(np.mean([clean_labels(channel, one + spread) for one in fields for spread in both], axis=0))
+    used = deviations if np.any(variance) else np.zeros((1, *fields.shape[-2:]))
+    repeated = np.broadcast_to(variance, (fields.shape[1], *variance.shape))
+    means = [channel.mean_labels(one, np.broadcast_to(own, one.shape), repeated) for one in fields for own in used]
+    return np.asarray(np.mean(means, axis=0))
 
 
 def wrong_labels_on(channel: Channel, samples: NewSamples, variance: Array) -> float:
@@ -179,14 +188,15 @@ def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) ->
         Error of the mean label over the claimed posterior, and error of the label of the estimated fields.
     """
 
-    def labels(fields: Array) -> Array:
-        return clean_labels(channel, fields.reshape(-1, *fields.shape[-2:])).reshape(*fields.shape[:-2], -1)
-
-    label, plugin = labels(samples.fields), labels(samples.estimated)
+    lead, shape = samples.estimated.shape[:-2], samples.estimated.shape[-2:]
+    repeated = np.broadcast_to(variance[..., None, :, :], (*lead, *variance.shape[-2:])).reshape(-1, *variance.shape[-2:])
+    mean = samples.estimated.reshape(-1, *shape)
+    label = clean_labels(channel, samples.fields.reshape(-1, *shape)).reshape(*lead, -1)
+    plugin = channel.plugin_labels(mean, repeated).reshape(*lead, -1)
     spread = np.moveaxis(square_root(variance)[..., None, None, :, :] @ samples.deviations, -3, 0)
     # Two independent means over antithetic pairs: their product has no bias from the noise of either.
     first, second = (
-        label - 0.5 * (labels(samples.estimated + part) + labels(samples.estimated - part)) for part in spread
+        label - channel.mean_labels(mean, part.reshape(-1, *shape), repeated).reshape(*lead, -1) for part in spread
     )
     bayes, squares = (np.sum(part, axis=-1).mean(axis=-1) for part in (first * second, (label - plugin) ** 2))
     return bayes / channel.labels.error_unit, squares / channel.labels.error_unit

@@ -173,6 +173,18 @@ class TiltedChannel(SampledRowsChannel):
         """Return labels without noise of fields, shape (n, P, L), and states, shape (n,)."""
         return self._by_state(states, lambda k, where: self._clean(k, fields[where]))
 
+    def mean_labels(self, mean: Array, spread: Array, variance: Array) -> Array:
+        total: Array = np.zeros((len(mean), *self.labels.shape))
+        weights = softmax(self.states.log_weights(mean, variance), axis=1)
+        for state, shift in enumerate(self.states.shifts):
+            centre = mean + variance @ shift
+            pair = self._clean(state, centre + spread) + self._clean(state, centre - spread)
+            total += 0.5 * weights[:, state].reshape(-1, *(1,) * (total.ndim - 1)) * pair.reshape(total.shape)
+        return total
+
+    def plugin_labels(self, mean: Array, variance: Array) -> Array:
+        return self.clean_given(mean, np.argmax(self.states.log_weights(mean, variance), axis=1))
+
     def labels_given(self, fields: Array, states: Indices, source: Array) -> Array:
         """Return labels of fields, states and normal numbers, shape (n, sources - 1)."""
         rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtr, softmax
+from scipy.special import ndtr
 
 from glassformer.channels.confusion import label_tolerance
 from glassformer.channels.sampled_error_bars import REPLICAS, mean_of_replicas
@@ -51,11 +51,10 @@ def _at(channel: TiltedChannel, v: Array, decisions: bool) -> dict[str, Array]:
     t, *u = (part.reshape(-1, *shape) for part in np.split(points[:, 1:], 4, axis=1))
     shift, root, overlap = states.shifts[hidden], square_root(v), np.eye(len(v)) - v
     mean = overlap @ shift + square_root(overlap) @ t
-    weights = softmax(states.log_weights(mean, v), axis=1)
-    likeliest = np.argmax(weights, axis=1)
+    likeliest = np.argmax(states.log_weights(mean, v), axis=1)
     true = channel.clean_given(mean + v @ shift + root @ u[0], hidden)
-    predicted = [_mean_labels(channel, mean, v, root @ own, weights) for own in u[1:]]
-    plugin = channel.clean_given(mean, likeliest)
+    predicted = [channel.mean_labels(mean, root @ own, v) for own in u[1:]]
+    plugin = channel.plugin_labels(mean, v)
     squares = {
         "prediction_error": (true - predicted[0]) * (true - predicted[1]),
         "plugin_error": (true - plugin) ** 2,
@@ -69,16 +68,6 @@ def _at(channel: TiltedChannel, v: Array, decisions: bool) -> dict[str, Array]:
         few = np.concatenate([np.arange(min(count, _DECISIONS)) + k * count for k in range(REPLICAS)])
         found |= _counted(channel, v, mean[few], hidden[few], (true[few], (mean + v @ shift + root @ u[0])[few]))
     return found
-
-
-def _mean_labels(channel: TiltedChannel, mean: Array, v: Array, spread: Array, weights: Array) -> Array:
-    """Return estimates of the mean labels over the posterior, from one antithetic pair of fields for each state."""
-    total: Array = np.zeros((len(mean), *channel.labels.shape))
-    for state, shift in enumerate(channel.states.shifts):
-        same = np.full(len(mean), state)
-        pair = [channel.clean_given(mean + v @ shift + sign * spread, same) for sign in (1, -1)]
-        total += weights[:, state].reshape(-1, *(1,) * (total.ndim - 1)) * 0.5 * (pair[0] + pair[1])
-    return total
 
 
 def _counted(

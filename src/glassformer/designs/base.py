@@ -83,6 +83,19 @@ class Design(ABC):
         del samples, shape, rng, storage
         raise IncompatibleError(f"inputs of a {cls.__name__} have no Gaussian equivalent: use storage revealed")
 
+    def shifted(self, signal: Array, shifts: Array) -> Design:
+        r"""Return the inputs with the tokens of every sample shifted along the rows of a signal.
+
+        Args:
+            signal: rows :math:`W^*`, shape (P, d).
+            shifts: ``s`` of every sample, shape (samples, P, L): its tokens are moved by :math:`s^TW^*/\sqrt d`.
+
+        Raises:
+            IncompatibleError: fields are no projections of tokens on rows.
+        """
+        del signal, shifts
+        raise IncompatibleError(f"inputs of a {type(self).__name__} have no hidden states: use model smi")
+
     @abstractmethod
     def first(self, samples: int) -> Self:
         """Return the design of the first samples alone, sharing memory with this one."""

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from glassformer.core.estimate import Array
 from glassformer.core.frozen import set_fields
 from glassformer.core.random_streams import random_stream
+from glassformer.designs.base import Design
+from glassformer.designs.shifted import ShiftedDesign
 from glassformer.designs.stored import StoredDesign
 from glassformer.designs.wrapped import WrappedDesign
 
@@ -56,6 +58,9 @@ class GeneratedDesign(WrappedDesign):
 
     def first(self, samples: int) -> Self:
         return replace(self, number=samples)
+
+    def shifted(self, signal: Array, shifts: Array) -> Design:
+        return ShiftedDesign(self, signal, shifts)
 
     def stored(self) -> StoredDesign:
         """Return the same inputs in memory."""

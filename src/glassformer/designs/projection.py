@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -58,6 +58,10 @@ class ProjectionDesign(StoredDesign):
             part = tokens[:, :, head * length : (head + 1) * length]
             fields[:, head :: self.heads] = np.swapaxes(part @ weights[head :: self.heads].T, 1, 2)
         return fields / np.sqrt(length)
+
+    def shifted(self, signal: Array, shifts: Array) -> Design:
+        moved = np.swapaxes(shifts, 1, 2) @ signal / np.sqrt(signal.shape[1])
+        return replace(self, inputs=self.inputs[:1] + moved.astype(self.inputs.dtype, copy=False))
 
     @classmethod
     def reveal(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Design:

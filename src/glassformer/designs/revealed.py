@@ -18,6 +18,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
 from glassformer.designs.gaussian_matrix import GaussianMatrix
+from glassformer.designs.shifted import ShiftedDesign
 from glassformer.designs.stored import type_of_storage
 from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.designs.wrapped import WrappedDesign
@@ -118,6 +119,9 @@ class RevealedSequences(RevealedDesign):
 @dataclass(frozen=True, eq=False)
 class RevealedProjections(RevealedDesign):
     r"""Fields :math:`WX^T/\sqrt d`, shape (samples, P, L): one matrix of all token vectors for each head."""
+
+    def shifted(self, signal: Array, shifts: Array) -> Design:
+        return ShiftedDesign(self, signal, shifts)
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance

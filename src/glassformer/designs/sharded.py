@@ -15,9 +15,11 @@ from numpy.typing import DTypeLike
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
+from glassformer.designs.base import Design
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.projection import ProjectionDesign
 from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
+from glassformer.designs.shifted import ShiftedDesign
 from glassformer.designs.stored import StoredDesign
 from glassformer.designs.token_pairs import pair_indices
 from glassformer.designs.wrapped import WrappedDesign
@@ -52,6 +54,9 @@ class ShardedDesign(WrappedDesign):
         if self.stored.instances != 1:
             raise IncompatibleError(f"{type(self.stored).__name__} cannot be divided among devices: use one instance")
         _maps_of(self.stored)
+
+    def shifted(self, signal: Array, shifts: Array) -> Design:
+        return ShiftedDesign(self, signal, shifts)
 
     def first(self, samples: int) -> Self:
         return type(self)(self.stored.first(samples), self.devices)

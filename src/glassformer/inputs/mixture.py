@@ -53,7 +53,9 @@ class Mixture(FieldLaw):
 
     @property
     def label(self) -> str:
-        return f"mixture of {len(self.means)}"
+        means = ";".join(",".join(f"{x:g}" for row in one for x in row) for one in self.means)
+        weights = "" if self.weights is None else " weights=" + ",".join(f"{x:g}" for x in self.weights)
+        return f"mixture:{means}{weights}"
 
     def states(self, rows: int, tokens: int) -> HiddenStates:
         means = np.array(self.means)

@@ -9,6 +9,10 @@ r"""One step of generalised approximate message passing (GAMP), for any prior, d
 with the Onsager coefficient :math:`\tilde V` of the denoiser, which is ``V`` for a posterior mean given the observation
 alone. A scalar model is the case of one row.
 
+Hidden states that shift the inputs by :math:`s_h` add :math:`A_0 = \alpha\sum_h\pi_hs_hs_h^T` to the precision, from the
+normalisation of their density. It is contained in :math:`A_2`, and :math:`(A - GA_0)\hat S` takes the place of
+:math:`A\hat S`.
+
 For Bayes-optimal iterates :math:`G = I` (Nishimori), and this is the usual algorithm. Slope and square of the score are
 both measured, and thus the effective noise :math:`A^{-1}`: for the linear channel it is the mean squared residual over
 :math:`\alpha`. If a finite sample contradicts the predicted variance, the algorithm uses the measured one. A worse
@@ -38,6 +42,9 @@ _RANDOM_STARTS = 5
 # Stream of random numbers of the starts. Simulations draw teachers, inputs, labels, side information and new inputs of
 # the same seed from streams 0 to 4: a start from one of them would know the truth.
 _START_STREAM = 5
+# Initial damping with inputs that hidden states shift: with large shifts undamped iterates leave the fixed point after
+# three steps (measured).
+_DAMPING_OF_SHIFTS = 0.3
 # Standard errors by which slope and square of the score differ significantly (95 %).
 _DIFFERENT = 2.0
 # Precision above which a row counts as partly learned (chosen by trial).
@@ -86,7 +93,8 @@ class GampStep(GampConvergence):
         if self._random_start > 0:
             rng = random_stream(self.seed, _START_STREAM, self.instance, attempt)
             signal = signal + self._random_start * rng.standard_normal(shape)
-        damping = self.design.damping if self.settings.damping is None else self.settings.damping
+        usual = max(self.design.damping, _DAMPING_OF_SHIFTS * bool(np.any(self.channel.fields.shift_square)))
+        damping = usual if self.settings.damping is None else self.settings.damping
         score = np.zeros((self.design.samples, self.channel.fields.rows, self.channel.fields.columns))
         return GampState(replace(estimate, signal=signal), score, nothing, nothing, nothing, damping=damping)
 
@@ -110,7 +118,9 @@ class GampStep(GampConvergence):
             assumed = _damped_precision(state.assumed_precision, precision, weight)
             gain = gain * _ratio(np.diag(assumed), np.diag(precision))
         correlation = row_correlation(self.design, score, self.instance)
-        field = gain.reshape(-1, *(1,) * (correlation.ndim - 1)) * correlation + _mixed(assumed, old.signal)
+        # The precision by the normalisation of the density of shifted inputs has no field.
+        feedback = assumed - gain[:, None] * self._shift_precision
+        field = gain.reshape(-1, *(1,) * (correlation.ndim - 1)) * correlation + _mixed(feedback, old.signal)
         try:
             new = self._denoised(field, assumed, old.memory)
         except np.linalg.LinAlgError:
@@ -135,6 +145,11 @@ class GampStep(GampConvergence):
             aitken=aitken,
         )
         return following.extrapolated((1 - weight) * aitken.remaining), float(np.trace(precision))
+
+    @cached_property
+    def _shift_precision(self) -> Array:
+        r"""Precision of the rows by the shifts of hidden states, :math:`\alpha\sum_h\pi_hs_hs_h^T`, shape (P, P)."""
+        return np.asarray(self.design.sample_ratio * self.channel.fields.shift_square)
 
     def pseudo_data(self, state: GampState) -> PseudoData:
         """Return the next input of the denoiser, for a model of one row."""

@@ -228,6 +228,21 @@ class Model(WithAccuracy, Trainable, ABC):
         """Return the shape of a signal for a design; the first axis runs over the rows if there are several."""
         return signal_shape(self.prior, design.row_shape)
 
+    def labelled(self, design: Design, signal: Array, rng: np.random.Generator) -> tuple[Design, Array]:
+        """Return inputs, shifted by the hidden states of their samples if there are any, and drawn labels.
+
+        Args:
+            design: inputs of one instance, independent of the signal.
+            signal: the true signal.
+            rng: draws hidden states and the noise of the labels.
+        """
+        states = self.channel.fields.states
+        if states is None:
+            return design, self.channel.sample(design.forward(signal, 0), rng)
+        hidden = states.draw(rng.random(design.samples))
+        moved = design.shifted(signal, states.shifts[hidden])
+        return moved, self.channel.sample_given(moved.forward(signal, 0), hidden, rng)
+
     def measured(
         self, estimate: Array, signal: Array, variance: Array | None = None, new: NewInputs | None = None
     ) -> dict[str, Any]:

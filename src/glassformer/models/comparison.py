@@ -11,6 +11,7 @@ from glassformer.channels.label_errors import NewSamples
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.estimate import Array
 from glassformer.core.random_streams import random_stream
+from glassformer.inputs.hidden_states import HiddenStates
 from glassformer.priors.base import Prior
 from glassformer.priors.signals import mean_rows
 
@@ -26,6 +27,7 @@ class NewInputs:
         design: design of the model at its size.
         shape: shape of the input of one sample.
         seed: seed of the inputs.
+        states: hidden states of the samples; None for normal inputs.
 
     Example:
         >>> from glassformer import AttentionIndexed
@@ -39,12 +41,17 @@ class NewInputs:
     design: Any
     shape: tuple[int, int]
     seed: tuple[int, ...]
+    states: HiddenStates | None = None
 
     def samples(self, estimate: Array, truth: Array) -> NewSamples:
         """Return the fields of an estimate and of the truth, shape ``(P, *row_shape)``, on the test inputs."""
         rng = random_stream(*self.seed)
         signals = np.stack([estimate, truth])
         estimated, fields = self.design.new_fields(signals, self.shape, _NEW_SAMPLES, rng)
+        if self.states is not None:
+            shifts = self.states.shifts[self.states.draw(rng.random(_NEW_SAMPLES))]
+            own, true = (one @ truth.T / truth.shape[1] for one in (estimate, truth))
+            estimated, fields = estimated + own @ shifts, fields + true @ shifts
         deviations = rng.standard_normal((len(fields), 2, *fields.shape[1:]))
         return NewSamples(estimated, fields, deviations)
 

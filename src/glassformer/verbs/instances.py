@@ -209,7 +209,7 @@ class Experiment:
         """Draw a teacher and its labels, and fit the learner to them."""
         model, design = self.size.model, designs.of(seed, samples)
         signal = model.prior.sample(model.signal_shape(design), random_stream(seed, 0))
-        labels = model.channel.sample(design.forward(signal, 0), random_stream(seed, 2))
+        design, labels = model.labelled(design, signal, random_stream(seed, 2))
         side = side_observation(model.prior, signal, random_stream(seed, 3))
         if design.revealed and checkpoint is not None:
             checkpoint = replace(checkpoint, part=design)
@@ -219,7 +219,7 @@ class Experiment:
         """Fit one instance and measure its errors."""
         model = self.size.model
         signal, found = self._fit(designs, samples, seed, checkpoint)
-        new = NewInputs(self.size.design, self.size.input_shape, (seed, 4))
+        new = NewInputs(self.size.design, self.size.input_shape, (seed, 4), model.channel.fields.states)
         reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(FitStatus)}
         arrays = {"estimates": found.estimates, "teacher": signal}
         kept: dict[str, Any] = {name: np.asarray(arrays[name]) for name in self.keep if name in arrays}
