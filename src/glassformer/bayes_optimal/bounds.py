@@ -46,9 +46,12 @@ def sample_data_points(
 ) -> DataPoints:
     """Return data points of a model at a posterior covariance, shape (P, P), with labels from ``channel``."""
     shape = (count, channel.fields.rows, channel.fields.columns)
-    omega = square_root(model.prior.self_overlap - variance) @ rng.standard_normal(shape)
+    overlap = model.prior.self_overlap - variance
+    omega = square_root(overlap) @ rng.standard_normal(shape)
     root, noise = np.linalg.cholesky(variance), rng.standard_normal(shape)
-    return DataPoints(draw_labels(channel, omega + root @ noise, rng), omega, np.linalg.inv(root).T @ noise)
+    shift = channel.fields.shifted(np.zeros(shape), rng.standard_normal((count, channel.fields.sources)))
+    labels = draw_labels(channel, omega + root @ noise + shift, rng)
+    return DataPoints(labels, omega + overlap @ shift, np.linalg.inv(root).T @ noise + shift)
 
 
 class Bound(NamedTuple):

@@ -239,7 +239,7 @@ class _Equations:
     @classmethod
     def of(cls, settings: StepSettings, data: Trajectories, student: Student, axis: str | None) -> _Equations:
         """Return the equations for random numbers as they are drawn."""
-        (teachers, tokens, base), rows, padded = data.true.shape, student.rows, len(settings.rates)
+        (teachers, tokens, _, base), rows, padded = data.true.shape, student.rows, len(settings.rates)
         points = min(base, 1 << (max(_CHUNK // (IMAGES * tokens), 1).bit_length() - 1))
         space = TrajectorySpace(base // points, padded, settings.same_head, axis)
         chunked = jax.tree.map(
@@ -253,7 +253,7 @@ class _Equations:
     @property
     def _sizes(self) -> tuple[int, int, int, int]:
         """Rows of the student and of the teacher, tokens, and base points of a chunk."""
-        _, teachers, tokens, points = self.data.true.shape
+        _, teachers, tokens, _, points = self.data.true.shape
         return self.student.rows, teachers, tokens, points
 
     def start(self, overlap: jax.Array, root: jax.Array) -> _State:
@@ -382,7 +382,7 @@ class _Equations:
         )
 
         def of_chunk(chunk: jax.Array, data: Trajectories) -> tuple[tuple[jax.Array, ...], jax.Array]:
-            true = flips[:, None, None] * data.true[:, :, None, None, :] * jnp.ones((2, 1))
+            true = data.true[:, :, :, None, :] * jnp.ones((2, 1))
             free = self.space.combine(seen.loadings, now.noise, chunk, now.step + 1)
             own = flips[:, None] * free.reshape(rows, tokens, 1, 1, points)
             zeta = jnp.einsum("pk,klabi->plabi", seen.overlap, true) + own

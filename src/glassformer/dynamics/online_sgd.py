@@ -343,12 +343,16 @@ class SampledFields(NamedTuple):
         """Return fields and labels of a teacher whose power has the square root ``root``."""
         channel = model.channel
         shape, size = (channel.fields.rows, channel.fields.columns), channel.fields.rows * channel.fields.columns
-        normal = normal_points(2 * size + channel.inference.sources, points, _SETS)
+        sources = channel.inference.sources + channel.fields.sources
+        normal = normal_points(2 * size + sources, points, _SETS)
         # Whitening makes second moments within each set exact.
         moments = np.einsum("snd,sne->sde", normal, normal, optimize=True) / points
         normal = np.swapaxes(np.linalg.solve(np.linalg.cholesky(moments), np.swapaxes(normal, 1, 2)), 1, 2)
         true, own, source = np.split(normal.reshape(_SETS * points, -1), [size, 2 * size], axis=1)
+        source, of_state = np.split(source, [channel.inference.sources], axis=1)
         true, rng = true.reshape(-1, *shape), np.random.default_rng(0)
+        # Tokens are shifted along the rows of the teacher.
+        true = true + root @ channel.fields.shifted(np.zeros_like(true), of_state)
         fields = np.einsum("ab,nbl->nal", root, true)
         labels = channel.inference.labels_from(fields, source, rng)
         parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1), _mean_labels(channel, fields))

@@ -22,7 +22,7 @@ class Trajectories(NamedTuple):
     """Random numbers of one set of trajectories: of base points, each used with both signs of true and own fields.
 
     Attributes:
-        true: fields of the teacher, shape (P*, L, base).
+        true: fields of the teacher, for both signs of their normal part, shape (P*, L, 2, base).
         labels: as the loss takes them, for both signs of the true fields, shape (entries, 2, base).
         noise: standard normal numbers, one for every direction of the weights, shape (padded, P, L, base).
         masks: one for samples in a batch, zero for others, shape (a whole number of blocks, 2, base).
@@ -50,9 +50,11 @@ def draw_trajectories(
     steps, base, batches = settings.steps, settings.base_points, int(settings.batches[-1]) + 1
     shape = (channel.fields.rows, channel.fields.columns)
     size, rows, tokens = int(np.prod(shape)), student.rows, student.tokens
-    normal = _whiten(normal_points(size + channel.inference.sources, base, sets)[number])
-    true, source = normal[:, :size].reshape(-1, *shape), normal[:, size:]
-    both = np.concatenate([true, -true])
+    sources = channel.inference.sources
+    normal = _whiten(normal_points(size + sources + channel.fields.sources, base, sets)[number])
+    true, source, of_state = np.split(normal, [size, size + sources], axis=1)
+    true = true.reshape(-1, *shape)
+    both = channel.fields.shifted(np.concatenate([true, -true]), np.concatenate([of_state, -of_state]))
     drawn = channel.inference.labels_from(both, np.concatenate([source, -source]), rng)
     noise = _whiten(rng.standard_normal((base, (steps + 1) * rows * tokens)))
     # A batch holds the same share of every set, and opposite points are in it at opposite times.
@@ -62,7 +64,7 @@ def draw_trajectories(
     directions = np.zeros((padded_steps(steps), rows, tokens, base))
     directions[: steps + 1] = noise.T.reshape(-1, rows, tokens, base)
     return Trajectories(
-        np.moveaxis(true, 0, -1),
+        np.moveaxis(both.reshape(2, base, *shape), (0, 1), (-2, -1)),
         np.moveaxis(student.targets(drawn).reshape(2, base, -1), -1, 0),
         directions,
         masks,

@@ -188,7 +188,8 @@ class OwnFit(FitResult):
     def measured(self, model: Model, signal: Array, new: NewInputs) -> dict[str, Any]:
         """Return the errors of predictions on new inputs, of labels without their noise."""
         channel = model.channel
-        design = new.design.sample(_NEW_SAMPLES, new.shape, random_stream(*new.seed))
+        design: Any = new.design.sample(_NEW_SAMPLES, new.shape, random_stream(*new.seed))
+        design, _ = model.shifted_inputs(design, signal, random_stream(*new.seed, 1))
         shape = (_NEW_SAMPLES, channel.fields.rows, channel.fields.columns)
         fields = np.asarray(design.forward(signal, 0)).reshape(shape)
         found = self.learner.predictions(self.predict, np.asarray(design.inputs[0]), channel.labels.shape)

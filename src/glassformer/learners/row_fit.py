@@ -105,8 +105,12 @@ def row_measures(
     true_power = row_products(model, teacher, teacher)
     match = match_rows(model, student, power, overlap, np.diag(true_power))
     joint = square_root(np.block([[power, overlap], [overlap.T, true_power]]))
-    normal = normal_points(len(joint) * student.tokens, _NEW_SAMPLES, 1)[0]
+    fields_of = model.channel.fields
+    drawn = normal_points(len(joint) * student.tokens + fields_of.sources, _NEW_SAMPLES, 1)[0]
+    source, normal = np.split(drawn, [fields_of.sources], axis=1)
     both = joint @ normal.reshape(len(normal), len(joint), -1)
+    shift = fields_of.shifted(np.zeros((len(normal), fields_of.rows, fields_of.columns)), source)
+    both = both + np.concatenate([overlap, true_power]) @ shift
     fields, true = both[:, : len(power)] + means, both[:, len(power) :]
     labels = draw_labels(model.channel, true, np.random.default_rng(seed))
     return {

@@ -74,6 +74,8 @@ def is_one_linear_row(risk: RowRisk, model: Any) -> bool:
 
     if (model.channel.fields.rows, model.channel.fields.columns) != (1, 1) or not penalty_of(risk.penalty).separable:
         return False
+    if model.channel.fields.states is not None:
+        return False
     if risk.positions is not None or risk.branch is not None or callable(risk.student):
         return False
     if getattr(risk.loss, "name", risk.loss) == "cross-entropy":

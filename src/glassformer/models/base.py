@@ -21,6 +21,7 @@ from glassformer.core.frozen import set_fields
 from glassformer.core.resources import require_resources
 from glassformer.designs.base import Design
 from glassformer.designs.dense import CorrelatedDesign
+from glassformer.inputs.hidden_states import Indices
 from glassformer.models.comparison import NewInputs, compare
 from glassformer.models.trainable.base import Trainable
 from glassformer.priors.base import Prior, ScalarPrior
@@ -236,12 +237,21 @@ class Model(WithAccuracy, Trainable, ABC):
             signal: the true signal.
             rng: draws hidden states and the noise of the labels.
         """
+        moved, hidden = self.shifted_inputs(design, signal, rng)
+        fields = moved.forward(signal, 0)
+        if hidden is None:
+            return moved, self.channel.sample(fields, rng)
+        return moved, self.channel.sample_given(fields, hidden, rng)
+
+    def shifted_inputs(
+        self, design: Design, signal: Array, rng: np.random.Generator
+    ) -> tuple[Design, Indices | None]:
+        """Return inputs, shifted by the hidden states of their samples, and the states; None without states."""
         states = self.channel.fields.states
         if states is None:
-            return design, self.channel.sample(design.forward(signal, 0), rng)
+            return design, None
         hidden = states.draw(rng.random(design.samples))
-        moved = design.shifted(signal, states.shifts[hidden])
-        return moved, self.channel.sample_given(moved.forward(signal, 0), hidden, rng)
+        return design.shifted(signal, states.shifts[hidden]), hidden
 
     def measured(
         self, estimate: Array, signal: Array, variance: Array | None = None, new: NewInputs | None = None

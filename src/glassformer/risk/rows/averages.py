@@ -155,18 +155,20 @@ class LabelSampler:
 
     @cached_property
     def samples(self) -> SampledLabels:
-        """The samples, with exact second moments of all fields within every set."""
+        """The samples, with exact second moments of all normal fields within every set."""
         channel, student = self.model.channel, self.student
         inference = channel.inference
         true_shape, own_shape = (channel.fields.rows, channel.fields.columns), (student.rows, student.tokens)
         sizes = int(np.prod(true_shape)), int(np.prod(own_shape))
-        total = sizes[0] + 2 * sizes[1] + inference.sources
+        total = sizes[0] + 2 * sizes[1] + inference.sources + channel.fields.sources
         normal = normal_points(total, self.points, self.sets)
         both = normal[..., : sizes[0] + sizes[1]]
         moments = np.einsum("snd,sne->sde", both, both) / self.points
         both = np.swapaxes(np.linalg.solve(np.linalg.cholesky(moments), np.swapaxes(both, 1, 2)), 1, 2)
         true = both[..., : sizes[0]].reshape(-1, *true_shape)
-        source = normal[..., total - inference.sources :].reshape(len(true), -1)
+        sources = normal[..., sizes[0] + 2 * sizes[1] :].reshape(len(true), -1)
+        source, of_state = np.split(sources, [inference.sources], axis=1)
+        true = channel.fields.shifted(true, of_state)
         labels = student.targets(inference.labels_from(true, source, np.random.default_rng(0)))
         shape = (self.sets, self.points)
         return SampledLabels(

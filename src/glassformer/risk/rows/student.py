@@ -232,9 +232,10 @@ def _shown_labels(channel: Channel) -> Array:
     """Return labels of random fields, shape (n, entries)."""
     rng = np.random.default_rng(2)
     shape = (_SHOWN, channel.fields.rows, channel.fields.columns)
-    drawn = [
-        draw_labels(channel, rng.standard_normal(shape), rng) for _ in range(_SETS if channel.labels.discrete else 1)
-    ]
+    drawn = []
+    for _ in range(_SETS if channel.labels.discrete else 1):
+        normal, source = rng.standard_normal(shape), rng.standard_normal((_SHOWN, channel.fields.sources))
+        drawn.append(draw_labels(channel, channel.fields.shifted(normal, source), rng))
     return np.concatenate([np.asarray(labels, dtype=float).reshape(_SHOWN, -1) for labels in drawn])
 
 
