@@ -79,6 +79,17 @@ class Channel(ABC):
             raise IncompatibleError(f"channel {self.label} has no labels without noise")
         return np.asarray(self.clean(mean.reshape(len(mean), *self.fields.shape)))
 
+    def noiseless_labels(self, fields: Array, state: int, decisions: bool) -> Array:
+        """Return labels without noise of fields, shape (n, P, K), in one hidden state.
+
+        ``decisions`` asks for the most probable discrete labels rather than means of numbers. By default labels depend
+        on the fields alone.
+        """
+        del state
+        if decisions:
+            return self.inference.likeliest_labels(fields, np.zeros((self.fields.rows,) * 2))
+        return self.plugin_labels(fields, np.zeros(0))
+
     def likeliest_label(self, mean: Array, variance: Array) -> Array:
         """Return the most probable discrete label, entry by entry, of fields with these means and one covariance.
 

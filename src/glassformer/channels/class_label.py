@@ -71,6 +71,10 @@ class ClassChannel(Channel):
     def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
         return self.states.labels[states]
 
+    def noiseless_labels(self, fields: Array, state: int, decisions: bool) -> Array:
+        del decisions
+        return np.full(len(fields), self.states.labels[state])
+
     def likeliest_label(self, mean: Array, variance: Array) -> Array:
         """Return the most probable classes; for known fields classes drawn given the fields, always the same."""
         if not np.any(variance):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from glassformer.channels.base import Channel
 from glassformer.channels.confusion import label_tolerance
-from glassformer.channels.labelling import clean_labels, true_labels
+from glassformer.channels.labelling import clean_labels, true_label_mixture, true_labels
 from glassformer.channels.sampled_error_bars import REPLICAS, mean_of_replicas
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import square_root
@@ -173,7 +173,8 @@ def predicted_labels(channel: Channel, fields: Array, variance: Array) -> Array:
 def wrong_labels_on(channel: Channel, samples: NewSamples, variance: Array) -> float:
     """Return the share of labels of samples that differ from the most probable one under this covariance."""
     likeliest = channel.inference.likeliest_labels(samples.estimated, variance)
-    return float(np.mean(_differ(likeliest, true_labels(channel, samples.fields))))
+    true = true_label_mixture(channel, samples.fields, True)
+    return float(sum(np.mean(_weighted(share, _differ(likeliest, labels))) for share, labels in true))
 
 
 def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) -> tuple[Array, Array]:
@@ -191,15 +192,21 @@ def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) ->
     lead, shape = samples.estimated.shape[:-2], samples.estimated.shape[-2:]
     repeated = np.broadcast_to(variance[..., None, :, :], (*lead, *variance.shape[-2:])).reshape(-1, *variance.shape[-2:])
     mean = samples.estimated.reshape(-1, *shape)
-    label = clean_labels(channel, samples.fields.reshape(-1, *shape)).reshape(*lead, -1)
     plugin = channel.plugin_labels(mean, repeated).reshape(*lead, -1)
     spread = np.moveaxis(square_root(variance)[..., None, None, :, :] @ samples.deviations, -3, 0)
     # Two independent means over antithetic pairs: their product has no bias from the noise of either.
-    first, second = (
-        label - channel.mean_labels(mean, part.reshape(-1, *shape), repeated).reshape(*lead, -1) for part in spread
-    )
-    bayes, squares = (np.sum(part, axis=-1).mean(axis=-1) for part in (first * second, (label - plugin) ** 2))
-    return bayes / channel.labels.error_unit, squares / channel.labels.error_unit
+    first, second = (channel.mean_labels(mean, part.reshape(-1, *shape), repeated).reshape(*lead, -1) for part in spread)
+    found = np.zeros((2, *lead[:-1]))
+    for share, labels in true_label_mixture(channel, samples.fields.reshape(-1, *shape), False):
+        label, weight = labels.reshape(*lead, -1), share.reshape(lead)
+        squares = (label - first) * (label - second), (label - plugin) ** 2
+        found += [(weight * np.sum(part, axis=-1)).mean(axis=-1) for part in squares]
+    return found[0] / channel.labels.error_unit, found[1] / channel.labels.error_unit
+
+
+def _weighted(share: Array, values: NDArray[np.bool_]) -> Array:
+    """Return values of data points, shape (n, ...), times weights of shape (n,)."""
+    return np.asarray(share.reshape(-1, *(1,) * (values.ndim - 1)) * values)
 
 
 def _differ(first: Array, second: Array) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import softmax
 
 from glassformer.channels.base import Channel
 from glassformer.core.errors import IncompatibleError
@@ -43,3 +44,23 @@ def true_labels(channel: Channel, fields: Array) -> Array:
         IncompatibleError: labels are not discrete.
     """
     return channel.inference.likeliest_labels(fields, np.zeros((channel.fields.rows,) * 2))
+
+
+def true_label_mixture(channel: Channel, fields: Array, decisions: bool) -> list[tuple[Array, Array]]:
+    """Return the labels without noise that known fields allow: probabilities, shape (n,), and labels, shape (n, ...).
+
+    There is one for each hidden state, with its probability given the fields, and a single one without hidden states.
+
+    Args:
+        channel: channel of the labels.
+        fields: shape (n, P, K).
+        decisions: whether labels are the most probable discrete ones, rather than the means of numbers.
+
+    Raises:
+        IncompatibleError: labels without noise do not exist.
+    """
+    states = channel.fields.states
+    if states is None:
+        return [(np.ones(len(fields)), (true_labels if decisions else clean_labels)(channel, fields))]
+    weights = softmax(states.log_weights(fields), axis=1)
+    return [(share, channel.noiseless_labels(fields, state, decisions)) for state, share in enumerate(weights.T)]

@@ -173,6 +173,12 @@ class TiltedChannel(SampledRowsChannel):
         """Return labels without noise of fields, shape (n, P, L), and states, shape (n,)."""
         return self._by_state(states, lambda k, where: self._clean(k, fields[where]))
 
+    def noiseless_labels(self, fields: Array, state: int, decisions: bool) -> Array:
+        if not decisions:
+            return self._clean(state, fields)
+        nothing = np.zeros((self.rows, self.rows))
+        return self.of_state(state).inference.likeliest_labels(fields[:, :, self._order(state)], nothing)
+
     def mean_labels(self, mean: Array, spread: Array, variance: Array) -> Array:
         total: Array = np.zeros((len(mean), *self.labels.shape))
         weights = softmax(self.states.log_weights(mean, variance), axis=1)
@@ -209,10 +215,7 @@ class TiltedChannel(SampledRowsChannel):
             return super().likeliest_label(mean, variance)
         if not np.any(variance):
             states = self.states.draw_given(mean, np.random.default_rng(0).random(len(mean)))
-            nothing = np.zeros_like(variance)
-            return self._by_state(
-                states, lambda k, where: self.of_state(k).inference.likeliest_labels(mean[where][:, :, self._order(k)], nothing)
-            )
+            return self._by_state(states, lambda k, where: self.noiseless_labels(mean[where], k, True))
         repeated = np.broadcast_to(variance, (len(mean), *variance.shape))
         log_z = [self.posterior(np.broadcast_to(one, (len(mean), *self.labels.shape)), mean, repeated).log_partition for one in self._values]
         return np.asarray(self._values[np.argmax(log_z, axis=0)])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from glassformer.channels.labelling import clean_labels, is_predictable, true_labels
+from glassformer.channels.labelling import is_predictable, true_label_mixture
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 from glassformer.risk.rows.student import Student
@@ -130,14 +130,19 @@ def label_quality(model: Model, student: Student, true: Array, predictions: Arra
         student.values or student.loss.labels == "signs" or (student.signs and channel.fields.rows == student.rows == 1)
     )
     if channel.labels.discrete and decides:
-        truth = np.asarray(true_labels(channel, true)).reshape(len(true), -1)
-        if truth.shape[1] == 1:
-            found["label_error"] = np.mean(student.decisions(predictions) != truth[:, 0], axis=-1)
+        for share, labels in true_label_mixture(channel, true, True):
+            truth = np.asarray(labels).reshape(len(true), -1)
+            if truth.shape[1] == 1:
+                wrong = np.mean(share * (student.decisions(predictions) != truth[:, 0]), axis=-1)
+                found["label_error"] = found.get("label_error", 0.0) + wrong
     if is_predictable(channel) and not channel.labels.discrete:
-        clean = np.asarray(clean_labels(channel, true)).reshape(len(true), -1)
-        if student.signs:
-            found["label_error"] = np.mean(0.5 - 0.5 * student.decisions(predictions) * clean[:, 0], axis=-1)
-        if clean.shape == predictions.shape[-2:] and student.loss.labels == "numbers":
-            square = np.mean(np.sum((clean - predictions) ** 2, axis=-1), axis=-1)
-            found["prediction_error"] = square / float(channel.labels.error_unit)
+        for share, labels in true_label_mixture(channel, true, False):
+            clean = np.asarray(labels).reshape(len(true), -1)
+            if student.signs:
+                wrong = np.mean(share * (0.5 - 0.5 * student.decisions(predictions) * clean[:, 0]), axis=-1)
+                found["label_error"] = found.get("label_error", 0.0) + wrong
+            if clean.shape == predictions.shape[-2:] and student.loss.labels == "numbers":
+                square = np.mean(share * np.sum((clean - predictions) ** 2, axis=-1), axis=-1)
+                square = square / float(channel.labels.error_unit)
+                found["prediction_error"] = found.get("prediction_error", 0.0) + square
     return found
