@@ -349,7 +349,8 @@ class TiltedInference(SampledInference):
         self, variance: Array, last_layer: Array | None = None, decisions: bool = True
     ) -> dict[str, Array]:
         del last_layer
-        return tilted_label_errors(self.channel, variance, decisions)
+        weights = self.channel.state_log_weights if decisions else None
+        return tilted_label_errors(self.channel, self.channel.states, variance, weights)
 
     def _data(self, variance: Array, known: int = 0, stretch: Array | None = None) -> tuple[Array, Array, Array]:
         channel, shape = self.channel, self.channel.fields.shape

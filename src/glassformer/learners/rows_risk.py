@@ -74,7 +74,7 @@ def is_one_linear_row(risk: RowRisk, model: Any) -> bool:
 
     if (model.channel.fields.rows, model.channel.fields.columns) != (1, 1) or not penalty_of(risk.penalty).separable:
         return False
-    if model.channel.fields.states is not None:
+    if model.channel.fields.states is not None and model.link is not None:
         return False
     if risk.positions is not None or risk.branch is not None or callable(risk.student):
         return False
@@ -83,6 +83,8 @@ def is_one_linear_row(risk: RowRisk, model: Any) -> bool:
         return False
     if risk.student == "linear":
         return risk.student_rows in (None, 1)
+    if model.channel.fields.states is not None:
+        return len(model.channel.fields.states.labels) == 2 or callable(risk.loss)
     from glassformer.risk.rows.one_row_labels import has_identity_link
 
     signs = set(model.channel.labels.values) == {-1.0, 1.0}

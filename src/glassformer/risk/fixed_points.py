@@ -350,6 +350,9 @@ def _unlearned_start(problem: RiskProblem, alpha: Array, strength: Array) -> Arr
     prior, penalty = problem.model.prior, problem.penalty
     slope, rest = problem.labels.regression
     count = problem.labels_per_unknown(alpha)
+    closed = problem.labels.ridge_conjugates(alpha, penalty.square * strength) if problem.loss.quadratic else None
+    if penalty.quadratic and closed is not None:
+        return closed.logarithms
     if penalty.quadratic and problem.loss.quadratic:
         return _ridge_solution(problem, alpha, strength).logarithms
     start = problem.unlearned(alpha)

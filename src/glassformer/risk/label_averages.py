@@ -28,7 +28,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
 from glassformer.risk.loss_base import Loss
-from glassformer.risk.order_parameters import OrderParameters
+from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
 
 # Integrals over standard normal variables end here: the probability beyond is 2e-17.
 TAIL = 8.5
@@ -107,6 +107,16 @@ class LabelAverages:
         """The averages at the next accuracy; None if they are exact, or at the highest accuracy."""
         exact = self.loss.quadratic or self.nodes >= _MOST_NODES
         return None if exact else replace(self, nodes=2 * self.nodes)
+
+    def ridge_conjugates(self, alpha: Array, strength: Array) -> ConjugateParameters | None:
+        """Return the conjugate parameters of ridge regression, where these labels have a closed form of their own.
+
+        Args:
+            alpha: sample ratios, shape (batch,).
+            strength: of half the squared norm, shape (batch,).
+        """
+        del alpha, strength
+        return None
 
     @property
     def replicas(self) -> Iterator[LabelAverages]:

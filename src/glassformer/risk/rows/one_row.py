@@ -27,6 +27,7 @@ from glassformer.risk.losses import Hinge
 from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
 from glassformer.risk.penalty_base import Penalty
 from glassformer.risk.problem import SMALL_STRENGTH, Flags, RiskProblem, positive_alpha
+from glassformer.risk.rows.class_averages import ClassAverages
 from glassformer.risk.rows.one_row_averages import OneRowAverages
 from glassformer.risk.rows.one_row_weights import WeightMoments, lasso_dimension, weight_moments
 from glassformer.risk.tuning import best_strength
@@ -92,7 +93,7 @@ class OneRowProblem(RiskProblem):
     def labels(self) -> OneRowAverages:
         if self.given_averages is not None:
             return self.given_averages
-        return OneRowAverages.of(self.model, self.loss, self.has_intercept)
+        return averages_of(self.model, self.loss, self.has_intercept)
 
     def is_least_squares(self, alpha: Array, strength: Array) -> Flags:
         alike = not whitens(self.model.prior) and self.penalty.quadratic
@@ -120,9 +121,9 @@ class OneRowProblem(RiskProblem):
             "cosine": cosine[:, None],
             "error": order.error,
         }
-        if self.labels.binary:
+        if self.labels.signs:
             columns["label_error"] = self.labels.label_error(order)
-        if not self.labels.binary or not (self.model.channel.labels.discrete or self.loss.binary):
+        if not self.labels.signs or not (self.model.channel.labels.discrete or self.loss.binary):
             columns["prediction_error"] = self.labels.prediction_error(order)
         return columns
 
@@ -197,6 +198,12 @@ class OneRowPoints(NamedTuple):
         return cls(second.problem, FixedPoints.merge(chosen, first.points, second.points), *arrays)
 
 
+def averages_of(model: Model, loss: Loss, intercept: bool) -> OneRowAverages:
+    """Return the averages over the labels of a model of one index and one token."""
+    kind = OneRowAverages if model.channel.fields.states is None else ClassAverages
+    return kind.of(model, loss, intercept)
+
+
 def one_row_problem(
     model: Model, loss: Loss, penalty: Penalty, strength: float | None, intercept: bool = False
 ) -> OneRowProblem:
@@ -208,10 +215,13 @@ def one_row_problem(
     channel = model.channel
     if (channel.fields.rows, channel.fields.columns) != (1, 1):
         raise IncompatibleError(f"model {model.name}: this theory is for one index and one token")
-    if loss.binary and not OneRowAverages.of(model, loss).binary:
-        values = np.unique(OneRowAverages.of(model, loss).joint.y).tolist() if channel.labels.discrete else ()
+    averages = averages_of(model, loss, intercept)
+    if loss.binary and not averages.signs:
+        values = np.unique(averages.joint.y).tolist() if channel.labels.discrete else ()
         raise sign_labels_error(loss.name, model, values)
-    slope, _ = OneRowAverages.of(model, loss).regression
+    if strength == 0 and channel.fields.states is not None:
+        raise IncompatibleError("strength = 0 is no limit for classes of a mixture: give a small one, such as 1e-6")
+    slope, _ = averages.regression
     if slope < -_NO_SLOPE:
         reason = f"labels of channel {channel.label} fall with their field, E[h y] = {slope:.3g}"
         raise IncompatibleError(f"{reason}: turn the sign of the field in the link")

@@ -72,6 +72,15 @@ class OneRowAverages(LabelAverages):
         return self.joint.noise == 0 and set(np.unique(self.joint.y)) == {-1.0, 1.0}
 
     @property
+    def signs(self) -> bool:
+        """Whether all labels are +1 or -1."""
+        return self.binary
+
+    @property
+    def has_label_error(self) -> bool:
+        return self.signs
+
+    @property
     def finer(self) -> OneRowAverages | None:
         # Closed averages over residuals depend on the nodes of the labels alone.
         if not self.binary and self.loss.residual_averages(np.zeros(1), np.ones(1), np.ones(1)) is not None:
@@ -187,7 +196,7 @@ class OneRowAverages(LabelAverages):
             score, *rest = (self.joint.weight @ part for part in residual)
             square, curvature, curvature_square, training, test = rest
             # By parts, the average with the true field given the fitted one is that of field and score.
-            m_hat = (self.joint.weight * self.joint.field) @ residual.score + order.overlap * curvature
+            m_hat = (self.joint.weight * self.joint.field) @ residual.score + self._by_parts(order, curvature)
             return m_hat, square, curvature, training, test, curvature_square
         y, omega, weight, truth = self._label_nodes(order, shift)
         v = _column(order.susceptibility)
@@ -199,13 +208,22 @@ class OneRowAverages(LabelAverages):
             values = (truth * score, *(weight * part for part in (score**2, curvature, *losses, curvature**2)))
             m_hat, *rest = (_total(part) for part in values)
         # By parts, the average with the true field given the fitted one is that of field and score.
-        return m_hat if self.binary else m_hat + order.overlap * rest[1], *rest
+        return m_hat if self.binary else m_hat + self._by_parts(order, rest[1]), *rest
+
+    def _by_parts(self, order: OrderParameters, curvature: Array) -> Array:
+        """Return the average of field and score that the variance of the true field at its nodes leaves out."""
+        return (1 - self.joint.field_variance) * order.overlap * curvature
+
+    def _field_variance(self, order: OrderParameters) -> Array:
+        """Return the variance of the fitted field around its mean at a node, and of noise on the label."""
+        known = (1 - self.joint.field_variance) * order.overlap**2
+        return np.asarray(np.maximum(order.power - known, EMPTY) + self.joint.noise)
 
     def _residual_averages(self, order: OrderParameters, shift: Array) -> ResidualAverages | None:
         """Return closed averages over the fitted field at every label, shape (nodes, batch), where they are known."""
         joint = self.joint
         mean = joint.y[:, None] - shift - joint.field[:, None] * order.overlap
-        variance = np.maximum(order.power - order.overlap**2, EMPTY) + joint.noise
+        variance = self._field_variance(order)
         return self.loss.residual_averages(mean, np.broadcast_to(variance, mean.shape), order.susceptibility)
 
     def _label_nodes(self, order: OrderParameters, shift: Array) -> _Nodes:
@@ -232,8 +250,7 @@ class OneRowAverages(LabelAverages):
         """
         m, b, joint = _column(order.overlap), shift[:, None, None], self._joint_of_loss
         y, field, probability = (part[:, None] for part in (joint.y, joint.field, joint.weight))
-        spread = np.maximum(order.power - order.overlap**2, EMPTY) + joint.noise
-        centre, width = m * field + b, np.sqrt(spread)[:, None, None]
+        centre, width = m * field + b, np.sqrt(self._field_variance(order))[:, None, None]
         cuts = [(place - centre) / width for place in self.loss.breakpoints(y, _column(order.susceptibility))]
         edges = [np.broadcast_to(part, (len(m), len(y), part.shape[-1])) for part in (np.zeros((1, 1, 1)), *cuts)]
         t, weight = _normal_panels(edges, self.nodes)

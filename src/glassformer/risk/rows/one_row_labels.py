@@ -158,6 +158,7 @@ class JointNodes(NamedTuple):
         weight: probabilities.
         noise: variance of Gaussian noise on the labels.
         own_noise: mean variance of the label given the field.
+        field_variance: variance of the true field around that of a node; one for classes, whose means nodes are.
     """
 
     y: Array
@@ -165,10 +166,14 @@ class JointNodes(NamedTuple):
     weight: Array
     noise: float
     own_noise: float
+    field_variance: float = 0.0
 
     @classmethod
     def of(cls, model: Any) -> JointNodes:
         """Return the nodes of a model of one index and one token."""
+        states = model.channel.fields.states
+        if states is not None:
+            return cls(states.labels, states.shifts[:, 0, 0], states.probabilities, 0.0, 0.0, 1.0)
         pieces = find_pieces(array_link(Link(model.link, (1, 1))))
         h, weight = _normal_panels([np.concatenate([_PANELS, pieces.breaks])], _FIELD_NODES)
         h, weight = h[weight > _NEGLIGIBLE], weight[weight > _NEGLIGIBLE]
