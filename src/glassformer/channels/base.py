@@ -44,51 +44,9 @@ class Channel(ABC):
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
         """Draw one label per data point, from fields of shape ``(n, *fields.shape)``."""
 
-    def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
-        """Draw one label per data point, from fields of shape (n, P, K) and hidden states of shape (n,).
-
-        By default labels depend on the fields alone.
-        """
-        del states
-        return self.sample(fields.reshape(len(fields), *self.fields.shape), rng)
-
     clean = default_property(
         None, "Function from fields, as in :meth:`sample`, to labels without noise. None if these are no numbers."
     )
-
-    def mean_labels(self, mean: Array, spread: Array, variance: Array) -> Array:
-        """Return estimates of the mean noiseless labels over the posterior, from one antithetic pair of fields each.
-
-        Args:
-            mean: mean fields, shape (n, P, K).
-            spread: draws of their posterior deviations, shape (n, P, K).
-            variance: posterior covariances, shape (n, P, P), on which the weights of hidden states depend.
-        """
-        del variance
-        above, below = (self.plugin_labels(mean + sign * spread, np.zeros(0)) for sign in (1, -1))
-        return np.asarray(0.5 * (above + below))
-
-    def plugin_labels(self, mean: Array, variance: Array) -> Array:
-        """Return the noiseless labels of mean fields, in the most probable hidden state under the covariances.
-
-        Raises:
-            IncompatibleError: labels without noise do not exist.
-        """
-        del variance
-        if self.clean is None:
-            raise IncompatibleError(f"channel {self.label} has no labels without noise")
-        return np.asarray(self.clean(mean.reshape(len(mean), *self.fields.shape)))
-
-    def noiseless_labels(self, fields: Array, state: int, decisions: bool) -> Array:
-        """Return labels without noise of fields, shape (n, P, K), in one hidden state.
-
-        ``decisions`` asks for the most probable discrete labels rather than means of numbers. By default labels depend
-        on the fields alone.
-        """
-        del state
-        if decisions:
-            return self.inference.likeliest_labels(fields, np.zeros((self.fields.rows,) * 2))
-        return self.plugin_labels(fields, np.zeros(0))
 
     def likeliest_label(self, mean: Array, variance: Array) -> Array:
         """Return the most probable discrete label, entry by entry, of fields with these means and one covariance.
@@ -175,6 +133,49 @@ class Inference(ABC):
     ) -> tuple[tuple[FieldPosterior, ...], Slopes]:
         """Return :meth:`posteriors` and :meth:`slopes`, from the same work where this is possible."""
         return self.posteriors(y, omega, variance), self.slopes(y, omega, variance)
+
+    # Labels of samples with hidden states. By default labels depend on the fields alone.
+
+    def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
+        """Draw one label per data point, from fields of shape (n, P, K) and hidden states of shape (n,)."""
+        del states
+        return self.channel.sample(fields.reshape(len(fields), *self.channel.fields.shape), rng)
+
+    def noiseless_labels(self, fields: Array, state: int, decisions: bool) -> Array:
+        """Return labels without noise of fields, shape (n, P, K), in one hidden state.
+
+        ``decisions`` asks for the most probable discrete labels rather than means of numbers.
+        """
+        del state
+        if decisions:
+            return self.likeliest_labels(fields, np.zeros((self.channel.fields.rows,) * 2))
+        return self.plugin_labels(fields, np.zeros(0))
+
+    def plugin_labels(self, mean: Array, variance: Array) -> Array:
+        """Return the noiseless labels of mean fields, shape (n, P, K), in the most probable hidden state.
+
+        Args:
+            mean: mean fields.
+            variance: posterior covariances, shape (n, P, P), on which the weights of hidden states depend.
+
+        Raises:
+            IncompatibleError: labels without noise do not exist.
+        """
+        del variance
+        if self.channel.clean is None:
+            raise IncompatibleError(f"channel {self.channel.label} has no labels without noise")
+        return np.asarray(self.channel.clean(mean.reshape(len(mean), *self.channel.fields.shape)))
+
+    def mean_labels(self, mean: Array, spread: Array, variance: Array) -> Array:
+        """Return estimates of the mean noiseless labels over the posterior, from one antithetic pair of fields each.
+
+        Args:
+            mean: mean fields, shape (n, P, K).
+            spread: draws of their posterior deviations, shape (n, P, K).
+            variance: posterior covariances, shape (n, P, P).
+        """
+        above, below = (self.plugin_labels(mean + sign * spread, variance) for sign in (1, -1))
+        return np.asarray(0.5 * (above + below))
 
     # Averages over data points.
 

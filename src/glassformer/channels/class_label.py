@@ -6,8 +6,8 @@ With the shift :math:`s_y` of the class ``y`` the score is :math:`g = s_y`, what
    \log Z_{out}(y, \omega, V) = \log\pi_y + \langle s_y, \omega\rangle + \tfrac12\langle s_y, Vs_y\rangle
    - \tfrac12|s_y|^2, \qquad E\sum_lg_lg_l^T = \sum_h\pi_hs_hs_h^T.
 
-For two classes at :math:`\pm\sqrt\nu` on one row :math:`q = \alpha\nu/(1 + \alpha\nu)`, and the share of wrong labels is
-:math:`\Phi(-\sqrt{\nu q})`.
+For two classes at :math:`\pm\sqrt\nu` on one row :math:`q = \alpha\nu/(1 + \alpha\nu)`, and the share of wrong labels
+is :math:`\Phi(-\sqrt{\nu q})`.
 """
 
 from __future__ import annotations
@@ -68,13 +68,6 @@ class ClassChannel(Channel):
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
         return self.states.labels[self.states.draw_given(fields, rng.random(len(fields)))]
 
-    def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
-        return self.states.labels[states]
-
-    def noiseless_labels(self, fields: Array, state: int, decisions: bool) -> Array:
-        del decisions
-        return np.full(len(fields), self.states.labels[state])
-
     def likeliest_label(self, mean: Array, variance: Array) -> Array:
         """Return the most probable classes; for known fields classes drawn given the fields, always the same."""
         if not np.any(variance):
@@ -129,6 +122,13 @@ class ClassInference(Inference):
 
     def likeliest_labels(self, mean: Array, variance: Array) -> Array:
         return self.channel.likeliest_label(mean, variance)
+
+    def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
+        return self._states.labels[states]
+
+    def noiseless_labels(self, fields: Array, state: int, decisions: bool) -> Array:
+        del decisions
+        return np.full(len(fields), self._states.labels[state])
 
     def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
         return (FieldPosterior(*self.scores(y, omega, variance), self.log_partitions(y, omega, variance)),)

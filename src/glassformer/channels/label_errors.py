@@ -166,7 +166,9 @@ def predicted_labels(channel: Channel, fields: Array, variance: Array) -> Array:
     deviations = square_root(variance) @ points.reshape(-1, *fields.shape[-2:])
     used = deviations if np.any(variance) else np.zeros((1, *fields.shape[-2:]))
     repeated = np.broadcast_to(variance, (fields.shape[1], *variance.shape))
-    means = [channel.mean_labels(one, np.broadcast_to(own, one.shape), repeated) for one in fields for own in used]
+    means = [
+        channel.inference.mean_labels(one, np.broadcast_to(own, one.shape), repeated) for one in fields for own in used
+    ]
     return np.asarray(np.mean(means, axis=0))
 
 
@@ -188,14 +190,17 @@ def squared_errors_on(channel: Channel, samples: NewSamples, variance: Array) ->
     Returns:
         Error of the mean label over the claimed posterior, and error of the label of the estimated fields.
     """
-
     lead, shape = samples.estimated.shape[:-2], samples.estimated.shape[-2:]
-    repeated = np.broadcast_to(variance[..., None, :, :], (*lead, *variance.shape[-2:])).reshape(-1, *variance.shape[-2:])
+    repeated = np.broadcast_to(variance[..., None, :, :], (*lead, *variance.shape[-2:])).reshape(
+        -1, *variance.shape[-2:]
+    )
     mean = samples.estimated.reshape(-1, *shape)
-    plugin = channel.plugin_labels(mean, repeated).reshape(*lead, -1)
+    plugin = channel.inference.plugin_labels(mean, repeated).reshape(*lead, -1)
     spread = np.moveaxis(square_root(variance)[..., None, None, :, :] @ samples.deviations, -3, 0)
     # Two independent means over antithetic pairs: their product has no bias from the noise of either.
-    first, second = (channel.mean_labels(mean, part.reshape(-1, *shape), repeated).reshape(*lead, -1) for part in spread)
+    first, second = (
+        channel.inference.mean_labels(mean, part.reshape(-1, *shape), repeated).reshape(*lead, -1) for part in spread
+    )
     found = np.zeros((2, *lead[:-1]))
     for share, labels in true_label_mixture(channel, samples.fields.reshape(-1, *shape), False):
         label, weight = labels.reshape(*lead, -1), share.reshape(lead)

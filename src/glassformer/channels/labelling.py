@@ -63,4 +63,6 @@ def true_label_mixture(channel: Channel, fields: Array, decisions: bool) -> list
     if states is None:
         return [(np.ones(len(fields)), (true_labels if decisions else clean_labels)(channel, fields))]
     weights = softmax(states.log_weights(fields), axis=1)
-    return [(share, channel.noiseless_labels(fields, state, decisions)) for state, share in enumerate(weights.T)]
+    return [
+        (share, channel.inference.noiseless_labels(fields, state, decisions)) for state, share in enumerate(weights.T)
+    ]

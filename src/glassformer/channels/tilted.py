@@ -69,8 +69,8 @@ class TiltedChannel(SampledRowsChannel):
     def __post_init__(self) -> None:
         if any(one.inference.with_more_noise is not None for one in self.given):
             raise IncompatibleError(
-                "inputs with hidden states need noise > 0 for labels of several numbers: without noise their likelihoods "
-                "under different states cannot be compared"
+                "inputs with hidden states need noise > 0 for labels of several numbers: without noise their "
+                "likelihoods under different states cannot be compared"
             )
 
     @property
@@ -124,12 +124,14 @@ class TiltedChannel(SampledRowsChannel):
         """Symmetries of the labels that also leave the law of the fields as it is."""
         inner = self.given[0].labels.row_symmetries
         kept = np.array([one for one in inner.invariances if self._is_symmetric(one)])
-        values, vectors = np.linalg.eigh(self.states.square + np.sum([c.labels.row_symmetries.visible for c in self.given], axis=0))
+        values, vectors = np.linalg.eigh(
+            self.states.square + np.sum([c.labels.row_symmetries.visible for c in self.given], axis=0)
+        )
         seen = vectors[:, values > _ROUNDING * values[-1]]
         return RowSymmetries(kept, kept, seen @ seen.T)
 
     def _is_symmetric(self, matrix: Array) -> bool:
-        """Return whether an orthogonal matrix over the rows permutes equal states, with the labels that belong to them."""
+        """Return whether an orthogonal matrix over the rows permutes equal states, and their labels alike."""
         shifts, shares = self.states.shifts, self.states.probabilities
         distance = np.abs((matrix @ shifts)[:, None] - shifts).max(axis=(2, 3)) + np.abs(shares[:, None] - shares)
         images = [np.flatnonzero(row <= _ROUNDING) for row in distance]
@@ -154,7 +156,7 @@ class TiltedChannel(SampledRowsChannel):
         return 1 + max(one.inference.sources for one in self.given)
 
     def label_from(self, fields: Array, source: Array) -> Array:
-        """Return labels; the first of the normal numbers chooses the state, which has its posterior given the fields."""
+        """Return labels; the first normal number chooses the state, drawn from its posterior given the fields."""
         states = self.states.draw_given(fields, ndtr(source[:, 0]))
         return self.labels_given(fields, states, source[:, 1:])
 
@@ -188,16 +190,15 @@ class TiltedChannel(SampledRowsChannel):
             total += 0.5 * weights[:, state].reshape(-1, *(1,) * (total.ndim - 1)) * pair.reshape(total.shape)
         return total
 
-    def plugin_labels(self, mean: Array, variance: Array) -> Array:
-        return self.clean_given(mean, np.argmax(self.states.log_weights(mean, variance), axis=1))
-
     def labels_given(self, fields: Array, states: Indices, source: Array) -> Array:
         """Return labels of fields, states and normal numbers, shape (n, sources - 1)."""
         rng = np.random.default_rng(0)
 
         def of_state(k: int, where: Indices) -> Array:
             inference = self.of_state(k).inference
-            return inference.labels_from(fields[where][:, :, self._order(k)], source[where][:, : inference.sources], rng)
+            return inference.labels_from(
+                fields[where][:, :, self._order(k)], source[where][:, : inference.sources], rng
+            )
 
         return self._by_state(states, of_state)
 
@@ -217,14 +218,19 @@ class TiltedChannel(SampledRowsChannel):
             states = self.states.draw_given(mean, np.random.default_rng(0).random(len(mean)))
             return self._by_state(states, lambda k, where: self.noiseless_labels(mean[where], k, True))
         repeated = np.broadcast_to(variance, (len(mean), *variance.shape))
-        log_z = [self.posterior(np.broadcast_to(one, (len(mean), *self.labels.shape)), mean, repeated).log_partition for one in self._values]
+        log_z = [
+            self.posterior(np.broadcast_to(one, (len(mean), *self.labels.shape)), mean, repeated).log_partition
+            for one in self._values
+        ]
         return np.asarray(self._values[np.argmax(log_z, axis=0)])
 
     @cached_property
     def _values(self) -> Array:
         """Values of discrete labels."""
         rng = np.random.default_rng(2)
-        fields = self.fields.shifted(rng.standard_normal((2**14, self.rows, self.columns)), rng.standard_normal((2**14, 1)))
+        fields = self.fields.shifted(
+            rng.standard_normal((2**14, self.rows, self.columns)), rng.standard_normal((2**14, 1))
+        )
         return np.unique(self.clean(fields), axis=0)
 
     @property
@@ -274,7 +280,9 @@ class TiltedChannel(SampledRowsChannel):
             first += share[:, None, None] * own[0]
             second += share[:, None, None] * own[1]
             curvature += share[:, None, None] * (part.curvature - _over_columns(*own))
-        return FieldPosterior(first, second, curvature + _over_columns(first, second) + self.states.square, log_partition)
+        return FieldPosterior(
+            first, second, curvature + _over_columns(first, second) + self.states.square, log_partition
+        )
 
     @staticmethod
     def _shares(found: Sequence[FieldPosterior], log_weights: Array) -> Array:
@@ -344,6 +352,18 @@ class TiltedInference(SampledInference):
 
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
         return Scores(*self.channel.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))[:3])
+
+    def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
+        return self.channel.sample_given(fields, states, rng)
+
+    def noiseless_labels(self, fields: Array, state: int, decisions: bool) -> Array:
+        return self.channel.noiseless_labels(fields, state, decisions)
+
+    def plugin_labels(self, mean: Array, variance: Array) -> Array:
+        return self.channel.clean_given(mean, np.argmax(self.channel.states.log_weights(mean, variance), axis=1))
+
+    def mean_labels(self, mean: Array, spread: Array, variance: Array) -> Array:
+        return self.channel.mean_labels(mean, spread, variance)
 
     def label_errors(
         self, variance: Array, last_layer: Array | None = None, decisions: bool = True

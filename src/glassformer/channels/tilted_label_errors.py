@@ -64,10 +64,10 @@ def _at(channel: Channel, states: HiddenStates, v: Array, weights: StateWeights 
     fields = mean + v @ shift + root @ u[0]
     likeliest = np.argmax(states.log_weights(mean, v), axis=1)
     true = _true_labels(channel, states, fields, hidden)
-    first, second = (channel.mean_labels(mean, root @ own, v) for own in u[1:])
+    first, second = (channel.inference.mean_labels(mean, root @ own, v) for own in u[1:])
     squares = {
         "prediction_error": (true - first) * (true - second),
-        "plugin_error": (true - channel.plugin_labels(mean, v)) ** 2,
+        "plugin_error": (true - channel.inference.plugin_labels(mean, v)) ** 2,
     }
     found = {
         name: part.reshape(REPLICAS, count, -1).sum(axis=2).mean(axis=1) / channel.labels.error_unit
@@ -78,11 +78,11 @@ def _at(channel: Channel, states: HiddenStates, v: Array, weights: StateWeights 
         return found
     few = np.concatenate([np.arange(min(count, _DECISIONS)) + k * count for k in range(REPLICAS)])
     mean, fields, hidden = mean[few], fields[few], hidden[few]
-    labels = channel.sample_given(fields, hidden, np.random.default_rng(0))
+    labels = channel.inference.sample_given(fields, hidden, np.random.default_rng(0))
     guess = np.argmax(weights(labels, mean, np.broadcast_to(v, (len(mean), *v.shape))), axis=1)
     found["state_with_label_error"] = np.mean((guess != hidden).reshape(REPLICAS, -1), axis=1)
     if channel.labels.discrete:
-        wrong = np.abs(channel.likeliest_label(mean, v) - true[few]) > label_tolerance(true[few])
+        wrong = np.abs(channel.inference.likeliest_labels(mean, v) - true[few]) > label_tolerance(true[few])
         found["label_error"] = np.mean(wrong.reshape(REPLICAS, -1), axis=1)
     return found
 
@@ -93,5 +93,7 @@ def _true_labels(channel: Channel, states: HiddenStates, fields: Array, hidden: 
     for state in range(states.count):
         where = np.flatnonzero(hidden == state)
         if len(where):
-            true[where] = channel.noiseless_labels(fields[where], state, False).reshape(len(where), *true.shape[1:])
+            true[where] = channel.inference.noiseless_labels(fields[where], state, False).reshape(
+                len(where), *true.shape[1:]
+            )
     return true

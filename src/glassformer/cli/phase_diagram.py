@@ -15,7 +15,10 @@ from glassformer.core.options import values_of
 from glassformer.core.parsing import parse_grid
 from glassformer.models.registry import options_of
 
-_ALLOWED = "NAME=SPEC with a parameter of the model that is a number, for example noise=0:1:5 or depth=1,2,3"
+_ALLOWED = (
+    "NAME=SPEC with a parameter of the model that is a number, for example noise=0:1:5, depth=1,2,3 or "
+    "inputs.signal=0:4:5"
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -57,8 +60,10 @@ def _varied(options: argparse.Namespace) -> tuple[str, list[Any]]:
         return "skip", parse_grid("skip", options.model_skip or "1")
     word, _, spec = (options.along or "").partition("=")
     name = word.strip().replace("-", "_")
-    if name not in parameters or not spec:
+    if name.partition(".")[0] not in parameters or not spec:
         raise ParameterError("along", options.along, _ALLOWED)
+    if "." in name:
+        return name, values_of(parameters.values(), name, parse_grid(name, spec))
     varied, given = parameters[name], getattr(options, f"model_{name}")
     # The value of a parameter that cannot be left out is ignored.
     if given is not None and given is not False and not varied.required:

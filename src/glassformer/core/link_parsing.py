@@ -27,7 +27,7 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
     if not callable(function):
         place, _, name = text.rpartition(":")
         raise ParameterError(blamed, text, f"a function {name!r} defined in {user_path(place, folder)}")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def object_from(text: str, folder: Path | None, blamed: str, what: str) -> Any:

@@ -9,8 +9,8 @@ r"""One step of generalised approximate message passing (GAMP), for any prior, d
 with the Onsager coefficient :math:`\tilde V` of the denoiser, which is ``V`` for a posterior mean given the observation
 alone. A scalar model is the case of one row.
 
-Hidden states that shift the inputs by :math:`s_h` add :math:`A_0 = \alpha\sum_h\pi_hs_hs_h^T` to the precision, from the
-normalisation of their density. It is contained in :math:`A_2`, and :math:`(A - GA_0)\hat S` takes the place of
+Hidden states that shift the inputs by :math:`s_h` add :math:`A_0 = \alpha\sum_h\pi_hs_hs_h^T` to the precision, from
+the normalisation of their density. It is contained in :math:`A_2`, and :math:`(A - GA_0)\hat S` takes the place of
 :math:`A\hat S`.
 
 For Bayes-optimal iterates :math:`G = I` (Nishimori), and this is the usual algorithm. Slope and square of the score are

@@ -23,6 +23,7 @@ from glassformer.designs.base import Design
 from glassformer.designs.dense import CorrelatedDesign
 from glassformer.inputs.hidden_states import Indices
 from glassformer.models.comparison import NewInputs, compare
+from glassformer.models.nested import with_nested
 from glassformer.models.trainable.base import Trainable
 from glassformer.priors.base import Prior, ScalarPrior
 from glassformer.priors.signals import signal_shape
@@ -191,6 +192,8 @@ class Model(WithAccuracy, Trainable, ABC):
     def varied(self, **parameters: object) -> Self:
         """Return the model with other parameters; a channel that depends on them is constructed again.
 
+        Parameters of a part have a dot in their name: ``inputs.signal``.
+
         Raises:
             GlassformerError: a value is not allowed, for the same reasons as in the constructor. The noise and the
                 temperature of a channel given as an object cannot be changed.
@@ -200,7 +203,8 @@ class Model(WithAccuracy, Trainable, ABC):
             >>> BilinearSequenceRegression(rho=0.5, channel="gaussian").varied(noise=0.1).channel
             GaussianChannel(noise=0.1)
         """
-        return cast(Self, replace(cast(Any, self), **{**self._arguments, **parameters}))
+        given = with_nested(parameters, lambda name: getattr(self, name, None))
+        return cast(Self, replace(cast(Any, self), **{**self._arguments, **given}))
 
     @property
     def overlap_shape(self) -> tuple[int, ...]:
@@ -241,11 +245,9 @@ class Model(WithAccuracy, Trainable, ABC):
         fields = moved.forward(signal, 0)
         if hidden is None:
             return moved, self.channel.sample(fields, rng)
-        return moved, self.channel.sample_given(fields, hidden, rng)
+        return moved, self.channel.inference.sample_given(fields, hidden, rng)
 
-    def shifted_inputs(
-        self, design: Design, signal: Array, rng: np.random.Generator
-    ) -> tuple[Design, Indices | None]:
+    def shifted_inputs(self, design: Design, signal: Array, rng: np.random.Generator) -> tuple[Design, Indices | None]:
         """Return inputs, shifted by the hidden states of their samples, and the states; None without states."""
         states = self.channel.fields.states
         if states is None:

@@ -12,9 +12,15 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.link_parsing import function_from
 from glassformer.core.options import Option, options_in
 from glassformer.core.registry import import_string
+from glassformer.inputs.named import inputs_of
+from glassformer.models.nested import with_nested
 
 if TYPE_CHECKING:
     from glassformer.models import Model
+
+
+# Word for a label that is the class of a mixture, in place of a function.
+CLASS = "class"
 
 
 class Entry(NamedTuple):
@@ -82,12 +88,13 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     kind, given = selected_type(name, parameters)
     allowed = inspect.signature(kind).parameters
     for parameter in given:
-        if parameter not in allowed:
+        if parameter.partition(".")[0] not in allowed:
             raise ParameterError(parameter, given[parameter], f"one of {name}'s parameters: {', '.join(allowed)}")
     channel = given.get("channel")
     if isinstance(channel, str) and kind.channel_names and channel not in kind.channel_names:
         raise ParameterError("channel", channel, f"one of {', '.join(kind.channel_names)}")
     given = {parameter: resolve_parameter(parameter, value, folder) for parameter, value in given.items()}
+    given = with_nested(given, lambda name: None)
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in given]
     if missing:
         raise ParameterError(missing[0], None, f"a value: model {name} requires this parameter")
@@ -102,10 +109,14 @@ def resolve_parameter(parameter: str, value: object, folder: Path | None = None)
         >>> resolve_parameter("noise", 0.1), resolve_parameter("spectrum", "power-law:1.25:400")
         (0.1, Spectrum('power-law:1.25:400'))
     """
-    if not isinstance(value, str) or parameter not in ("link", "spectrum"):
+    if not isinstance(value, str) or parameter not in ("link", "spectrum", "inputs"):
         return value
     if parameter == "link":
+        if value == CLASS:
+            return None
         return function_from(value, folder)
+    if parameter == "inputs":
+        return inputs_of(value, folder)
     from glassformer.random_matrices.given import spectrum_of
 
     return spectrum_of(value, folder)

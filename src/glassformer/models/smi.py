@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -77,7 +77,8 @@ class SequenceMultiIndex(SampledModel):
     """
 
     link: Callable[..., Any] | None = parameter(
-        "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
+        "function of one sample, from fields Z of shape (P, L), and with inputs the hidden state, to a label; NumPy or "
+        "jax.numpy. Its file is run. The word class: the label is the hidden state",
         metavar="FILE.py:FUNCTION",
         opens_file=True,
     )
@@ -126,7 +127,9 @@ class SequenceMultiIndex(SampledModel):
         if self.inputs is None:
             if self.link is None or takes_state(self.link):
                 what = "None" if self.link is None else "a link of two arguments"
-                raise IncompatibleError(f"link = {what} needs a hidden state: give inputs, for instance HiddenToken(2.0)")
+                raise IncompatibleError(
+                    f"link = {what} needs a hidden state: give inputs, for instance HiddenToken(2.0)"
+                )
             return
         excluded = {
             "token_correlation": correlation_root(self.token_correlation, int(self.tokens)),
@@ -136,9 +139,8 @@ class SequenceMultiIndex(SampledModel):
             excluded |= {"noise": self.noise, "noise_law": self.noise_law is not None}
         for name, given in excluded.items():
             if given:
-                raise IncompatibleError(
-                    f"inputs = {self.inputs.label} and {name} = {getattr(self, name)!r} exclude each other: leave one out"
-                )
+                both = f"inputs = {self.inputs.label} and {name} = {getattr(self, name)!r}"
+                raise IncompatibleError(f"{both} exclude each other: leave one out")
 
     @cached_property
     def channel(self) -> Channel:
@@ -149,7 +151,8 @@ class SequenceMultiIndex(SampledModel):
         if states is not None:
             return self._tilted_channel(states)
         root = correlation_root(self.token_correlation, int(self.tokens))
-        link = CorrelatedTokensLink(self.link, root) if root else self.link
+        own = cast("Callable[[Any], Any]", self.link)
+        link = CorrelatedTokensLink(own, root) if root else own
         return link_channel(link, self.indices, self.tokens, self._label_settings, self.points)
 
     @property

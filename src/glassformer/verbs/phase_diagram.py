@@ -49,7 +49,11 @@ class PhaseDiagram(DisplayMixin):
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters of the model that do not vary."""
-        return {name: value for name, value in self.thresholds[0].parameters.items() if name != self.parameter}
+        return {
+            name: value
+            for name, value in self.thresholds[0].parameters.items()
+            if name != self.parameter.partition(".")[0]
+        }
 
     @property
     def names(self) -> list[str]:
@@ -108,7 +112,8 @@ def phase_diagram(
 
     Args:
         model: model with all other parameters.
-        parameter: name of a field of the model, for instance ``"skip"``.
+        parameter: name of a field of the model, for instance ``"skip"``, or of a field of one of its parts, for
+            instance ``"inputs.signal"``.
         values: values of the parameter, shape (points,); integers for integer parameters, for instance ``"depth"``.
         learner: a learner whose thresholds are known, or its name.
         accuracy: points of sampled averages.
@@ -125,7 +130,7 @@ def phase_diagram(
         array([0.4375, 0.75  ])
     """
     require_arguments(phase_diagram, locals())
-    if parameter not in {field.name for field in fields(cast(Any, model))}:
+    if parameter.partition(".")[0] not in {field.name for field in fields(cast(Any, model))}:
         raise ParameterError("parameter", parameter, f"a parameter of {type(model).__name__}")
     listed = values_of(options_in(type(model)), parameter, values)
     if not listed or len(set(listed)) < len(listed):

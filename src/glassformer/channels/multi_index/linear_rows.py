@@ -1,7 +1,7 @@
 r"""Labels that are linear in the fields of several rows, with normal noise: posteriors in closed form.
 
-For :math:`y = \langle A, Z\rangle + c + \sqrt\Delta\,\xi` the score is :math:`g = A\,(y - c - \langle A, \omega\rangle)/s`
-with :math:`s = \Delta + \langle A, VA\rangle`.
+For :math:`y = \langle A, Z\rangle + c + \sqrt\Delta\,\xi` the score is
+:math:`g = A\,(y - c - \langle A, \omega\rangle)/s` with :math:`s = \Delta + \langle A, VA\rangle`.
 """
 
 from __future__ import annotations

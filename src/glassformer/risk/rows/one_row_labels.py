@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -34,7 +34,7 @@ _FIELD_NODES, _PANELS, _NEGLIGIBLE = 16, np.arange(-8.0, 8.1, 2.0), 1e-18
 def has_identity_link(model: SequenceMultiIndex) -> bool:
     """Return whether the link of a model of one index and one token is the field itself, noise apart."""
     h = np.linspace(-4.0, 4.0, 33)
-    return bool(np.allclose(Link(model.link, (1, 1))(h[:, None, None]), h, rtol=1e-14, atol=0))
+    return bool(np.allclose(Link(cast(Any, model.link), (1, 1))(h[:, None, None]), h, rtol=1e-14, atol=0))
 
 
 class UniformSpline(NamedTuple):
@@ -85,7 +85,10 @@ class BinaryLaw(NamedTuple):
         """
         if model.noise_law is None or confusion_law(model.noise_law) is not None:
             return cls.of_channel(model.channel)
-        law, pieces = log_probabilities(label_law(model.noise_law)), find_pieces(array_link(Link(model.link, (1, 1))))
+        law, pieces = (
+            log_probabilities(label_law(model.noise_law)),
+            find_pieces(array_link(Link(cast(Any, model.link), (1, 1)))),
+        )
         h = np.linspace(-_REACH, _REACH, _TABULATED)
         return cls._smooth(pieces.breaks, h, np.exp(law(np.ones_like(h), np.asarray(pieces.link(h), dtype=float))))
 
