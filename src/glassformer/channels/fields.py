@@ -67,6 +67,13 @@ class Fields:
         return np.asarray(normal + self.states.shifts[self.states.draw(ndtr(source[:, 0]))])
 
     @property
+    def mean_shift(self) -> Array:
+        """Mean shift of the fields, shape (P, K)."""
+        if self.states is None:
+            return np.zeros((self.rows, self.columns))
+        return np.asarray(np.tensordot(self.states.probabilities, self.states.shifts, axes=1))
+
+    @property
     def shift_square(self) -> Array:
         """Mean square of the shifts over the rows, shape (P, P)."""
         return np.zeros((self.rows, self.rows)) if self.states is None else self.states.square

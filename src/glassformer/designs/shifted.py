@@ -49,6 +49,11 @@ class ShiftedDesign(WrappedDesign):
     def _inner(self) -> Design:
         return self.base
 
+    @property
+    def inputs_per_sample(self) -> int:
+        """Numbers of one sample's input."""
+        return self.input_shape[0] * self.input_shape[1]
+
     def first(self, samples: int) -> Self:
         return type(self)(self.base.first(samples), self.signal, self.shifts[:samples])
 

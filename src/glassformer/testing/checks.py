@@ -104,7 +104,10 @@ def check_score(model: Model, variance: Array, seed: int) -> float:
 
 @_at_covariances
 def check_nishimori(model: Model, variance: Array, seed: int) -> float:
-    """Return the deviation of mean scores from zero, of squares from slopes, and of both from the information."""
+    """Return the deviation of mean scores from mean shifts, of squares from slopes, and of both from the information.
+
+    Only hidden states shift fields.
+    """
     sampled = model.channel.inference.sampled
     count, tolerance = (1000, AVERAGED) if sampled else (20_000, 10 * _integration_error(model) + EXACT)
     channel, y, omega, _ = _sampled_labels(model, variance, count, seed)
@@ -113,7 +116,11 @@ def check_nishimori(model: Model, variance: Array, seed: int) -> float:
     information = square.mean(axis=0) if sampled else channel.inference.information(variance[None]).value[0]
     size = np.trace(information) if sampled else information[0, 0]
     score = 0.5 * (scores.first + scores.second)
-    pairs = [(score, np.sqrt(size)), (square - scores.curvature, size), (square - information, size)]
+    pairs = [
+        (score - channel.fields.mean_shift, np.sqrt(size)),
+        (square - scores.curvature, size),
+        (square - information, size),
+    ]
     if not sampled:
         expected = model.channel.inference.averages(variance[None]).log_partition.value[0]
         pairs.append((channel.inference.log_partitions(y, omega, variance) - expected, 1.0))
