@@ -20,7 +20,19 @@ HOME = Path(__file__).parents[2]
 PUBLIC_MODULES = tuple(
     f"glassformer.{name}"
     for name in (
-        *("models", "learners", "results", "errors", "channels", "priors", "designs", "losses", "penalties", "laws"),
+        *(
+            "models",
+            "learners",
+            "results",
+            "errors",
+            "channels",
+            "priors",
+            "designs",
+            "inputs",
+            "losses",
+            "penalties",
+            "laws",
+        ),
         *("data_analysis", "sklearn"),
     )
 )

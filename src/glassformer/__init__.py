@@ -17,8 +17,8 @@ For gradient descent in time beside runs::
     network = gf.DeepAttention(depth=1)
     gf.trajectory(network, [4.0], gf.SGD(learning_rate=0.3, start="overlap:0.3"), steps=20, d=200)
 
-Further parts are in ``glassformer.errors``, ``channels``, ``priors``, ``designs``, ``laws``, ``losses``, ``penalties``,
-``results``, ``learners``, ``models``, ``data_analysis`` and ``sklearn``.
+Further parts are in ``glassformer.errors``, ``channels``, ``priors``, ``designs``, ``inputs``, ``laws``, ``losses``,
+``penalties``, ``results``, ``learners``, ``models``, ``data_analysis`` and ``sklearn``.
 """
 
 from __future__ import annotations

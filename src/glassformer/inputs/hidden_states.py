@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from glassformer.core.checks import real_numbers
+from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
+
+# Sums of probabilities may differ from one by rounding, and rarer states are below the accuracy of averages.
+_ROUNDING, _RAREST = 1e-9, 1e-9
+# Largest entry of a shift: exponentials of larger ones overflow double precision.
+_LARGEST = 20.0
 
 Indices = NDArray[np.intp]
 
@@ -38,6 +45,32 @@ class HiddenStates:
     probabilities: Array
     shifts: Array
     labels: Array
+
+    @classmethod
+    def of(cls, probabilities: object, shifts: object, labels: object = None) -> HiddenStates:
+        """Return checked hidden states.
+
+        Args:
+            probabilities: shape (H,), positive numbers of sum one.
+            shifts: shape (H, P, L).
+            labels: of the states, shape (H,); by default -1 and 1 for two states, and their numbers otherwise.
+
+        Raises:
+            ParameterError: shapes do not match, or numbers are out of range.
+
+        Example:
+            >>> HiddenStates.of([0.25, 0.75], np.zeros((2, 1, 1))).labels
+            array([-1.,  1.])
+        """
+        weights, moves = real_numbers("weights", probabilities), real_numbers("means", shifts)
+        if moves.ndim != 3 or len(moves) < 1:
+            raise ParameterError("means", shifts, "numbers of shape (states, rows, tokens)")
+        if np.max(np.abs(moves)) > _LARGEST:
+            allowed = f"shifts of at most {_LARGEST:g}, in standard deviations of the fields"
+            raise ParameterError("means", shifts, allowed)
+        if weights.shape != (len(moves),) or np.min(weights) < _RAREST or abs(np.sum(weights) - 1) > _ROUNDING:
+            raise ParameterError("weights", probabilities, f"{len(moves)} probabilities > {_RAREST:g} of sum one")
+        return cls(weights / np.sum(weights), moves, _labels(len(moves), labels))
 
     @property
     def count(self) -> int:
@@ -85,3 +118,12 @@ class HiddenStates:
 def _places(cumulative: Array, uniform: Array) -> Indices:
     """Return the number of the interval in which each number lies, from cumulative probabilities, shape (n, H)."""
     return np.asarray(np.sum(uniform[:, None] > cumulative[:, :-1], axis=1))
+
+
+def _labels(count: int, given: object) -> Array:
+    if given is None:
+        return np.array([-1.0, 1.0]) if count == 2 else np.arange(float(count))
+    labels = real_numbers("labels", given)
+    if labels.shape != (count,) or len(set(labels.tolist())) != count:
+        raise ParameterError("labels", given, f"{count} different numbers")
+    return labels

@@ -11,7 +11,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.frozen import set_fields
 from glassformer.core.settings import checked_field, non_negative
 from glassformer.inputs.hidden_states import HiddenStates
-from glassformer.inputs.law import FieldLaw, hidden_states
+from glassformer.inputs.law import FieldLaw
 
 
 @dataclass(frozen=True)
@@ -59,4 +59,4 @@ class HiddenToken(FieldLaw):
             raise ParameterError("places", self.places, f"one probability for each of {tokens} tokens")
         shifts = np.zeros((tokens, rows, tokens))
         shifts[:, self.row] = np.sqrt(self.signal) * np.eye(tokens)
-        return hidden_states(places, shifts, np.arange(float(tokens)))
+        return HiddenStates.of(places, shifts, np.arange(float(tokens)))

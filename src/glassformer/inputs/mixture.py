@@ -12,7 +12,7 @@ from glassformer.core.checks import real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.frozen import set_fields
 from glassformer.inputs.hidden_states import HiddenStates
-from glassformer.inputs.law import FieldLaw, hidden_states
+from glassformer.inputs.law import FieldLaw
 
 
 @dataclass(frozen=True)
@@ -63,4 +63,4 @@ class Mixture(FieldLaw):
             allowed = f"shifts of {rows} rows and {tokens} tokens, shape (classes, {rows}, {tokens})"
             raise ParameterError("means", means.shape, allowed)
         weights = np.full(len(means), 1 / len(means)) if self.weights is None else np.array(self.weights)
-        return hidden_states(weights, means, self.labels)
+        return HiddenStates.of(weights, means, self.labels)

@@ -116,8 +116,8 @@ class StateEvolution(Theory):
         # Scores of classes do not depend on the estimate, so that the first step is the last.
         if np.any(channel.fields.shift_square) and channel.inference.sampled:
             raise IncompatibleError(
-                "inputs that hidden states shift: the equations are those of undamped message passing, which leaves its "
-                "fixed point on data (runs are damped); leave out d, or compare the limits with simulate"
+                "inputs that hidden states shift: the equations are those of undamped message passing, which leaves "
+                "its fixed point on data (runs are damped); leave out d, or compare the limits with simulate"
             )
         undamped = self.learner.varied(damping=0.0, random_start=None)
         return undamped.at_accuracy(Accuracy(max_iterations=context.steps))

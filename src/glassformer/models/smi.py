@@ -42,7 +42,9 @@ class SequenceMultiIndex(SampledModel):
 
     Args:
         link: ``g``, a function from the fields ``Z`` of one sample to a number or an array, which JAX can trace; with
-            one index and one token it may use NumPy (see :class:`~glassformer.channels.link.contract.Link`).
+            one index and one token it may use NumPy (see :class:`~glassformer.channels.link.contract.Link`). With
+            ``inputs`` a function of two arguments gets the number of the hidden state as well: the place of the token,
+            or the class. None for labels that are the hidden state.
         indices: ``P``, number of rows.
         tokens: ``L``, tokens per sequence.
         noise: :math:`\Delta\ge 0`, the variance of Gaussian noise on every entry of the label.
@@ -58,6 +60,10 @@ class SequenceMultiIndex(SampledModel):
             correlated tokens by :math:`C^{-1/2}`.
         feature_spectrum: eigenvalues of the covariance :math:`\Sigma` of the features, of equal multiplicity and mean
             one; overlaps and errors are those of :math:`W\Sigma^{1/2}`, on which labels depend.
+        inputs: law of the inputs along the rows of the teacher, from :mod:`glassformer.inputs`: a
+            :class:`~glassformer.inputs.hidden_token.HiddenToken`, a :class:`~glassformer.inputs.mixture.Mixture`, or
+            another :class:`~glassformer.inputs.law.FieldLaw`; by name ``"hidden-token:SIGNAL"``. Standard normal by
+            default.
         prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
             :class:`~glassformer.priors.law.Law` of mean zero and variance one; standard normal by default.
             As an attribute: the prior of the rows.
@@ -65,15 +71,21 @@ class SequenceMultiIndex(SampledModel):
     Raises:
         ParameterError: an argument is out of range.
         LinkError: the link fails, is random, not finite, or not traceable.
-        IncompatibleError: discrete labels with noise, or a prior that is incompatible with the model.
+        IncompatibleError: discrete labels with noise, a prior that is incompatible with the model, or inputs that
+            exclude another parameter.
 
-    Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901.
+    Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901; with hidden tokens Duranthon et al.,
+    arXiv:2509.21936; mixtures Mignacco, Krzakala, Lu, Zdeborova, arXiv:2006.06560.
 
     Example:
         >>> from glassformer import limits
         >>> model = SequenceMultiIndex(lambda z: z[0, 0], indices=1, tokens=1)  # noiseless linear: q = alpha
         >>> limits(model, [0.5])["overlap"].round(6).tolist()
         [[[0.5]]]
+        >>> from glassformer.inputs import Mixture
+        >>> classes = SequenceMultiIndex(None, inputs=Mixture([-1.0, 1.0]))  # the label is the class
+        >>> limits(classes, [1.0])["label_error"].round(6)
+        array([0.23975])
     """
 
     link: Callable[..., Any] | None = parameter(
