@@ -1,6 +1,6 @@
 """Random laws of the inputs against runs: limits of message passing, and of logistic regression on random mixtures.
 
-    python benchmarks/check_hidden_states.py --settings 24 --d 1000
+python benchmarks/check_hidden_states.py --settings 24 --d 1000
 """
 
 import argparse

@@ -40,8 +40,9 @@ from glassformer.inputs.hidden_states import HiddenStates, Indices
 from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points
 
-# Random fields on which symmetries of labels are compared, and the difference of labels that is rounding.
-_TRIALS, _ROUNDING = 64, 1e-9
+# Random fields on which symmetries of labels are compared, the difference of labels that is rounding, and fields that
+# show the values of discrete labels.
+_TRIALS, _ROUNDING, _VALUES = 64, 1e-9, 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,11 +228,9 @@ class TiltedChannel(SampledRowsChannel):
     @cached_property
     def _values(self) -> Array:
         """Values of discrete labels."""
-        rng = np.random.default_rng(2)
-        fields = self.fields.shifted(
-            rng.standard_normal((2**14, self.rows, self.columns)), rng.standard_normal((2**14, 1))
-        )
-        return np.unique(self.clean(fields), axis=0)
+        normal = normal_points(1 + self.rows * self.columns, _VALUES, 1)[0]
+        fields = self.fields.shifted(normal[:, 1:].reshape(-1, self.rows, self.columns), normal[:, :1])
+        return np.unique(self.likeliest_label(fields, np.zeros((self.rows, self.rows))), axis=0)
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:

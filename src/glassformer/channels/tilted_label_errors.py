@@ -82,18 +82,20 @@ def _at(channel: Channel, states: HiddenStates, v: Array, weights: StateWeights 
     guess = np.argmax(weights(labels, mean, np.broadcast_to(v, (len(mean), *v.shape))), axis=1)
     found["state_with_label_error"] = np.mean((guess != hidden).reshape(REPLICAS, -1), axis=1)
     if channel.labels.discrete:
-        wrong = np.abs(channel.inference.likeliest_labels(mean, v) - true[few]) > label_tolerance(true[few])
+        decisions = _true_labels(channel, states, fields, hidden, decisions=True)
+        wrong = np.abs(channel.inference.likeliest_labels(mean, v) - decisions) > label_tolerance(decisions)
         found["label_error"] = np.mean(wrong.reshape(REPLICAS, -1), axis=1)
     return found
 
 
-def _true_labels(channel: Channel, states: HiddenStates, fields: Array, hidden: Indices) -> Array:
-    """Return the labels without noise of fields and states."""
+def _true_labels(
+    channel: Channel, states: HiddenStates, fields: Array, hidden: Indices, decisions: bool = False
+) -> Array:
+    """Return the labels without noise of fields and states, numbers or decisions."""
     true = np.zeros((len(fields), *channel.labels.shape))
     for state in range(states.count):
         where = np.flatnonzero(hidden == state)
         if len(where):
-            true[where] = channel.inference.noiseless_labels(fields[where], state, False).reshape(
-                len(where), *true.shape[1:]
-            )
+            labels = channel.inference.noiseless_labels(fields[where], state, decisions)
+            true[where] = labels.reshape(len(where), *true.shape[1:])
     return true
