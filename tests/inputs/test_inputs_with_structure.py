@@ -152,6 +152,21 @@ def test_message_passing_reaches_the_limits():
     assert abs(runs["prediction_error"] - runs["prediction_theory"])[0] < 0.12
 
 
+def test_large_signals_are_damped():
+    runs = simulate(hidden(16.0, points=128), [4.0], "gamp", d=300, instances=2)
+    assert str(runs.status[0]) == "converged"
+    assert abs(runs["error"] - runs["theory"])[0] < 0.01
+
+
+def test_label_noise_given_the_state():
+    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), noise_law="flip:0.1", inputs=Mixture([-0.5, 1.0]))
+    runs = simulate(model.at_accuracy(Accuracy(points=128)), [2.0], "gamp", d=400, instances=4)
+    for error in ("row_error", "label_error"):
+        name = error.removesuffix("_error")
+        gap = np.abs(runs[error] - runs[f"{name}_theory"])
+        assert np.all(gap < 4 * runs[f"{name}_standard_error"] + 0.02)
+
+
 # --- designs ----------------------------------------------------------------------------------------------------------
 
 

@@ -42,9 +42,9 @@ _RANDOM_STARTS = 5
 # Stream of random numbers of the starts. Simulations draw teachers, inputs, labels, side information and new inputs of
 # the same seed from streams 0 to 4: a start from one of them would know the truth.
 _START_STREAM = 5
-# Initial damping with inputs that hidden states shift: the least, the most, and the power of a shift at which it is one
-# half. Undamped iterates leave the fixed point after three steps, and large shifts need more (measured: .3 for powers of
-# 2 and 4, .5 for 9, .7 for 16).
+# Initial damping with inputs that hidden states shift: the least, the most, and the power of a shift at which it is
+# one half. Undamped iterates leave the fixed point after three steps, and large shifts need more (measured: .3 for
+# powers of 2 and 4, .5 for 9, .7 for 16).
 _LEAST_DAMPING, _MOST_DAMPING, _HALF_DAMPED = 0.3, 0.7, 8.0
 # Standard errors by which slope and square of the score differ significantly (95 %).
 _DIFFERENT = 2.0
