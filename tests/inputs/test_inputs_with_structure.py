@@ -167,6 +167,16 @@ def test_label_noise_given_the_state():
         assert np.all(gap < 4 * runs[f"{name}_standard_error"] + 0.02)
 
 
+def test_tokens_may_be_correlated():
+    model = SequenceMultiIndex(value, 2, 2, noise=0.1, token_correlation=0.5, inputs=HiddenToken(NU))
+    model = model.at_accuracy(Accuracy(points=256))
+    # The power of a shift in white fields is that of the inverse correlation.
+    inverse = np.linalg.inv([[1.0, 0.5], [0.5, 1.0]])
+    assert model.channel.fields.shift_square[0, 0] == pytest.approx(NU * inverse[0, 0])
+    runs = simulate(model, [2.0], "gamp", d=400, instances=4)
+    assert np.all(np.abs(runs["row_error"] - runs["row_theory"]) < 4 * runs["row_standard_error"] + 0.02)
+
+
 # --- designs ----------------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +271,7 @@ def test_the_signal_varies_along_a_phase_diagram():
         ({"link": value, "indices": 2}, "needs a hidden state: give inputs"),
         ({"link": None, "inputs": Mixture([-1.0, 1.0]), "noise": 0.1}, "noise = 0.1 exclude each other"),
         (
-            {"link": value, "tokens": 2, "indices": 2, "inputs": HiddenToken(), "token_correlation": 0.5},
+            {"link": value, "tokens": 2, "indices": 2, "inputs": HiddenToken(), "feature_spectrum": [0.5, 1.5]},
             "leave one out",
         ),
     ],

@@ -3,7 +3,7 @@ r"""Sequence multi-index models: any function of a few projections of the tokens
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -26,7 +26,7 @@ from glassformer.inputs.named import NAMES as INPUTS
 from glassformer.inputs.named import inputs_of
 from glassformer.models.base import FiniteSize, SampledModel
 from glassformer.models.state_link import StateLink, takes_state, token_orders
-from glassformer.models.token_correlation import CorrelatedTokensLink, correlation_record, correlation_root
+from glassformer.models.token_correlation import CorrelatedTokensLink, Root, correlation_record, correlation_root
 from glassformer.priors.laws import NAMES
 from glassformer.priors.resolve import named, rows_prior
 
@@ -63,7 +63,7 @@ class SequenceMultiIndex(SampledModel):
         inputs: law of the inputs along the rows of the teacher, from :mod:`glassformer.inputs`: a
             :class:`~glassformer.inputs.hidden_token.HiddenToken`, a :class:`~glassformer.inputs.mixture.Mixture`, or
             another :class:`~glassformer.inputs.law.FieldLaw`; by name ``"hidden-token:SIGNAL"``. Standard normal by
-            default.
+            default. With correlated tokens shifts are those of their fields.
         prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
             :class:`~glassformer.priors.law.Law` of mean zero and variance one; standard normal by default.
             As an attribute: the prior of the rows.
@@ -143,12 +143,9 @@ class SequenceMultiIndex(SampledModel):
                     f"link = {what} needs a hidden state: give inputs, for instance HiddenToken(2.0)"
                 )
             return
-        excluded = {
-            "token_correlation": correlation_root(self.token_correlation, int(self.tokens)),
-            "feature_spectrum": self.feature_spectrum is not None,
-        }
+        excluded = {"feature_spectrum": self.feature_spectrum is not None}
         if self.link is None:
-            excluded |= {"noise": self.noise, "noise_law": self.noise_law is not None}
+            excluded |= {"noise": bool(self.noise), "noise_law": self.noise_law is not None}
         for name, given in excluded.items():
             if given:
                 both = f"inputs = {self.inputs.label} and {name} = {getattr(self, name)!r}"
@@ -162,9 +159,7 @@ class SequenceMultiIndex(SampledModel):
         states = self._hidden_states
         if states is not None:
             return self._tilted_channel(states)
-        root = correlation_root(self.token_correlation, int(self.tokens))
-        own = cast("Callable[[Any], Any]", self.link)
-        link = CorrelatedTokensLink(own, root) if root else own
+        link = self._of_independent_tokens(cast("Callable[[Any], Any]", self.link))
         return link_channel(link, self.indices, self.tokens, self._label_settings, self.points)
 
     @property
@@ -179,8 +174,16 @@ class SequenceMultiIndex(SampledModel):
         if self.inputs is None:
             return None
         states = self.inputs.states(int(self.indices), int(self.tokens))
+        if self._root:
+            # Shifts are those of correlated tokens, and data contain independent ones.
+            states = replace(states, shifts=states.shifts @ np.linalg.inv(np.array(self._root)))
         depends = self.link is None or takes_state(self.link)
         return states if depends or np.any(states.shifts) else None
+
+    @cached_property
+    def _root(self) -> Root:
+        """Symmetric root of the correlation matrix of the tokens; empty for independent tokens."""
+        return correlation_root(self.token_correlation, int(self.tokens))
 
     def _tilted_channel(self, states: HiddenStates) -> Channel:
         from glassformer.channels.class_label import ClassChannel
@@ -188,9 +191,14 @@ class SequenceMultiIndex(SampledModel):
 
         if self.link is None:
             return ClassChannel(states)
-        links = [StateLink(self.link, k) for k in range(states.count)] if takes_state(self.link) else [self.link]
+        own = [StateLink(self.link, k) for k in range(states.count)] if takes_state(self.link) else [self.link]
+        links = [self._of_independent_tokens(one) for one in own]
         orders = token_orders(links, int(self.indices), int(self.tokens))
         return TiltedChannel(states, tuple(map(self._given_state, links[: 1 if orders else None])), orders, self.points)
+
+    def _of_independent_tokens(self, link: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return a link of the fields of correlated tokens as a function of those of independent tokens."""
+        return CorrelatedTokensLink(link, self._root) if self._root else link
 
     def _given_state(self, link: Callable[[Any], Any]) -> Channel:
         """Return the channel of the labels given a hidden state."""
@@ -213,7 +221,7 @@ class SequenceMultiIndex(SampledModel):
             **({} if self.noise_law is None else {"noise_law": noise_label(self.noise_law)}),
             "label_type": self.label_type,
             "side_information": float(self.side_information),
-            **correlation_record(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
+            **correlation_record(self.token_correlation, self._root),
             **({} if self.feature_spectrum is None else {"feature_spectrum": list(self.prior.spectrum)}),
             **named(self.prior),
             **({} if self.inputs is None else {"inputs": self.inputs.label}),
