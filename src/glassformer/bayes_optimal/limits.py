@@ -184,7 +184,9 @@ def _label_columns(model: Model, best: Solution) -> dict[str, Array]:
             propagated[own][relevant] = change
     errors |= {bar: np.hypot(errors[bar], propagated[own]) for bar, own in quantity.items()}
     # Squared differences of class numbers are needed for the standard errors above, but are no results.
-    return {name: errors[name] for name in _CLASS_COLUMNS} if channel.labels.classes else errors
+    if not channel.labels.classes:
+        return errors
+    return {name: part for name, part in errors.items() if name in _CLASS_COLUMNS or name.startswith("state")}
 
 
 def _label_error_changes(model: Model, best: Solution, errors: dict[str, Array]) -> dict[str, Array]:

@@ -45,8 +45,10 @@ def limits(
         ``q_hat_off_diagonal`` (the largest relative entry off the diagonal), ``prediction_error`` and
         ``plugin_error`` on new numerical labels, and ``label_error`` on discrete labels (the share of wrong ones), with
         standard errors that include those of the fixed points. Labels returned by ``argmax`` or ``argmin`` are classes
-        and have no squared errors. Regularised risk has the columns of :func:`~glassformer.risk.limits.risk_limits`,
-        for models of rows those of :func:`~glassformer.risk.rows.row_risk.row_risk_limits`; descent those of
+        and have no squared errors. With hidden states of the samples ``state_error`` is the share of states that are
+        not the most probable ones given the inputs, and ``state_with_label_error`` the same given the label as well.
+        Regularised risk has the columns of :func:`~glassformer.risk.limits.risk_limits`, for models of rows those of
+        :func:`~glassformer.risk.rows.row_risk.row_risk_limits`; descent those of
         :func:`~glassformer.dynamics.descent_path.descent_limits`, on matrices those of
         :func:`~glassformer.dynamics.matrix_path.path_limits`.
 
