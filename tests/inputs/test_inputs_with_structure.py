@@ -102,6 +102,15 @@ def test_a_shift_gives_information_at_any_ratio():
     assert "hidden states shift the inputs" in found.note
 
 
+def test_a_row_that_labels_do_not_show_is_never_known():
+    noiseless = hidden().varied(noise=0.0)
+    assert noiseless.channel.labels.rank == 0
+    assert SequenceMultiIndex(value, 2, 1, inputs=Mixture([[0.0, 1.0]])).channel.labels.rank == 0
+    both = SequenceMultiIndex(lambda z, k: z[0, k] + z[1, k], 2, 2, inputs=HiddenToken(NU))
+    assert both.channel.labels.rank == 0
+    assert SequenceMultiIndex(lambda z, k: z[0, k], 1, 2, inputs=HiddenToken(NU)).channel.labels.rank == 1
+
+
 # --- the hidden token -------------------------------------------------------------------------------------------------
 
 

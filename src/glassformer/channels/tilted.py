@@ -108,9 +108,11 @@ class TiltedChannel(SampledRowsChannel):
         facts = [self.of_state(k).labels for k in range(self.states.count)]
         own = facts[0]
         symmetries = self._symmetries
+        # Rows that are seen in the inputs alone are never known exactly.
+        determined = np.linalg.matrix_rank(self._visible_in_labels) == self.rows
         return Labels(
             even=symmetries.even,
-            rank=float(self.states.probabilities @ [one.rank for one in facts]),
+            rank=float(self.states.probabilities @ [one.rank for one in facts]) if determined else 0.0,
             shape=own.shape,
             noise=float(self.states.probabilities @ [one.noise for one in facts]),
             noise_law=own.noise_law,
@@ -121,13 +123,16 @@ class TiltedChannel(SampledRowsChannel):
         )
 
     @cached_property
+    def _visible_in_labels(self) -> Array:
+        """Sum of the projectors on the directions on which the labels of the channels depend, shape (P, P)."""
+        return np.asarray(sum(one.labels.row_symmetries.visible for one in self.given))
+
+    @cached_property
     def _symmetries(self) -> RowSymmetries:
         """Symmetries of the labels that also leave the law of the fields as it is."""
         inner = self.given[0].labels.row_symmetries
         kept = np.array([one for one in inner.invariances if self._is_symmetric(one)])
-        values, vectors = np.linalg.eigh(
-            self.states.square + np.sum([c.labels.row_symmetries.visible for c in self.given], axis=0)
-        )
+        values, vectors = np.linalg.eigh(self.states.square + self._visible_in_labels)
         seen = vectors[:, values > _ROUNDING * values[-1]]
         return RowSymmetries(kept, kept, seen @ seen.T)
 
