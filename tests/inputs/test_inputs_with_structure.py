@@ -91,9 +91,9 @@ def test_no_signal_is_the_model_without_hidden_states():
 def test_one_token_is_a_known_class():
     """The class is known: labels and the shift carry separate information."""
     model = SequenceMultiIndex(lambda z, place: z[1, place], 2, 1, noise=0.5, inputs=HiddenToken(NU))
-    q = limits(model.at_accuracy(Accuracy(points=256)), [2.0])["overlap"][0]
+    q = limits(model.at_accuracy(Accuracy(points=128)), [2.0])["overlap"][0]
     free = state_evolution(SequenceMultiIndex(lambda z: z[0, 0], noise=0.5), [2.0]).value[0]
-    assert q == pytest.approx(np.diag([2 * NU / (1 + 2 * NU), float(np.squeeze(1 - free))]), abs=4e-3)
+    assert q == pytest.approx(np.diag([2 * NU / (1 + 2 * NU), float(np.squeeze(1 - free))]), abs=8e-3)
 
 
 def test_a_shift_gives_information_at_any_ratio():
@@ -124,8 +124,10 @@ def test_limits_of_a_hidden_token():
 
 
 def test_places_may_be_permuted():
-    errors = [limits(hidden(places=places), [2.0])["error"][0] for places in ((0.2, 0.5, 0.3), (0.5, 0.3, 0.2))]
-    assert errors[0] == pytest.approx(errors[1], abs=8e-3)
+    errors = [
+        limits(hidden(points=128, places=places), [2.0])["error"][0] for places in ((0.2, 0.5, 0.3), (0.5, 0.3, 0.2))
+    ]
+    assert errors[0] == pytest.approx(errors[1], abs=1.5e-2)
 
 
 def test_the_channel_is_consistent():
@@ -154,19 +156,21 @@ def test_the_channel_is_consistent():
 
 def test_message_passing_reaches_the_limits():
     """Finite size: differences are of order 1/sqrt(d) of one instance."""
-    runs = simulate(hidden(), [3.0], "gamp", d=400, instances=4)
+    runs = simulate(hidden(points=128), [3.0], "gamp", d=300, instances=4)
     assert str(runs.status[0]) == "converged"
     gap = np.abs(runs["row_error"] - runs["row_theory"])
     assert np.all(gap < 4 * runs["row_standard_error"] + 0.02)
     assert abs(runs["prediction_error"] - runs["prediction_theory"])[0] < 0.12
 
 
+@pytest.mark.slow
 def test_large_signals_are_damped():
     runs = simulate(hidden(16.0, points=128), [4.0], "gamp", d=300, instances=2)
     assert str(runs.status[0]) == "converged"
     assert abs(runs["error"] - runs["theory"])[0] < 0.01
 
 
+@pytest.mark.slow
 def test_label_noise_given_the_state():
     model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), noise_law="flip:0.1", inputs=Mixture([-0.5, 1.0]))
     runs = simulate(model.at_accuracy(Accuracy(points=128)), [2.0], "gamp", d=400, instances=4)
@@ -178,12 +182,12 @@ def test_label_noise_given_the_state():
 
 def test_tokens_may_be_correlated():
     model = SequenceMultiIndex(value, 2, 2, noise=0.1, token_correlation=0.5, inputs=HiddenToken(NU))
-    model = model.at_accuracy(Accuracy(points=256))
+    model = model.at_accuracy(Accuracy(points=64))
     # The power of a shift in white fields is that of the inverse correlation.
     inverse = np.linalg.inv([[1.0, 0.5], [0.5, 1.0]])
     assert model.channel.fields.shift_square[0, 0] == pytest.approx(NU * inverse[0, 0])
-    runs = simulate(model, [2.0], "gamp", d=400, instances=4)
-    assert np.all(np.abs(runs["row_error"] - runs["row_theory"]) < 4 * runs["row_standard_error"] + 0.02)
+    runs = simulate(model, [2.0], "gamp", d=300, instances=3)
+    assert np.all(np.abs(runs["row_error"] - runs["row_theory"]) < 4 * runs["row_standard_error"] + 0.03)
 
 
 # --- designs ----------------------------------------------------------------------------------------------------------
