@@ -40,7 +40,7 @@ RATIO = 0.4
 # Models, sample ratio, storage, and whether a signal has d^2 coordinates or d.
 MODELS = {
     "bsr": (LINEAR, RATIO, "revealed", 2),
-    "aim": (AttentionIndexed(rho=0.5, noise=0.1), 0.3, "revealed-equivalent", 2),
+    "aim": (AttentionIndexed(rho=0.5, noise=0.1, channel="linear"), 0.3, "revealed-equivalent", 2),
     "smi": (SequenceMultiIndex(lambda Z: jnp.sign(Z[0, 0]), 1), 3.0, "revealed", 1),
 }
 COLOURS = {"bsr": "#0072B2", "aim": "#D55E00", "smi": "#009E73"}
