@@ -134,11 +134,12 @@ def child(name: str, d: int, instances: int) -> None:
     )
 
 
-def sizes(largest: float, figure: Path | None) -> None:
+def sizes(models: list[str], largest: float, figure: Path | None) -> None:
     """Print the table of sizes and draw the differences from theory."""
     print("model  dimension         d  runs   s a run   GB above start   stored inputs      error (se)   theory   off")
     rows: dict[str, list[tuple[float, float, float, float]]] = {}
-    for name, (_, alpha, _, power) in MODELS.items():
+    for name in models:
+        _, alpha, _, power = MODELS[name]
         for dimension in 10.0 ** np.arange(3, math.log10(largest) + 0.01, 0.5):
             d = round(dimension ** (1 / power))
             instances = int(min(64, max(4, 2e5 / dimension)))
@@ -164,12 +165,16 @@ def draw(rows: dict[str, list[tuple[float, float, float, float]]], path: Path) -
     import matplotlib.pyplot as plt
 
     shown, axes = plt.subplots(figsize=(6, 4))
-    for name, points in rows.items():
+    for k, (name, points) in enumerate(rows.items()):
         dimension, difference, error, spread = np.array(points).T
-        colour = COLOURS[name]
-        axes.errorbar(dimension, difference, error, fmt="o", color=colour, capsize=3, label=f"{name}: |mean - theory|")
-        axes.plot(dimension, spread, "--", color=colour, lw=1, label=f"{name}: spread of single runs")
-    axes.set(xscale="log", yscale="log", xlabel="weights of the teacher's signal", ylabel="difference of the error")
+        # Marks of the models stand beside each other; errors of a logarithm are drawn upwards.
+        at, colour = dimension * 1.08 ** (k - 1), COLOURS[name]
+        axes.errorbar(at, difference, [0 * error, error], fmt="o", ms=4, color=colour, capsize=2)
+        axes.plot(dimension, spread, color=colour, lw=1, label=name)
+    axes.plot([], [], "k-", lw=1, label="spread of single runs")
+    axes.plot([], [], "ko", ms=4, label="|mean - theory|, with its error")
+    axes.set(xscale="log", yscale="log", xlabel="weights of the teacher", ylabel="difference of the error")
+    axes.set_ylim(bottom=2e-5)
     axes.legend(fontsize=7, ncols=2)
     shown.savefig(path, dpi=160, bbox_inches="tight")
 
@@ -177,6 +182,7 @@ def draw(rows: dict[str, list[tuple[float, float, float, float]]], path: Path) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help="default all of them")
+    parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS), help="of the part sizes")
     parser.add_argument("--largest", type=float, default=1e6, help="largest dimension")
     parser.add_argument("--figure", type=Path, help="file of the figure")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
@@ -192,7 +198,7 @@ def main() -> None:
         if name in parts:
             part(asked.quick)
     if "sizes" in parts:
-        sizes(3e3 if asked.quick else asked.largest, asked.figure)
+        sizes(asked.models, 3e3 if asked.quick else asked.largest, asked.figure)
 
 
 if __name__ == "__main__":
