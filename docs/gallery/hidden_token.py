@@ -47,4 +47,3 @@ for signal, panel in zip((1.0, 4.0, 9.0), panels, strict=True):
     panel.set_xlabel(r"$\alpha = n/d$")
 panels[0].set_ylabel("prediction error")
 panels[0].legend()
-figure.tight_layout()

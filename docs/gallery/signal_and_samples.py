@@ -33,4 +33,3 @@ for (name, shares), panel in zip(maps.items(), panels, strict=True):
     panel.minorticks_off()
     figure.colorbar(drawn, ax=panel)
 panels[0].set_ylabel("signal")
-figure.tight_layout()
