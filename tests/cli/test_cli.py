@@ -506,7 +506,10 @@ BAD = [
         "simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --initialisations 1000000",
         ["initialisations = 1000000", "at most"],
     ),
-    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --student-width 1000000", ["--student-width", "at most"]),
+    (
+        "simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --student-width 1000000",
+        ["--student-width", "1 to 100000"],
+    ),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --learner gd --weight-decay 1e300", ["--weight-decay = 1e+300", "1e6"]),
     ("simulate attention --alpha 0.5 --d 10 --learner sgd --weight-decay 1e300", ["--weight-decay = 1e+300", "1e6"]),
     ("simulate attention --alpha 0.5 --d 10 --learner online-sgd --weight-decay 1e300", ["--weight-decay", "1e6"]),

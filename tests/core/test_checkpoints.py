@@ -80,9 +80,9 @@ def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, mo
     assert len(list(tmp_path.glob("*.npz"))) == 1
     taken = []
     with monkeypatch.context() as patch:
-        for module, name in ((training, "_compiled_block"), (row_descent, "_take_steps")):
-            inner = getattr(module, name)
-            patch.setattr(module, name, lambda *a, inner=inner: (taken.append(1), inner(*a))[1])
+        for owner, name in ((training, "_compiled_block"), (row_descent.DescentData, "_after")):
+            inner = getattr(owner, name)
+            patch.setattr(owner, name, lambda *a, inner=inner: (taken.append(1), inner(*a))[1])
         resumed = simulate(model, [alpha], checkpoint=tmp_path, **ask)
     assert sum(taken) < 2 * steps
     for name, column in numbers(whole).items():

@@ -20,6 +20,7 @@ from glassformer import (
     phase_diagram,
     plan,
     simulate,
+    spectrum,
     thresholds,
     trajectory,
 )
@@ -60,6 +61,7 @@ RESULTS = {
     "follow_branches": (lambda: hysteresis(LINEAR, [0.3, 0.6]), "error_up"),
     "trajectory": (lambda: trajectory(LINEAR, [0.6], steps=2), "iteration"),
     "landscape": (lambda: landscape(LINEAR, 0.5, overlaps=20), "free_entropy"),
+    "spectrum": (lambda: spectrum(BilinearSequenceRegression(rho=0.5, noise=0.1), 0.5, "ridge"), "density"),
     "thresholds": (lambda: thresholds(LINEAR), "hard phase: no"),
     "plan": (lambda: plan(LINEAR, 0.3, "ridge"), "error at or below 0.3"),
     "phase_diagram": (lambda: phase_diagram(LINEAR, "beta", [1, 2]), "weak_recovery"),

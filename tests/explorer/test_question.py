@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 import pytest
 
-from glassformer import limits, trajectory
+from glassformer import Accuracy, limits, trajectory
 from glassformer.cli import main
 from glassformer.core import cache
 from glassformer.core.errors import ParameterError
@@ -136,7 +136,7 @@ def test_every_view_has_code_and_a_command_that_work(view, texts, tmp_path, caps
 @pytest.mark.slow
 def test_steps_of_descent_have_a_preview_and_the_code_has_their_settings(monkeypatch, tmp_path, capsys):
     # Preview and curve have one shape, which is compiled once.
-    monkeypatch.setattr(views, "_FEW", 32_768)
+    monkeypatch.setattr(views, "_FEW", Accuracy(trajectories=32_768))
     (tmp_path / "line.py").write_text("def line(z):\n    return z[0, 0]\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -47,7 +47,7 @@ _TRIALS, _ROUNDING, _VALUES = 64, 1e-9, 2**14
 
 @dataclass(frozen=True, eq=False)
 class TiltedChannel(SampledRowsChannel):
-    """Labels of samples with hidden states.
+    """Labels of samples with hidden states, equation :eq:`hidden-states` of the documentation.
 
     Args:
         states: hidden states.

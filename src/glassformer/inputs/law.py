@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
-from glassformer.inputs.hidden_states import HiddenStates
+if TYPE_CHECKING:
+    from glassformer.inputs.hidden_states import HiddenStates
 
 
 class FieldLaw(ABC):
     r"""Law of inputs that are normal except along the rows of the teacher.
 
-    A sample has a hidden state ``h`` of probability :math:`\pi_h`, which shifts its tokens by
-    :math:`s_h^TW^*/\sqrt d`, and so its fields :math:`Z = W^*X^T/\sqrt d` by :math:`s_h`, shape (P, L). In all
-    directions that are orthogonal to the rows of the teacher the tokens are independent standard normal.
+    Equation :eq:`hidden-states` of the documentation. A sample has a hidden state ``h`` of probability :math:`\pi_h`,
+    which shifts its tokens by :math:`s_h^TW^*/\sqrt d`, and so its fields :math:`Z = W^*X^T/\sqrt d` by :math:`s_h`,
+    shape (P, L). In all directions that are orthogonal to the rows of the teacher the tokens are independent standard
+    normal.
 
     A law of one's own derives from this class, as a frozen dataclass, and returns its states.
 
     Example:
         >>> import numpy as np
         >>> from dataclasses import dataclass
+        >>> from glassformer.inputs import HiddenStates
         >>> @dataclass(frozen=True)
         ... class Pair(FieldLaw):
         ...     '''Two neighbouring tokens carry a signal along the first row.'''

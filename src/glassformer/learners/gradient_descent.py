@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
@@ -17,8 +18,6 @@ from glassformer.learners.base import BY_PRODUCTS, FitResult, Learner, LearnerIn
 from glassformer.learners.descent import MatrixDescent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.estimate import Array
     from glassformer.learners.data_set import DataSet

@@ -214,16 +214,16 @@ class OneRowAverages(LabelAverages):
         """Return the average of field and score that the variance of the true field at its nodes leaves out."""
         return (1 - self.joint.field_variance) * order.overlap * curvature
 
-    def _field_variance(self, order: OrderParameters) -> Array:
+    def _field_variance(self, order: OrderParameters, joint: JointNodes) -> Array:
         """Return the variance of the fitted field around its mean at a node, and of noise on the label."""
-        known = (1 - self.joint.field_variance) * order.overlap**2
-        return np.asarray(np.maximum(order.power - known, EMPTY) + self.joint.noise)
+        known = (1 - joint.field_variance) * order.overlap**2
+        return np.asarray(np.maximum(order.power - known, EMPTY) + joint.noise)
 
     def _residual_averages(self, order: OrderParameters, shift: Array) -> ResidualAverages | None:
         """Return closed averages over the fitted field at every label, shape (nodes, batch), where they are known."""
         joint = self.joint
         mean = joint.y[:, None] - shift - joint.field[:, None] * order.overlap
-        variance = self._field_variance(order)
+        variance = self._field_variance(order, joint)
         return self.loss.residual_averages(mean, np.broadcast_to(variance, mean.shape), order.susceptibility)
 
     def _label_nodes(self, order: OrderParameters, shift: Array) -> _Nodes:
@@ -250,7 +250,7 @@ class OneRowAverages(LabelAverages):
         """
         m, b, joint = _column(order.overlap), shift[:, None, None], self._joint_of_loss
         y, field, probability = (part[:, None] for part in (joint.y, joint.field, joint.weight))
-        centre, width = m * field + b, np.sqrt(self._field_variance(order))[:, None, None]
+        centre, width = m * field + b, np.sqrt(self._field_variance(order, joint))[:, None, None]
         cuts = [(place - centre) / width for place in self.loss.breakpoints(y, _column(order.susceptibility))]
         edges = [np.broadcast_to(part, (len(m), len(y), part.shape[-1])) for part in (np.zeros((1, 1, 1)), *cuts)]
         t, weight = _normal_panels(edges, self.nodes)

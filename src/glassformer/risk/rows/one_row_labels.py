@@ -219,7 +219,7 @@ class JointNodes(NamedTuple):
         fields = np.broadcast_to(self.field[:, None], y.shape)
         weights = self.weight[:, None] * weight
         kept = weights > _NEGLIGIBLE
-        return JointNodes(y[kept], fields[kept], weights[kept], 0.0, self.own_noise)
+        return JointNodes(y[kept], fields[kept], weights[kept], 0.0, self.own_noise, self.field_variance)
 
 
 def _continuous(law: LabelLaw, link: Array) -> tuple[Array, Array]:
