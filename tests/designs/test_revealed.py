@@ -161,6 +161,23 @@ def test_equivalent_fields_have_the_power_and_the_transpose_of_stored_ones(name)
     assert ratios[0] == pytest.approx(ratios[1])
 
 
+@pytest.mark.parametrize("name", [*EXACT, *EQUIVALENT])
+def test_the_transpose_belongs_to_the_inner_product_of_the_design(name):
+    """Fields and sums of stored, revealed and equivalent inputs: <e, h(S)> is the metric times the sum over entries."""
+    kind, shape = {**EXACT, **EQUIVALENT}[name]
+    rng = np.random.default_rng(8)
+    stored = kind.sample(9, shape, rng)
+    other = kind.reveal(9, shape, rng) if name in EXACT else kind.reveal_equivalent(9, shape, rng)
+    rows = {"layered": (2,), "rows": (4,), "heads": (4,)}.get(name, ())
+    signal = rng.standard_normal((*rows, *(stored.row_shape if stored.several_rows else stored.signal_shape)))
+    signal = signal + np.swapaxes(signal, -1, -2) if name in ("symmetric", "layered") else signal
+    for design in (stored, other):
+        fields = design.forward(signal, 0)
+        score = rng.standard_normal(fields.shape)
+        total = np.sum(signal * design.adjoint(score, 0))
+        assert np.sum(score * fields) == pytest.approx(design.metric * total)
+
+
 def test_what_cannot_be_revealed_is_refused_with_the_remedy():
     rng = np.random.default_rng(0)
     with pytest.raises(IncompatibleError, match="use storage"):

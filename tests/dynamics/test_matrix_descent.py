@@ -56,7 +56,7 @@ def test_the_first_gradient_has_the_parts_of_infinitely_many_samples(model, curv
     start = [rng.standard_normal((1, *shape)) for shape in student.parameters]
     signals, errors = [], []
     rule = Rule("sgd", 0.1, 0, 0, 0)
-    descend_matrix(own, samples, student, start, rule, lambda _, s, e: (signals.append(s[0]), errors.append(e)))
+    descend_matrix(samples, student, start, rule, lambda _, s, e: (signals.append(s[0]), errors.append(e)))
     deviation = signals[0] - teacher
     power = inner(own, deviation, deviation)
     # Training error of a sample: half the curvature times the squared residuals of all components.
@@ -114,7 +114,7 @@ def test_samples_of_all_kinds_agree():
             def watch(step, signals, _, teacher=teacher, last=last):
                 last.append(float(np.sum((signals[0] - teacher) ** 2) / 32))
 
-            assert descend_matrix(size.model, samples, student, start, Rule("sgd", 1.2, 0, 0, steps), watch)
+            assert descend_matrix(samples, student, start, Rule("sgd", 1.2, 0, 0, steps), watch)
             errors.append(last[-1])
         found.append(np.array(errors))
     spread = np.std([found[0] - found[1], found[2] - found[1]], axis=1) / np.sqrt(6)

@@ -81,17 +81,19 @@ class Table(ModelDisplayMixin):
             ax: axes of Matplotlib to draw in. By default a new figure is made. Results on the same axes have
                 their own colours, and are named by what they differ in.
             runs: the result of :func:`~glassformer.simulate` of the same model. It is drawn as points with standard
-                errors next to the line of limits.
+                errors next to the line of limits; next to a spectrum, with ``keep=("singular_values",)``, as a
+                histogram.
 
         Raises:
-            IncompatibleError: the runs belong to another model, or this table was not returned by ``limits``.
+            IncompatibleError: the runs belong to another model or have no singular values, or this table was not
+                returned by ``limits`` or ``spectrum``.
         """
         if runs is None:
             return self._draw(path, size, theme, ax)
-        self._require_same_model(runs)
+        self._require_runs(runs)
         return self._draw(path, size, theme, ax, runs=runs)
 
-    def _require_same_model(self, runs: Table) -> None:
+    def _require_runs(self, runs: Table) -> None:
         """Raise unless the runs are simulations of the model of this table, and this table is one of limits."""
         if self.drawing != "plot_limits" or not hasattr(runs, "instances"):
             raise IncompatibleError(

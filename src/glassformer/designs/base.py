@@ -133,6 +133,8 @@ class Design(ABC):
         """Shape of one row of the signal."""
         return self.signal_shape
 
+    metric = default_property(1.0, "Inner product of signals that :meth:`adjoint` belongs to, in sums over entries.")
+
     damping = default_property(0.0, "Initial damping of message passing; larger for inputs far from Gaussian.")
 
     @classmethod

@@ -132,6 +132,10 @@ class UnitPooledDesign(PooledDesign):
 
     unit: float = 1.0
 
+    @property
+    def metric(self) -> float:
+        return self.signal_shape[0] / 2
+
     # As of all quadratic forms: outlying eigenvectors oscillate where nothing is damped.
     damping = 0.3
 

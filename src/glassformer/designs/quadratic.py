@@ -51,6 +51,10 @@ class QuadraticDesign(SquareDesign):
         return GaussianEquivalent(cls(np.zeros((1, *shape))), samples, matrices)
 
     @property
+    def metric(self) -> float:
+        return self.signal_shape[0] / 2
+
+    @property
     def tokens(self) -> int:
         """``T``, the tokens per sample."""
         return int(self.inputs.shape[2])

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal, Self
 
 import numpy as np
 
-from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
@@ -52,7 +51,6 @@ class RevealedDesign(WrappedDesign):
     """
 
     revealed: ClassVar[Literal[True]] = True
-    metric = default_property(1.0, "Inner product of signals, in units of the sum over their entries.")
 
     kind: Design
     number: int
@@ -153,10 +151,6 @@ class GaussianEquivalent(RevealedDesign):
 
     # Fields are Gaussian, so that no eigenvectors are outlying.
     damping = 0.0
-
-    @property
-    def metric(self) -> float:
-        return self.signal_shape[0] / 2 if self.symmetric else 1.0
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance

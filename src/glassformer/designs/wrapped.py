@@ -51,5 +51,9 @@ class WrappedDesign(Design):
         return (self.samples, *self._inner.field_shape[1:])
 
     @property
+    def metric(self) -> float:
+        return float(self._inner.metric)
+
+    @property
     def damping(self) -> float:
         return float(self._inner.damping)

@@ -73,11 +73,10 @@ def student_of(model: Model, samples: Samples, width: int) -> Student:
     return model.parametrisation.student(kind(np.zeros((1, *design.input_shape))), samples.labels, width)
 
 
-def descend_matrix(model: Model, samples: Samples, student: Student, parameters: Any, rule: Rule, watch: Watch) -> bool:
+def descend_matrix(samples: Samples, student: Student, parameters: Any, rule: Rule, watch: Watch) -> bool:
     """Take all steps from given parameters; return whether the signals stayed finite.
 
     Args:
-        model: of the labels, at its size.
         samples: inputs and labels.
         student: of :func:`student_of`.
         parameters: of all starts, with the starts along the first axes.
@@ -89,8 +88,6 @@ def descend_matrix(model: Model, samples: Samples, student: Student, parameters:
     count = len(data[1])
     targets = _padded(np.asarray(data[1], dtype=float))
     root = np.sqrt(samples.weight)
-    # The transpose of fields of symmetric matrices belongs to an inner product of their free entries.
-    factor = 0.5 * samples.design.signal_shape[0] if model.matrix_prior.symmetric else 1.0
     score = CachedJit(_errors_and_scores, error=student.error)
     update = CachedJit(_update, signals=student.signals, optimizer=rule.transformation, decay=rule.weight_decay)
     with jax_settings():
@@ -105,7 +102,9 @@ def descend_matrix(model: Model, samples: Samples, student: Student, parameters:
             watch(step, signals, samples.weight * np.asarray(errors)[:, :count].sum(axis=1))
             if step == rule.steps:
                 break
-            slopes = [factor * samples.design.adjoint(root * one, 0) for one in np.asarray(scores)[:, :count]]
+            slopes = [
+                samples.design.metric * samples.design.adjoint(root * one, 0) for one in np.asarray(scores)[:, :count]
+            ]
             parameters, state, signals = update(parameters, state, np.stack(slopes))
             signals = np.asarray(signals)
             if not np.max(np.abs(signals)) ** 2 < largest:

@@ -272,9 +272,8 @@ def _drawn(size: FiniteSize, alpha: float, settings: MatrixSettings, exact: bool
     student = student_of(model, samples, width)
     parameters = [rng.standard_normal((settings.replicas, *shape)) for shape in student.parameters]
     record = _Record(model, teacher, student.unit, samples.count, settings.rule.steps)
-    descend_matrix(
-        model, samples, student, _at_power(model, student, parameters, settings), settings.rule, record.watch
-    )
+    start = _at_power(model, student, parameters, settings)
+    descend_matrix(samples, student, start, settings.rule, record.watch)
     return record.series
 
 

@@ -174,7 +174,7 @@ def learn_at_fixed_rate(learner: MatrixDescent, model: Model, data: DataSet) -> 
             {"step": step, "training_error": training_error, **_spectrum(signals / student.unit), **measured}
         )
 
-    finite = descend_matrix(model, samples, student, start, rule, watch)
+    finite = descend_matrix(samples, student, start, rule, watch)
     errors = [entry["error"] for entry in history if "error" in entry]
     return FitResult(
         last,

@@ -104,11 +104,11 @@ class MatrixRisk(SignalRisk):
                 f"student_rho = {self.student_rho} on data is for square loss of linear labels: use learner gd with "
                 "student_width and weight_decay"
             )
-        width = max(1, round(self.student_rho * data.design.signal_shape[1])) if self.student_rho else 1
-        decay = self.on_data(model, data, strength).penalty.kink / convex.weight(width, data.design.signal_shape)
-        steps = _DESCENT_STEPS * settings.max_iterations
-        own = GradientDescent("adam", _DESCENT_RATE, weight_decay=decay, student_width=width, explore=0, steps=steps)
-        return own.learn(model, data)
+        own = GradientDescent("adam", _DESCENT_RATE, student_width=self.student_rho, explore=0)
+        shape = data.design.signal_shape
+        width = own.width_at(shape[1]) or 1
+        decay = self.on_data(model, data, strength).penalty.kink / convex.weight(width, shape)
+        return own.varied(weight_decay=decay, steps=_DESCENT_STEPS * settings.max_iterations).learn(model, data)
 
     def pass_messages(
         self, model: Model, data: DataSet, strength: float, steps: int, overlap: float | None

@@ -8,8 +8,7 @@ singular values. With the law :math:`\nu` of those of ``Y``, the estimate has th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +24,6 @@ from glassformer.priors.base import ScalarPrior
 from glassformer.random_matrices.atoms import SpectralLaw
 from glassformer.verbs.instances import Simulation
 from glassformer.verbs.question import asked
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Noise, relative to the power, at which the law of the signal itself is evaluated, and the smallest noise of any law.
 _NO_NOISE, _LEAST_NOISE = 1e-6, 1e-12
@@ -61,32 +57,10 @@ class EstimateSpectrum(Table):
         """Sample ratio."""
         return float(self["alpha"][0])
 
-    def plot(
-        self,
-        path: str | Path | None = None,
-        size: tuple[float, float] | None = None,
-        theme: str = "light",
-        *,
-        ax: Axes | None = None,
-        runs: Table | None = None,
-    ) -> Any:
-        """Draw the law, with a histogram of the values of runs.
-
-        Args:
-            path: the file to which the figure is saved. Its ending determines the format.
-            size: width and height in inches.
-            theme: ``"light"`` or ``"dark"``.
-            ax: axes of Matplotlib to draw in. By default a new figure is made.
-            runs: the result of ``simulate(..., keep=("singular_values",))`` at the sample ratio of the law.
-
-        Raises:
-            IncompatibleError: the runs have no singular values.
-        """
-        if runs is None:
-            return self._draw(path, size, theme, ax)
+    def _require_runs(self, runs: Table) -> None:
+        """Raise unless the runs have singular values, which are drawn as a histogram beside the law."""
         if not isinstance(runs, Simulation) or runs.instances[0][0].singular_values is None:
             raise IncompatibleError("runs without singular values: use simulate with keep = ('singular_values',)")
-        return self._draw(path, size, theme, ax, runs=runs)
 
     def moment(self, power: int) -> float:
         """Return the mean of a power of the values over the law, the atom included."""
