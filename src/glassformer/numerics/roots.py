@@ -9,6 +9,10 @@ import scipy
 
 from glassformer.core.estimate import Array
 
+# A step below the first number, relative to the root or to one, that is followed by one of the second number times its
+# size: cancellation in the function leaves no more digits. At double and triple roots steps shrink by 1/2 and 2/3.
+_CLOSE, _STALLED = 1e-6, 0.75
+
 
 def bracketed_root(
     function: Callable[[Array], tuple[Array, Array]],
@@ -42,7 +46,7 @@ def bracketed_root(
     if start is not None:
         x = np.where(np.isnan(start), x, np.clip(start, low, high))
     step = before = high - low
-    done = np.zeros(x.shape, dtype=bool)
+    done, by_newton = np.zeros(x.shape, dtype=bool), np.zeros(x.shape, dtype=bool)
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(200):
             value, slope = function(x)
@@ -50,10 +54,13 @@ def bracketed_root(
             newton = x - value / slope
             # Steps that do not shrink by half in two iterations may be a cycle: the bracket is halved instead.
             usable = (newton >= low) & (newton <= high) & (np.abs(newton - x) <= 0.5 * np.abs(before))
-            moved = np.where(usable, newton, 0.5 * (low + high))
-            before, step = step, moved - x
             size = np.maximum(np.abs(x), 1.0)
+            # Close to a root steps of Newton's method shrink fast until the value is rounding; halving would go on.
+            rounding = by_newton & (np.abs(step) <= _CLOSE * size) & (np.abs(newton - x) >= _STALLED * np.abs(step))
+            moved = np.where(rounding, x, np.where(usable, newton, 0.5 * (low + high)))
+            before, step, by_newton = step, moved - x, usable
             settled = (usable & (np.abs(step) <= last_step * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
+            settled |= rounding
             # Converged elements stay: at a root the sign of the value is rounding.
             x = np.where(done, x, moved)
             done |= settled
