@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.numerics.decompositions import eigh, svd
+from glassformer.numerics.decompositions import eigh, svd_by_squares
 
 
 class Shrinker(Protocol):
@@ -22,7 +22,7 @@ class Shrinker(Protocol):
 
 def shrink_rectangular(law: Shrinker, field: Array, precision: float) -> tuple[Array, float]:
     """Return :math:`Y` from :math:`A Y` with shrunk singular values, and the Onsager coefficient: divergence over A."""
-    left, s, right = svd(field / precision)
+    left, s, right = svd_by_squares(field / precision)
     scale = np.sqrt(np.sqrt(field.size))
     positive = np.maximum(s / scale, np.finfo(float).tiny)
     shrunk, slope = law.shrinkage(positive)
