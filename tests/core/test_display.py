@@ -76,6 +76,7 @@ RESULTS = {
     "nuclear_norm_risk": (lambda: nuclear_norm_risk(1, 0.3, 0.5, 0.1, 0.2), "effective_noise"),
     "diagnose": (lambda: diagnose(X, Y), "120 samples of 6 tokens"),
     "estimate_model": (lambda: estimate_model(X, Y), "rho_low"),
+    "directions": (lambda: estimate_model(X, Y).directions, "noise"),
 }
 
 

@@ -652,7 +652,10 @@ def test_ranks_of_classes_and_of_attention():
     assert AttentionRegressor(strength=0.03, linear=False).fit(inputs, fields).signal_rank_ == 1
     classes = inputs[:, 0] @ w / np.linalg.norm(w) + noise > 0.3
     assert BilinearClassifier(strength=1.0).fit(inputs, classes).signal_rank_ == 1
-    assert BilinearClassifier(strength=1.0).fit(inputs, rng.permutation(classes)).signal_rank_ == 0
+    shuffled = BilinearClassifier(strength=1.0).fit(inputs, rng.permutation(classes))
+    assert shuffled.signal_rank_ == 0
+    # Values of labels without signal are those of noise of the same size and strength.
+    assert shuffled.spectrum_.seen == pytest.approx(shuffled.spectrum_.noise, rel=0.15)
 
 
 @pytest.mark.parametrize("scale", ["features", "whiten"])

@@ -90,3 +90,48 @@ def test_what_has_no_law_is_refused_with_the_remedy():
         simulate(rows, [0.5], d=10, keep=("singular_values",))
     with pytest.raises(ParameterError, match="alpha"):
         spectrum(LINEAR, 0.0)
+
+
+def spiked(model, **settings):
+    """Return a model with a teacher of rank two among a thousand dimensions."""
+    return model(noise=0.1, spectrum=np.repeat([0.0, 1.0, 2.0], [998, 1, 1]), **settings)
+
+
+@pytest.mark.parametrize(
+    ("model", "learner"),
+    [
+        (spiked(BilinearSequenceRegression), "ridge"),
+        (spiked(BilinearSequenceRegression), NuclearNorm(strength=0.1)),
+        (spiked(BilinearSequenceRegression, beta=3.0), "ridge"),
+        (spiked(AttentionIndexed, channel="linear"), RegularisedRisk("square", "trace", 0.1)),
+    ],
+)
+def test_outliers_are_where_spikes_in_noise_are(model, learner):
+    limit, law = limits(model, [0.05], learner), spectrum(model, 0.05, learner)
+    noise, beta = float(limit["effective_noise"][0]), model.parameters.get("beta", 1.0)
+    assert len(law.outliers) == 2
+    for outlier in law.outliers:
+        x = outlier.teacher
+        # Squared overlaps of the longer and of the shorter side with one value x in noise (arXiv:1103.2221).
+        sides = [(1 - noise**2 / x**4) / (1 + noise * ratio / x**2) for ratio in (beta**0.5, beta**-0.5)]
+        assert outlier.overlap == pytest.approx(np.sqrt(np.prod(sides)), rel=0.01)
+        assert outlier.share == pytest.approx(1e-3, rel=1e-6)
+    assert law.outliers[1].teacher == pytest.approx(2 * law.outliers[0].teacher)
+
+
+def test_spikes_below_the_noise_make_no_outliers():
+    assert len(spectrum(spiked(BilinearSequenceRegression), 0.004, "ridge").outliers) == 1
+    assert spectrum(LINEAR, 0.5, "ridge").outliers == ()
+
+
+def test_directions_see_the_teacher():
+    bayes, ridge = spectrum(LINEAR, 0.5, "gamp"), spectrum(LINEAR, 0.5, "ridge")
+    assert bayes["teacher_value"] == pytest.approx(bayes["value"])
+    overlap = float(limits(LINEAR, [0.5], "ridge")["overlap"][0])
+    assert float(ridge.weights @ (ridge["value"] * ridge["teacher_value"])) == pytest.approx(overlap, rel=1e-6)
+
+
+def test_a_narrow_student_keeps_the_largest_values():
+    law = spectrum(LINEAR, 0.5, RegularisedRisk("square", "nuclear", 0.05, student_rho=0.1))
+    assert law.atom == pytest.approx(0.9, abs=1e-6)
+    assert law["value"].min() > 1

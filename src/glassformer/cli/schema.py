@@ -126,12 +126,22 @@ class Landscapes(_Closed):
     landscapes: list[LandscapeCurve]
 
 
+class Outlier(_Closed):
+    """Few values of an estimate outside its other bulks."""
+
+    value: float
+    share: float
+    teacher: float
+    overlap: float
+
+
 class EstimateSpectrum(Table):
     """Law of the singular values of an estimate at one sample ratio."""
 
     alpha: float
     atom: float
     edges: list[list[float]]
+    outliers: list[Outlier]
 
 
 class Spectra(_Closed):

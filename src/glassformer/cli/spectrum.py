@@ -39,6 +39,11 @@ def run(options: argparse.Namespace, model: ModelOf) -> int:
     for law in laws:
         bulks = ", ".join(f"{low:.4g} to {high:.4g}" for low, high in law.edges) or "none"
         print(f"alpha = {law.alpha:g}: {100 * law.atom:.3g} % of the values are zero; the others lie in {bulks}")
+        for outlier in law.outliers:
+            print(
+                f"  outliers at {outlier.value:.4g}, {100 * outlier.share:.3g} % of the values: directions of the "
+                f"teacher's {outlier.teacher:.4g} with overlap {outlier.overlap:.3g}"
+            )
     for note in dict.fromkeys(note for law in laws for note in law.notes):
         print(note)
     return exit_code(statuses, laws[0].parameters)

@@ -2,6 +2,7 @@
 
 ===============  =======================================================================
 diagnosis        ``diagnose``: properties of inputs and labels, and the theories that apply to them
+directions       singular values of an estimate beside those of noise alone
 estimated_model  ``estimate_model``: width of the signal and noise of the labels
 signals          families of signals of unknown width
 targets          labels and the parameters of their channel
@@ -16,6 +17,7 @@ from glassformer.core.public import public_names
 _HOMES = {
     "CrossValidation": "learners.validation",
     "Diagnosis": "data_analysis.diagnosis",
+    "Directions": "data_analysis.directions",
     "EstimatedModel": "data_analysis.estimated_model",
     "RiskPath": "learners.risk_path",
     "cross_validate": "learners.validation",

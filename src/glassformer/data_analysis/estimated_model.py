@@ -22,6 +22,7 @@ from glassformer.core.errors import DataError, DataWarning
 from glassformer.core.estimate import Array
 from glassformer.core.solution import Solution
 from glassformer.core.status import Status
+from glassformer.data_analysis.directions import NOISE_MATRICES, Directions
 from glassformer.data_analysis.signals import BilinearSignal, UnknownSignal
 from glassformer.data_analysis.targets import CONFIDENCE, FAINTEST, NumberTargets, Observation, Targets
 from glassformer.data_analysis.width import Width, estimate_width
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 # Smallest size of samples and signals from which a width can be estimated.
 NARROWEST = 4
-# Number of random matrices of noise; directions of the signal exceed their largest singular value (chosen by trial).
-NOISE_MATRICES = 20
 # Rounds of denoising and estimating; number of consecutive rounds without convergence that ends the estimation.
 _ROUNDS, _FAILURES = 4, 2
 # Widths above this multiple of the dimension are taken as infinite; largest misfit of moments that agree with a width
@@ -65,8 +64,7 @@ class EstimatedModel(DisplayMixin):
         status: of that run. Estimates of a run that did not converge are not reliable; they are NaN if it diverged.
         settled: labels with parameters fitted to the final fields, none of which depends on its own label. They
             calibrate predictions.
-        rank: number of singular values of the noisy signal, at the end of message passing, beyond the largest of noise
-            alone.
+        directions: values of the estimate beside those of noise alone; None if the run diverged.
 
     Example:
         See :func:`~glassformer.data_analysis.estimated_model.estimate_model`.
@@ -82,7 +80,7 @@ class EstimatedModel(DisplayMixin):
     solution: Solution
     status: Status
     settled: Targets = field(repr=False)
-    rank: int = 0
+    directions: Directions | None = field(default=None, repr=False)
     drawing = "plot_estimate"
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -197,7 +195,8 @@ def estimate_signal(
     if status.ok and width.misfit > _MISFIT:
         status = Status.CONTRADICTED
     noise = final.pseudo_data.noise
-    largest = max(np.abs(signal.values(signal.sample(1, 0.0, noise, rng))).max() for _ in range(NOISE_MATRICES))
+    alone = (signal.values(signal.sample(1, 0.0, noise, rng)) for _ in range(NOISE_MATRICES))
+    values = signal.values(final.solution.value[0])
     return EstimatedModel(
         model=model,
         rho=rho,
@@ -209,7 +208,7 @@ def estimate_signal(
         solution=final.solution,
         status=status,
         settled=targets.calibrated(final),
-        rank=int(np.sum(np.abs(signal.values(final.pseudo_data.matrix)) > largest)),
+        directions=Directions.beside_noise(values, signal.values(final.pseudo_data.matrix), alone),
     )
 
 

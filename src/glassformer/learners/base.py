@@ -178,11 +178,13 @@ class SpectralMap(NamedTuple):
         noise: variance of the noise per entry.
         threshold: by which values are lowered, before a gain multiplies them; None for the Bayes-optimal denoiser.
         power: of the estimate, which determines the gain.
+        rank: share of the values, the largest, that a narrow student keeps.
     """
 
     noise: float
     threshold: float | None = None
     power: float = 1.0
+    rank: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,8 @@ class RiskTheory(Theory):
         # Singular values are positive; of symmetric matrices the estimate drops the negative eigenvalues.
         whole = penalty.quadratic and not prior.symmetric
         threshold = 0.0 if whole else float(limit["threshold"][0])
-        return SpectralMap(float(limit["effective_noise"][0]), threshold, float(limit["power"][0]))
+        rank = 1.0 if self.risk.student_rho is None else float(limit["rank"][0])
+        return SpectralMap(float(limit["effective_noise"][0]), threshold, float(limit["power"][0]), rank)
 
     def hysteresis(self, alpha: ArrayLike) -> Table:
         from glassformer.bayes_optimal.hysteresis import one_branch

@@ -17,6 +17,7 @@ from glassformer.core.results import Table, error_column
 from glassformer.core.solution import Solution
 from glassformer.core.status import Status
 from glassformer.data_analysis.diagnosis import Diagnosis
+from glassformer.data_analysis.directions import Directions
 from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.dynamics.online_path import OnlinePath
 from glassformer.learners.labels import learner_label
@@ -464,6 +465,18 @@ def plot_risk_path(found: RiskPath, path: Path | Picture) -> None:
         axes.plot(found.strengths, found.ranks, "o-", ms=4, drawstyle="steps-mid", color=next_color(axes))
         mark_unsettled(axes, found.strengths, found.ranks, found.status)
         axes.set(xscale="log", xlabel=r"strength $\lambda$", ylabel="rank of the estimate")
+
+
+def plot_directions(found: Directions, path: Path | Picture) -> None:
+    """Draw the values of an estimate before and after it shrinks them, beside those of noise."""
+    with canvas(path) as (axes,):
+        order, color, other = np.arange(1, len(found.values) + 1), next_color(axes), next_color(axes)
+        axes.plot(order, found.seen, "o", ms=4, color=color, label="before shrinkage")
+        axes.plot(order, found.values, "o", ms=4, mfc="none", color=color, label="estimate")
+        axes.plot(order, found.noise, "-", color=other, label="noise alone, mean")
+        axes.axhline(found.threshold, color=other, lw=1, ls="--", label="noise alone, largest")
+        axes.set(xlabel="direction", ylabel="singular value", ylim=(0, None))
+        axes.legend(title=f"{found.rank} of {len(order)} exceed the noise")
 
 
 def plot_cross_validation(found: CrossValidation, path: Path | Picture) -> None:

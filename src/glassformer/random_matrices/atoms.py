@@ -50,8 +50,8 @@ class SpectralLaw(Protocol):
         """Return a quadrature for functions that bend at ``cut``, shape (batch,)."""
 
     @property
-    def discrete(self) -> bool:
-        """Whether the noiseless signal has given values, and no density."""
+    def given(self) -> tuple[Array, Array] | None:
+        """Values of the noiseless signal, ascending, and their shares, if these are given; None if it has a density."""
 
     @property
     def density_mass(self) -> float:
@@ -408,7 +408,11 @@ class AtomsLaw(ABC):
         """Return the total mass of each law, one up to integration error, shape (batch,)."""
         return np.array([np.sum(curve.nodes[1]) for curve in self.curves])
 
-    discrete = True
+    @property
+    def given(self) -> tuple[Array, Array]:
+        """Values of the noiseless signal, ascending, and their shares."""
+        return np.array(self.values), np.array(self.weights)
+
     density_mass = 1.0
 
     def density(self, s: ArrayLike) -> Array:

@@ -212,7 +212,7 @@ class RectangularLaw:
         m = self.moment_function(s)
         return np.asarray((1 + m + curve.noise[0, 0] * m / (1 + m / curve.rho[0, 0])) / s)
 
-    discrete = False
+    given = None
     density_mass = 0.5
 
     def density(self, s: ArrayLike) -> Array:

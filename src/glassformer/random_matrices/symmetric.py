@@ -426,7 +426,7 @@ class SymmetricLaw:
         points = np.asarray(z, dtype=float)
         return self._solve(points.ravel())[2].reshape(points.shape)
 
-    discrete = False
+    given = None
     density_mass = 1.0
 
     def density(self, z: ArrayLike) -> Array:

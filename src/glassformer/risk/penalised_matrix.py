@@ -69,7 +69,7 @@ def matrix_order(
         return OrderParameters(gain * power, total, 1 / stiffness, error, one, one, _ROUNDING * error)
     law = prior.noisy_law(conjugate.noise)
     threshold = threshold_of(penalty, prior, strength, conjugate)
-    cut = threshold if width is None else np.maximum(threshold, _value_of_rank(law, width))
+    cut = threshold if width is None else np.maximum(threshold, value_of_rank(law, width))
     s, weight, denoised = law.nodes(cut)
     # The estimate in units of the gain, which is one for penalties that are not known to contain a square.
     if penalty.parts is None:
@@ -89,10 +89,18 @@ def matrix_order(
     return OrderParameters(gain * overlap, gain**2 * square, degrees / stiffness, error, degrees, rank, error_estimate)
 
 
-def _value_of_rank(law: SpectralLaw, share: float) -> Array:
-    """Return the value above which there is this share of the values, shape (batch,).
+def value_of_rank(law: SpectralLaw, share: float) -> Array:
+    """Return the value above which there is this share of the values of each law, shape (batch,).
 
     Interpolated between the nodes of a quadrature, and corrected by the exact share above it.
+
+    Example:
+        >>> from glassformer.priors.bilinear import BilinearPrior
+        >>> law = BilinearPrior(beta=1.0, rho=0.5).noisy_law(np.array([0.1]))
+        >>> cut = value_of_rank(law, 0.2)
+        >>> s, weight, _ = law.nodes(cut)
+        >>> round(float(np.sum(weight[s > cut])), 9)
+        0.2
     """
     s, weight, _ = law.nodes(0.0)
     found, slopes = np.empty(len(s)), np.empty(len(s))

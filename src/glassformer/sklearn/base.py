@@ -151,13 +151,14 @@ class SequenceEstimator(Parameters):
         each: dict[str, list[Any]] = {
             "coef_": [units * self._coefficients(one.matrix) for one in signals],
             "rank_": [rank_of(one.matrix) for one in signals],
-            "signal_rank_": [rank_of(one.matrix) if one.rank is None else one.rank for one in signals],
+            "signal_rank_": [one.rank for one in signals],
             "strength_": [one.strength for one in signals],
         }
         each["singular_values_"] = [singular_values(one) for one in each["coef_"]]
         single = len(signals) == 1
         for name, values in each.items():
             setattr(self, name, values[0] if single else np.array(values))
+        self.spectrum_ = signals[0].directions if single else [one.directions for one in signals]
         self.solver_ = signals[0].solver
         self.estimated_model_ = signals[0].estimated if single else [one.estimated for one in signals]
         self.n_iter_ = max(1, max(one.iterations for one in signals))

@@ -139,7 +139,10 @@ class BilinearRegressor(BilinearEstimator, SequenceRegressor):
         coef_: ``C``, shape (L, d), in the units of the inputs.
         intercept_: ``b``, for sequences of full length.
         rank_: rank of ``C``, up to rounding.
-        signal_rank_: number of directions of ``C`` that exceed the noise, at most ``rank_``.
+        spectrum_: :class:`~glassformer.data_analysis.directions.Directions`: singular values of the fit to scaled
+            inputs, before a ``refit``, beside those of noise of the same size and strength; None if they are unknown,
+            for several classes one each.
+        signal_rank_: number of directions of ``C`` that exceed the noise, at most ``rank_``: those of ``spectrum_``.
             It may be 0 for a fit that predicts: many weak directions predict together. It counts the singular values
             of the noisy signal before the penalty or the posterior shrinks it,
             :math:`\hat S + \mathrm{adjoint}(g)/\hat q` with the scores ``g`` of the residuals, beyond the largest one
@@ -190,7 +193,7 @@ class AttentionRegressor(AttentionEstimator, SequenceRegressor):
     Attributes:
         coef_: ``S``, shape (d, d), in the units of the inputs.
         rank_: rank of the learned matrix with the constant feature, up to rounding.
-        signal_rank_: number of its directions that exceed the noise, as in :class:`BilinearRegressor`.
+        signal_rank_, spectrum_: its directions that exceed the noise, as in :class:`BilinearRegressor`.
         singular_values_: of ``S``, in falling order.
         strength_: strength that was used.
         shape_: (L, d).

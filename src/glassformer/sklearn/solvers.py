@@ -16,7 +16,8 @@ from sklearn.utils import check_random_state
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import DataError, DataWarning, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.data_analysis.estimated_model import NOISE_MATRICES, EstimatedModel
+from glassformer.data_analysis.directions import NOISE_MATRICES, Directions
+from glassformer.data_analysis.estimated_model import EstimatedModel
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.leave_one_out import leave_one_out, ridge_leave_one_out
 from glassformer.learners.proximal_gradient import NARROW
@@ -57,7 +58,7 @@ class FittedSignal(NamedTuple):
         estimated: width and noise, if they were needed.
         errors: distribution of the errors of predictions, if it is known.
         probabilities: class probabilities, if fields are not log-odds.
-        rank: number of directions that exceed the noise; None if unknown.
+        directions: singular values beside those of noise; None if they are unknown.
     """
 
     matrix: Array
@@ -69,7 +70,12 @@ class FittedSignal(NamedTuple):
     estimated: EstimatedModel | None = None
     errors: ErrorDistribution | None = None
     probabilities: ProbitProbabilities | None = None
-    rank: int | None = None
+    directions: Directions | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of directions that exceed the noise, or of all if that is unknown."""
+        return rank_of(self.matrix) if self.directions is None else self.directions.rank
 
 
 class ChosenStrength(NamedTuple):
@@ -136,7 +142,7 @@ def minimise_risk(settings: Parameters, task: FitTask) -> FittedSignal:
         iterations=path.iterations,
         validation=chosen.validation,
         estimated=chosen.estimated,
-        **_rank_and_errors(settings, scaled, path, chosen),
+        **_directions_and_errors(settings, scaled, path, chosen),
     )
     if settings.refit is not None:
         return _refit(settings, task, signal)
@@ -159,8 +165,7 @@ def _refit(settings: Parameters, task: FitTask, signal: FittedSignal) -> FittedS
     largest = rank_of(signal.matrix)
     if largest == 0:
         return signal._replace(errors=None)
-    above_noise = largest if signal.rank is None else max(signal.rank, 1)
-    rank = min(largest, above_noise if settings.refit == "rank" else int(settings.refit))
+    rank = min(largest, max(signal.rank, 1) if settings.refit == "rank" else int(settings.refit))
     left, _, right = svd(signal.matrix)
     left, right = left[:, :rank], right[:rank]
     core = task._replace(design=DenseDesign(rank * task.design.rotated(left, right.T)))
@@ -170,17 +175,20 @@ def _refit(settings: Parameters, task: FitTask, signal: FittedSignal) -> FittedS
     return signal._replace(matrix=left @ path.estimates[0] @ right, intercept=path.intercepts[0], errors=None)
 
 
-def _rank_and_errors(settings: Parameters, task: FitTask, path: RiskPath, chosen: ChosenStrength) -> dict[str, Any]:
-    """Return the rank, and the errors of a regression, by leave-one-out; nothing for losses with kinks."""
+def _directions_and_errors(
+    settings: Parameters, task: FitTask, path: RiskPath, chosen: ChosenStrength
+) -> dict[str, Any]:
+    """Return the directions, and the errors of a regression, by leave-one-out; nothing for losses with kinks."""
     if task.labels.ndim > 1 or not np.isfinite(loss_of(task.loss).sharpness):
         return {}
     merged, matrix = task.merged(), path.estimates[-1]
     problem = (merged.design, merged.labels, matrix, chosen.strength, task.loss, settings.penalty)
     # With an intercept, since the remaining samples do not have mean zero.
     left_out = leave_one_out(*problem, intercept=True, weights=merged.weights)
-    rank = _rank(settings, merged, matrix, float(path.intercepts[-1]), left_out.degrees)
+    found = _directions(settings, merged, matrix, float(path.intercepts[-1]), left_out.degrees)
+    directions = None if found is None else found.scaled(chosen.unit)
     if not settings.predicts_numbers:
-        return {"rank": rank}
+        return {"directions": directions}
     residuals, samples = merged.labels - left_out.fields, len(merged.labels)
     if len(np.unique(merged.groups)) < samples:
         # Other samples of a group would tell about a sample that is left out alone.
@@ -189,11 +197,13 @@ def _rank_and_errors(settings: Parameters, task: FitTask, path: RiskPath, chosen
         residuals = _exact_residuals(settings, merged, chosen.strength)
     share = min(left_out.degrees / samples, 1.0)
     errors = LeaveOneOutErrors(chosen.unit * residuals, merged.weights, share, merged.design.variances())
-    return {"rank": rank, "errors": errors}
+    return {"directions": directions, "errors": errors}
 
 
-def _rank(settings: Parameters, task: FitTask, matrix: Array, intercept: float, degrees: float) -> int:
-    r"""Return the number of directions of a minimiser that exceed the noise, at most its rank.
+def _directions(
+    settings: Parameters, task: FitTask, matrix: Array, intercept: float, degrees: float
+) -> Directions | None:
+    r"""Return the values of a minimiser beside those of noise; None where the fit has no freedom left.
 
     With the scores ``g`` of the loss and its mean second derivative ``c``, less the degrees of freedom of the fit,
     :math:`\hat S - \mathrm{adjoint}(g)/(\alpha c)` is the signal seen through noise, as in message passing. Scores with
@@ -204,9 +214,8 @@ def _rank(settings: Parameters, task: FitTask, matrix: Array, intercept: float, 
     score, curvature = loss_of(task.loss).score(task.labels, fields, NARROW)
     mean_curvature = float(np.mean(task.weights * curvature)) * (1 - degrees / len(task.labels))
     precision = signal.design.sample_ratio * mean_curvature
-    largest = rank_of(matrix)
-    if not (largest and precision > 0):
-        return largest
+    if not precision > 0:
+        return None
 
     def noise(scores: Array) -> Array:
         return np.asarray(
@@ -214,8 +223,8 @@ def _rank(settings: Parameters, task: FitTask, matrix: Array, intercept: float, 
         )
 
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (NOISE_MATRICES, len(score)))
-    threshold = max(singular_values(noise(one * score))[0] for one in signs)
-    return min(largest, int(np.sum(singular_values(matrix + noise(score)) > threshold)))
+    alone = (singular_values(noise(one * score)) for one in signs)
+    return Directions.beside_noise(singular_values(matrix), singular_values(matrix + noise(score)), alone)
 
 
 def _exact_residuals(settings: Parameters, task: FitTask, strength: float) -> Array:
@@ -297,11 +306,18 @@ def _posterior(settings: Parameters, assumed: AssumedModel, estimated: Estimated
         iterations=int(solution.iterations[0]),
         solver=name,
         estimated=estimated,
-        rank=min(estimated.rank, rank_of(matrix)),
+        directions=_in_units_of(matrix, estimated.directions),
     )
     if settings.predicts_numbers:
         return posterior._replace(errors=PosteriorErrors(unit, error, settled.noise))
     return posterior._replace(probabilities=ProbitProbabilities(error, settled.noise))
+
+
+def _in_units_of(matrix: Array, directions: Directions | None) -> Directions | None:
+    """Return directions of a matrix that was multiplied by a number."""
+    if directions is None or not directions.values[0] > 0:
+        return directions
+    return directions.scaled(float(singular_values(matrix)[0]) / float(directions.values[0]))
 
 
 SOLVERS: dict[str, Callable[[Parameters, FitTask], FittedSignal]] = {
@@ -385,7 +401,8 @@ def _by_theory(settings: Parameters, task: FitTask) -> ChosenStrength:
         matrix, error = assumed.posterior_scale(fitted.matrix, cosine)
         probabilities = ProbitProbabilities(error, estimated.settled.noise)
         intercept = signal.sign * estimated.settled.offset
-        return fitted._replace(matrix=matrix, intercept=intercept, probabilities=probabilities)
+        directions = _in_units_of(matrix, fitted.directions)
+        return fitted._replace(matrix=matrix, intercept=intercept, probabilities=probabilities, directions=directions)
 
     unit = float(np.sqrt(estimated.power))
     return ChosenStrength(strength, unit, None, estimated, None if settings.predicts_numbers else calibrate)

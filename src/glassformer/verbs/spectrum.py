@@ -2,13 +2,14 @@ r"""The law of the singular values, or eigenvalues, of what a learner estimates.
 
 At its fixed point a learner sees the signal in noise, :math:`Y = S + \tau Z`, and applies a function :math:`f` to its
 singular values. With the law :math:`\nu` of those of ``Y``, the estimate has the density :math:`\nu(s)/f'(s)` at
-:math:`f(s)`, and an atom at zero of the mass of the values that :math:`f` sets to zero.
+:math:`f(s)`, and an atom at zero of the mass of the values that :math:`f` sets to zero. Its singular vectors are those
+of ``Y``: along them the teacher has the mean value :math:`u^T S v`, which is the optimal denoiser at ``s``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,12 +23,32 @@ from glassformer.learners.base import Learner, SpectralMap
 from glassformer.models.base import Model
 from glassformer.priors.base import ScalarPrior
 from glassformer.random_matrices.atoms import SpectralLaw
+from glassformer.risk.penalised_matrix import value_of_rank
 from glassformer.verbs.instances import Simulation
 from glassformer.verbs.question import asked
 
 # Noise, relative to the power, at which the law of the signal itself is evaluated, and the smallest noise of any law.
 _NO_NOISE, _LEAST_NOISE = 1e-6, 1e-12
 _BESIDE_ZERO, _ROUNDING = 1e-9, 1e-7
+# A bulk of at most this share of the values is one of outliers.
+_FEW = 0.05
+
+
+class Outlier(NamedTuple):
+    r"""Few values of an estimate outside its other bulks, made by as many values of the teacher.
+
+    Attributes:
+        value: mean of the estimate's values.
+        share: of all values: a rank over the size of the smaller side.
+        teacher: mean of the teacher's values that make them.
+        overlap: :math:`\langle(u\cdot u_*)(v\cdot v_*)\rangle` of the estimate's singular vectors with those of the
+            teacher, summed over the teacher's; for one symmetric value ``x`` in small noise :math:`1 - \tau^2/x^2`.
+    """
+
+    value: float
+    share: float
+    teacher: float
+    overlap: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,15 +60,18 @@ class EstimateSpectrum(Table):
 
     Columns: ``alpha``; ``value``; ``density`` of the estimate, whose integral is one less the atom; ``cumulative``, the
     share of values up to this one, the atom included; ``prior_density``, of the teacher, and of a student of the
-    teacher's width before training; NaN for a teacher of given values.
+    teacher's width before training; NaN for a teacher of given values; ``teacher_value``, the mean of :math:`u^T S v`
+    over the estimate's singular vectors ``u``, ``v`` at this value, in the unit of the values.
 
     Attributes:
         atom: share of values that are zero.
+        outliers: one :class:`Outlier` for each small bulk apart from the others, of a teacher of given values.
         edges: ends of the bulks, shape (bulks, 2).
         weights: of the nodes in averages over the law of the estimate; with the atom they sum to one.
     """
 
     atom: float
+    outliers: tuple[Outlier, ...] = ()
     edges: Array
     weights: Array
     drawing = "plot_spectrum"
@@ -74,7 +98,13 @@ class EstimateSpectrum(Table):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the law, as written in JSON."""
-        return {**super().to_dict(), "alpha": self.alpha, "atom": self.atom, "edges": to_json_types(self.edges)}
+        return {
+            **super().to_dict(),
+            "alpha": self.alpha,
+            "atom": self.atom,
+            "edges": to_json_types(self.edges),
+            "outliers": [outlier._asdict() for outlier in self.outliers],
+        }
 
 
 @verb
@@ -126,23 +156,27 @@ def _spectrum_of(prior: ScalarPrior, limit: Table, seen: SpectralMap) -> Estimat
     """Return the law of the estimate that a map makes of a noisy signal."""
     law = prior.noisy_law(np.array([max(seen.noise, _LEAST_NOISE * prior.second_moment)]))
     cut = 0.0 if seen.threshold is None else seen.threshold
+    if seen.rank < 1:
+        cut = max(cut, float(value_of_rank(law, seen.rank)[0]))
     s, weights = (part[0] for part in law.nodes(np.array([cut]))[:2])
     order = np.argsort(s)
     s, weights = s[order], weights[order]
     # Nodes of bulks that are not there have no weight.
     kept = (weights > 0) & (s > (-np.inf if seen.threshold is None else cut))
     s, weights = s[kept], weights[kept]
+    teacher, bayes_slopes = law.shrinkage(s)
     ends = _bulks(law)
     if seen.threshold is None:
-        values, slopes = law.shrinkage(s)
+        values, slopes = teacher, bayes_slopes
         # A denoiser of singular values is odd: it maps zero to zero, and is evaluated beside it.
         beside = np.where(ends == 0, _BESIDE_ZERO, ends)
         atom, ends = 0.0, law.shrinkage(beside.ravel())[0].reshape(ends.shape)
     else:
-        square = float(law.unit[0]) * float(np.sum(weights * (s - cut) ** 2))
+        lowered = s - seen.threshold
+        square = float(law.unit[0]) * float(np.sum(weights * lowered**2))
         gain = np.sqrt(seen.power / square) if square > 0 else 0.0
-        values, slopes = gain * (s - cut), np.full(len(s), gain)
-        atom, ends = max(1 - float(weights.sum()), 0.0), gain * np.maximum(ends - cut, 0.0)
+        values, slopes = gain * lowered, np.full(len(s), gain)
+        atom, ends = max(1 - float(weights.sum()), 0.0), gain * (np.maximum(ends, cut) - seen.threshold)
         # What is missing of the mass is rounding unless values are dropped.
         atom = atom if atom > _ROUNDING else 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -152,8 +186,10 @@ def _spectrum_of(prior: ScalarPrior, limit: Table, seen: SpectralMap) -> Estimat
         "value": values,
         "density": density,
         "cumulative": atom + np.cumsum(weights) - 0.5 * weights,
-        "prior_density": np.full(len(s), np.nan) if law.discrete else _prior_density(prior, values),
+        "prior_density": np.full(len(s), np.nan) if law.given is not None else _prior_density(prior, values),
+        "teacher_value": teacher,
     }
+    edges = ends[ends[:, 1] > ends[:, 0]]
     return EstimateSpectrum(
         model=limit.model,
         parameters=limit.parameters,
@@ -161,9 +197,38 @@ def _spectrum_of(prior: ScalarPrior, limit: Table, seen: SpectralMap) -> Estimat
         status=[limit.status[0]] * len(s),
         notes=limit.notes,
         atom=atom,
-        edges=ends[ends[:, 1] > ends[:, 0]],
+        outliers=_outliers(law.given, edges, values, weights, teacher),
+        edges=edges,
         weights=weights,
     )
+
+
+def _outliers(
+    given: tuple[Array, Array] | None, edges: Array, values: Array, weights: Array, teacher: Array
+) -> tuple[Outlier, ...]:
+    """Return small bulks away from that of the most frequent value.
+
+    Each has as many values of the estimate as of the teacher, in the same order.
+    """
+    if given is None:
+        return ()
+    found, (own, shares) = [], given
+    ends = np.append(0.0, np.cumsum(shares))
+    for low, high in edges:
+        inside = (values >= low) & (values <= high)
+        share = float(np.sum(weights[inside]))
+        if not 0 < share <= _FEW:
+            continue
+        # The values above are an exact share, those below may be missing.
+        top = 1 - float(np.sum(weights[values > high]))
+        counted = np.diff(np.clip(ends, top - share, top))
+        # The bulk of the most frequent value, usually zero, may be cut down to a few.
+        if counted[np.argmax(shares)] > _ROUNDING:
+            continue
+        mean = float(counted @ own) / share
+        seen = float(weights[inside] @ teacher[inside]) / share
+        found.append(Outlier(float(weights[inside] @ values[inside]) / share, share, mean, seen / mean))
+    return tuple(found)
 
 
 def _bulks(law: SpectralLaw) -> Array:
