@@ -15,6 +15,9 @@ from glassformer import (
     limits,
     simulate,
 )
+from glassformer.core.errors import ParameterError
+from glassformer.laws import nuclear_norm_threshold
+from glassformer.random_matrices.nuclear_norm import trace_dimension
 
 LINEAR = BilinearSequenceRegression(rho=0.3, noise=0.1)
 
@@ -61,3 +64,30 @@ def test_what_has_no_width_is_refused():
     ):
         with pytest.raises(IncompatibleError, match=text):
             limits(model, [0.5], learner)
+
+
+@pytest.mark.parametrize(("beta", "rho"), [(1.0, 0.3), (2.0, 0.2), (0.5, 0.2)])
+def test_perfect_recovery_goes_from_counting_to_the_nuclear_norm(beta, rho):
+    alpha = [nuclear_norm_threshold(beta, rho, width) for width in np.linspace(rho, max(1.0, beta), 9)]
+    assert alpha[0] == pytest.approx(rho * (1 + 1 / beta - rho / beta))
+    assert alpha[-1] == pytest.approx(nuclear_norm_threshold(beta, rho), rel=1e-12)
+    assert np.all(np.diff(alpha) >= -1e-12)
+    assert trace_dimension(rho, rho) == pytest.approx(1 - (1 - rho) ** 2)
+    assert trace_dimension(rho, 1.0) == pytest.approx(trace_dimension(rho))
+    with pytest.raises(ParameterError, match="student_rho"):
+        nuclear_norm_threshold(beta, rho, 0.5 * rho)
+
+
+@pytest.mark.slow
+def test_errors_of_weak_decay_vanish_beyond_the_threshold_of_a_narrow_student():
+    model, width = LINEAR.varied(noise=0.0), 0.35
+    threshold = nuclear_norm_threshold(1.0, LINEAR.parameters["rho"], width)
+    for factor, vanishes in ((0.97, False), (1.03, True)):
+        strengths = (1e-3, 1e-4)
+        errors = [
+            limits(model, [factor * threshold], RegularisedRisk("square", "nuclear", one, student_rho=width))["error"][
+                0
+            ]
+            for one in strengths
+        ]
+        assert (errors[1] < 0.1 * errors[0]) == vanishes

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    Accuracy,
     AttentionIndexed,
     BilinearSequenceRegression,
+    GradientDescent,
     IncompatibleError,
     NuclearNorm,
     RegularisedRisk,
@@ -15,6 +17,7 @@ from glassformer import (
     limits,
     simulate,
     spectrum,
+    trajectory,
 )
 from glassformer.core.errors import ParameterError
 
@@ -135,3 +138,25 @@ def test_a_narrow_student_keeps_the_largest_values():
     law = spectrum(LINEAR, 0.5, RegularisedRisk("square", "nuclear", 0.05, student_rho=0.1))
     assert law.atom == pytest.approx(0.9, abs=1e-6)
     assert law["value"].min() > 1
+
+
+def test_descent_has_a_law_after_every_step():
+    """After many steps with decay that of the risk; runs have the same values at any time."""
+    descent = GradientDescent("sgd", 0.2)
+    accuracy = Accuracy(matrix_size=60, draws=3)
+    law = spectrum(LINEAR, 0.5, descent, step=5, accuracy=accuracy)
+    after = trajectory(LINEAR, [0.5], descent, steps=5, accuracy=accuracy)
+    assert law.moment(2) == pytest.approx(after["power"][-1], rel=0.1)
+    assert law.atom == pytest.approx(0.7, abs=0.02)
+    assert np.trapezoid(law["density"], law["value"]) + law.atom == pytest.approx(1, abs=0.1)
+    runs = simulate(
+        *(LINEAR, [0.5], GradientDescent("sgd", 0.2, steps=5, explore=0)),
+        **{"d": 40, "instances": 3, "keep": ("singular_values",), "throw": False},
+    )
+    assert law.distance(runs.of_instances("singular_values")) < 0.04
+    with pytest.raises(IncompatibleError, match="give step"):
+        spectrum(LINEAR, 0.5, GradientDescent("sgd", 0.2, steps=5))
+    with pytest.raises(IncompatibleError, match="leave it out"):
+        spectrum(LINEAR, 0.5, "ridge", step=3)
+    with pytest.raises(IncompatibleError, match="use learner gd"):
+        spectrum(LINEAR, 0.5, "averaged-gd", step=3)

@@ -30,7 +30,9 @@ FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
 # Digits of numbers in a table, and the largest number of digits, for rows that would look equal with fewer.
 _DIGITS, _MOST_DIGITS = 7, 12
 # Kinds of JSON documents, with their versions; ``cli.schema`` has their content.
-KINDS = dict.fromkeys(("table", "thresholds", "phase-diagram", "landscapes", "spectra", "plan", "sweep", "doctor"), 1)
+KINDS = dict.fromkeys(
+    ("table", "thresholds", "phase-diagram", "landscapes", "spectra", "plan", "width-plan", "sweep", "doctor"), 1
+)
 
 
 @contextmanager

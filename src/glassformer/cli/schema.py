@@ -151,6 +151,17 @@ class Spectra(_Closed):
     spectra: list[EstimateSpectrum]
 
 
+class WidthPlan(Table):
+    """Errors over the width of the student."""
+
+    quantity: str
+    target: float
+    alpha: float
+    best: float
+    gain: float
+    needed: float
+
+
 class Needed(_Closed):
     """Sample ratio at which a learner reaches the target."""
 
@@ -205,7 +216,7 @@ class Doctor(_Closed):
 
 
 _DOCUMENTS: dict[str, type[BaseModel]] = dict(
-    zip(KINDS, (Table, Thresholds, PhaseDiagram, Landscapes, Spectra, Plan, Sweep, Doctor), strict=True)
+    zip(KINDS, (Table, Thresholds, PhaseDiagram, Landscapes, Spectra, Plan, WidthPlan, Sweep, Doctor), strict=True)
 )
 
 

@@ -12,8 +12,8 @@ from glassformer.core.progress import track
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """No options of its own; ``--spectrum`` is the law of the teacher."""
-    del parser
+    """The step; ``--spectrum`` is the law of the teacher."""
+    parser.add_argument("--step", type=int, help="number of steps of gd, whose law changes in time")
 
 
 def run(options: argparse.Namespace, model: ModelOf) -> int:
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace, model: ModelOf) -> int:
 
     found, learner = model(), learner_of(options.learner, options)
     ratios = track(options.alpha, f"{len(options.alpha)} spectra")
-    laws = [spectrum(found, one, learner, throw=False) for one in ratios]
+    laws = [spectrum(found, one, learner, step=options.step, throw=False) for one in ratios]
     if options.csv:
         write_csv(options.csv, pandas.concat([law.to_pandas() for law in laws]))
     if options.plot:

@@ -111,6 +111,7 @@ class MatrixPath:
         estimates: quantities by name, with error estimates of 95 %; NaN after divergence.
         diverges_at: first step at which a draw has diverged; None without divergence.
         notes: on sizes, rounding and samples.
+        final_values: singular values of single students after the last step, at the larger size, shape (students, k).
     """
 
     model: Model
@@ -119,6 +120,7 @@ class MatrixPath:
     estimates: dict[str, Estimate]
     diverges_at: int | None
     notes: tuple[str, ...]
+    final_values: Array
 
     @property
     def status(self) -> Status:
@@ -177,7 +179,8 @@ def matrix_path(model: Model, alpha: float, settings: MatrixSettings) -> MatrixP
     finite = np.min([np.isfinite(part["power"]).all(axis=0) for part in drawn], axis=0)
     diverges_at = None if finite.all() else int(np.argmin(finite))
     estimates = _estimates(model, settings, drawn)
-    return MatrixPath(model, float(alpha), settings, estimates, diverges_at, _remarks(model, sizes, settings, exact))
+    remarks, values = _remarks(model, sizes, settings, exact), np.concatenate(drawn[1]["final_values"])
+    return MatrixPath(model, float(alpha), settings, estimates, diverges_at, remarks, values)
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------------
@@ -261,7 +264,7 @@ def _kind(size: FiniteSize) -> Any:
 
 
 def _drawn(size: FiniteSize, alpha: float, settings: MatrixSettings, exact: bool, draw: int) -> dict[str, Array]:
-    """Return order parameters after every step of one draw, each with an axis of steps first."""
+    """Return order parameters after every step of one draw, each with an axis of steps first, and final values."""
     model, d = size.model, _d(size)
     rng = np.random.default_rng([13, d, draw])
     teacher = model.prior.sample(model.signal_shape(_kind(size)), rng)
@@ -335,6 +338,7 @@ class _Record:
         }
         for name, value in found.items():
             self.series[name][step] = value
+        self.series["final_values"] = values
 
 
 def _quantiles(values: Array) -> Array:

@@ -234,6 +234,22 @@ class Theory:
         title = self.learner.info.title
         raise IncompatibleError(f"no law of the singular values of {title} is known: use learner gamp, ridge or risk")
 
+    def values_after(self, alpha: float, step: int) -> tuple[Table, Array]:
+        """Return the limits after a step, and singular values of single estimates, drawn at a finite size.
+
+        Args:
+            alpha: sample ratio.
+            step: number of steps, at least 1.
+
+        Raises:
+            IncompatibleError: the learner has no steps, or no equations for them.
+        """
+        del alpha
+        raise IncompatibleError(
+            f"step = {step}: no singular values of {self.learner.info.title} after its steps are known: leave it out, "
+            "or use learner gd"
+        )
+
     def thresholds(self) -> Thresholds:
         """Return the sample ratios of weak recovery, perfect recovery and so on.
 

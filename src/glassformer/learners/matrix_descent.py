@@ -13,7 +13,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.results import name_or_value
 from glassformer.core.settings import non_default_fields
 from glassformer.core.status import Status
-from glassformer.learners.base import FitResult, Learner, StepContext, Theory
+from glassformer.learners.base import FitResult, Learner, SpectralMap, StepContext, Theory
 from glassformer.learners.descent import MatrixDescent
 
 if TYPE_CHECKING:
@@ -69,6 +69,20 @@ class MatrixDescentTheory(Theory):
         from glassformer.dynamics.matrix_path import path_table
 
         return self._labelled(path_table(self._paths(alpha, context)))
+
+    def spectral_map(self, limit: Table) -> SpectralMap:
+        del limit
+        raise IncompatibleError(f"the singular values of {self.learner.name} change with its steps: give step")
+
+    def values_after(self, alpha: float, step: int) -> tuple[Table, Array]:
+        from glassformer.dynamics.matrix_path import path_limits
+
+        if self.learner.averages:
+            raise IncompatibleError(
+                f"no law of the singular values of the mean of {self.learner.name} is known: use learner gd"
+            )
+        paths = self._paths(np.array([alpha]), StepContext(step))
+        return self._labelled(path_limits(paths)), paths[0].final_values
 
     def _paths(self, alpha: Array, context: StepContext) -> list[MatrixPath]:
         """Return the descent at each sample ratio; equal ones are computed once."""

@@ -80,6 +80,11 @@ FIGURES = {
     "risk-2": Figure("Regularised risk: weight decay on a quadratic network", "risk:network", own=True),
     "risk-3": Figure("Regularised risk: labels +1 and -1, three losses", "risk:signs", own=True),
     "risk-4": Figure("Regularised risk: a power-law teacher, scaling with samples", "risk:scaling", own=True),
+    "risk-5": Figure(
+        "Regularised risk: errors over the width of the student, and perfect recovery",
+        "student_width:power_law_teacher",
+        own=True,
+    ),
     "rows-1": Figure(
         "Rows of weights: double descent of ridge and of logistic regression",
         "row_risk:double_descent",

@@ -40,6 +40,7 @@ from glassformer.verbs.instances import Simulation
 from glassformer.verbs.phase_diagram import PhaseDiagram
 from glassformer.verbs.plan import Plan
 from glassformer.verbs.spectrum import EstimateSpectrum
+from glassformer.verbs.width_plan import WidthPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -465,6 +466,19 @@ def plot_risk_path(found: RiskPath, path: Path | Picture) -> None:
         axes.plot(found.strengths, found.ranks, "o-", ms=4, drawstyle="steps-mid", color=next_color(axes))
         mark_unsettled(axes, found.strengths, found.ranks, found.status)
         axes.set(xscale="log", xlabel=r"strength $\lambda$", ylabel="rank of the estimate")
+
+
+def plot_width_plan(found: WidthPlan, path: Path | Picture) -> None:
+    """Draw the error of students over their widths, with the full width and the target."""
+    with canvas(path) as (axes,):
+        color, width, error = next_color(axes), found["student_rho"], found[found.quantity]
+        axes.plot(width, error, "o-", ms=4, color=color)
+        mark_unsettled(axes, width, error, found.status)
+        axes.plot(found.best, error.min(), "o", ms=9, mfc="none", color=color, label=f"best width, {found.best:.3g} d")
+        axes.axhline(found.target, color="0.5", lw=1, ls="--", label="target, reached by full width")
+        axes.set(xscale="log", yscale="log", xlabel="width of the student over d", ylabel=readable_name(found.quantity))
+        axes.set_title(rf"{found.model}, $\alpha$ = {found.alpha:.4g}")
+        axes.legend()
 
 
 def plot_directions(found: Directions, path: Path | Picture) -> None:

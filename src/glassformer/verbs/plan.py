@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from glassformer.models.base import Model
 from glassformer.verbs.crossings import Crossing, CurveValues, crossings, invalid_statuses, valid_rows
 from glassformer.verbs.quantities import column_of, require_quantity
 from glassformer.verbs.question import asked
+from glassformer.verbs.width_plan import WIDTH, WidthPlan, plan_width
 
 DEFAULT = names()[0]
 """The default learner."""
@@ -119,6 +120,32 @@ class Plan(NamedEntries[PlanEntry]):
         }
 
 
+@overload
+def plan(
+    model: Model,
+    target: float,
+    learner: str | Learner = DEFAULT,
+    *,
+    quantity: str = "error",
+    over: None = None,
+    d: int | None = None,
+    accuracy: Accuracy | None = None,
+) -> Plan: ...
+
+
+@overload
+def plan(
+    model: Model,
+    target: float,
+    learner: str | Learner = DEFAULT,
+    *,
+    quantity: str = "error",
+    over: Literal["student_rho"],
+    d: int | None = None,
+    accuracy: Accuracy | None = None,
+) -> WidthPlan: ...
+
+
 @verb
 def plan(
     model: Model,
@@ -129,7 +156,7 @@ def plan(
     over: str | None = None,
     d: int | None = None,
     accuracy: Accuracy | None = None,
-) -> Plan:
+) -> Plan | WidthPlan:
     r"""Return the sample ratio beyond which a learner's error stays at or below a target.
 
     The limits are computed for :math:`\alpha` from 1/32 to 32 and close to the thresholds, and further in either
@@ -144,16 +171,19 @@ def plan(
         learner: a learner or its name; by default message passing, together with the Bayes-optimal estimator. In a hard
             phase the two reach a target at different ratios.
         quantity: one of :data:`~glassformer.verbs.quantities.QUANTITIES` among the columns of the limits.
-        over: None, for the sample ratio; nothing else can be planned yet.
+        over: None, for the sample ratio; ``"student_rho"`` of learner ``risk``, for the width of the student: errors
+            over widths, at the sample ratio that the full width needs.
         d: token dimension >= 2 for the number of samples.
         accuracy: tolerances and sizes of samples.
 
     Returns:
         :class:`Plan`. If the target is not reached, ``alpha`` is infinite and a note describes the end of the curve.
+        Over a width :class:`~glassformer.verbs.width_plan.WidthPlan`.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: the theory or the quantity is not available, or the model has no finite size.
+        IncompatibleError: the theory or the quantity is not available, or the model has no finite size; over a width,
+            the learner has none, or its full width does not reach the target.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -170,10 +200,13 @@ def plan(
     require_quantity(quantity)
     if d is not None:
         require_integer("d", d, 2)
-    if over is not None:
-        raise ParameterError("over", over, "None, for the sample ratio")
+    if over not in (None, WIDTH):
+        raise ParameterError("over", over, f"None, for the sample ratio, or {WIDTH}, for the width of the student")
     target, question = float(target), asked(model, learner, accuracy, "plan")
     model, chosen = question
+    if over is not None:
+        chosen = _of_full_width(chosen)
+        question = asked(model, chosen, accuracy, "plan")
     theory = question.theory
     size = None if d is None else model.at_size(d)
     thresholds: Thresholds | None
@@ -191,6 +224,8 @@ def plan(
         else one
         for one in entries
     ]
+    if over is not None:
+        return _over_widths(model, chosen, quantity, target, entries[-1])
     if size is not None:
         entries = [_with_samples(entry, size.unit) for entry in entries]
     return Plan(
@@ -204,6 +239,19 @@ def plan(
         {"alpha": curves.alpha, **{name: curve.value for name, curve in curves.by_name.items()}},
         [*_hard_phase_note(entries), *_not_converged_note(curves)],
     )
+
+
+def _of_full_width(learner: Learner) -> Learner:
+    """Return the learner without a width of its own, over which one plans."""
+    if WIDTH not in learner.settings:
+        raise IncompatibleError(f"learner {learner.name} has no setting {WIDTH}: use learner risk")
+    return learner.varied(**{WIDTH: None})
+
+
+def _over_widths(model: Model, learner: Learner, quantity: str, target: float, full: PlanEntry) -> WidthPlan:
+    if not 0 < full.alpha < np.inf:
+        raise IncompatibleError(f"over = {WIDTH} needs a target that the full width reaches: {full.note}")
+    return plan_width(model, learner, quantity, target, full.alpha)
 
 
 # --- the curves -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.core.accuracy import Accuracy
-from glassformer.core.checks import require_arguments
+from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.renamed import verb
@@ -113,6 +113,7 @@ def spectrum(
     alpha: float,
     learner: str | Learner = "gamp",
     *,
+    step: int | None = None,
     throw: bool = True,
     accuracy: Accuracy | None = None,
 ) -> EstimateSpectrum:
@@ -126,6 +127,8 @@ def spectrum(
         model: of one matrix of extensive width: bilinear sequence regression or attention-indexed models.
         alpha: sample ratio, finite and > 0.
         learner: a learner with a theory, or its name.
+        step: of ``gd``, whose law changes in time: number of steps, at least 1. The law is that of matrices which the
+            equations draw at a finite size (``matrix_size`` of the accuracy), of at most a few hundred values.
         throw: raise an error if the fixed point did not converge.
         accuracy: tolerances and sizes of samples.
 
@@ -133,7 +136,7 @@ def spectrum(
         :class:`EstimateSpectrum`: density, atom at zero and edges of the bulks.
 
     Raises:
-        ParameterError: ``alpha`` is out of range.
+        ParameterError: ``alpha`` or ``step`` is out of range.
         IncompatibleError: no law of the estimate is known, or the estimate is zero.
         ConvergenceError: with ``throw``, the fixed point did not converge.
 
@@ -148,6 +151,12 @@ def spectrum(
         raise ParameterError("alpha", alpha, "one finite number > 0")
     question = asked(model, learner, accuracy, "spectrum")
     theory = question.theory
+    if step is not None:
+        require_integer("step", step, 1)
+        limit, drawn = theory.values_after(float(alpha), int(step))
+        if throw:
+            limit.raise_unless_converged()
+        return _spectrum_of_draws(question.model.matrix_prior, limit, drawn)
     limit = theory.limits([alpha], throw)
     return _spectrum_of(question.model.matrix_prior, limit, theory.spectral_map(limit))
 
@@ -186,7 +195,7 @@ def _spectrum_of(prior: ScalarPrior, limit: Table, seen: SpectralMap) -> Estimat
         "value": values,
         "density": density,
         "cumulative": atom + np.cumsum(weights) - 0.5 * weights,
-        "prior_density": np.full(len(s), np.nan) if law.given is not None else _prior_density(prior, values),
+        "prior_density": _density_of_prior(prior, values),
         "teacher_value": teacher,
     }
     edges = ends[ends[:, 1] > ends[:, 0]]
@@ -199,6 +208,36 @@ def _spectrum_of(prior: ScalarPrior, limit: Table, seen: SpectralMap) -> Estimat
         atom=atom,
         outliers=_outliers(law.given, edges, values, weights, teacher),
         edges=edges,
+        weights=weights,
+    )
+
+
+def _spectrum_of_draws(prior: ScalarPrior, limit: Table, drawn: Array) -> EstimateSpectrum:
+    """Return the law of drawn values; its density is that of neighbours."""
+    values = np.sort(drawn[np.isfinite(drawn)])
+    zero = values <= _BESIDE_ZERO * np.max(values, initial=0.0)
+    atom, values = float(np.mean(zero)) if zero.size else np.nan, values[~zero]
+    weights = np.full(len(values), (1 - atom) / max(len(values), 1))
+    near = max(int(np.sqrt(len(values))), 1)
+    rank = np.arange(len(values))
+    low, high = np.maximum(rank - near, 0), np.minimum(rank + near, len(values) - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        density = (1 - atom) * (high - low) / len(values) / (values[high] - values[low])
+    columns = {
+        "alpha": np.full(len(values), limit["alpha"][0]),
+        "value": values,
+        "density": density,
+        "cumulative": atom + np.cumsum(weights) - 0.5 * weights,
+        "prior_density": _density_of_prior(prior, values),
+    }
+    return EstimateSpectrum(
+        model=limit.model,
+        parameters=limit.parameters,
+        columns=columns,
+        status=[limit.status[0]] * len(values),
+        notes=limit.notes,
+        atom=atom,
+        edges=values[[0, -1]][None] if len(values) else np.empty((0, 2)),
         weights=weights,
     )
 
@@ -237,9 +276,11 @@ def _bulks(law: SpectralLaw) -> Array:
     return np.asarray(ends[np.isfinite(ends).all(axis=1)])
 
 
-def _prior_density(prior: ScalarPrior, values: Array) -> Array:
-    """Return the density of the signal's own values, without their atom at zero."""
+def _density_of_prior(prior: ScalarPrior, values: Array) -> Array:
+    """Return the density of the signal's own values, without their atom at zero; NaN where values are given."""
     law = prior.noisy_law(np.array([_NO_NOISE * prior.second_moment]))
+    if law.given is not None:
+        return np.full(len(values), np.nan)
     around_zero = [np.abs(bulk).max() for bulk in _bulks(law) if prior.rank < 1][:1]
     away = np.abs(values) > max([_BESIDE_ZERO, *around_zero])
     density = np.zeros(len(values))
