@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.core.display import DisplayMixin
 from glassformer.core.estimate import Array
@@ -54,12 +55,14 @@ class Directions(DisplayMixin):
     def beside_noise(cls, values: Array, seen: Array, noise: Iterable[Array]) -> Directions:
         """Compare values with those of noise matrices, in any order; sizes count."""
         alone = np.array([_descending(one) for one in noise])
-        return cls(_descending(values), _descending(seen), alone.mean(axis=0), float(alone.max()))
+        own = _descending(values)
+        own = np.where(own > _ROUNDING * own[0], own, 0.0)
+        return cls(own, _descending(seen), alone.mean(axis=0), float(alone.max()))
 
     @property
-    def signal(self) -> Array:
+    def signal(self) -> NDArray[np.bool_]:
         """Which directions exceed the noise, and are not set to zero."""
-        return (self.seen > self.threshold) & (self.values > _ROUNDING * self.values[0])
+        return (self.seen > self.threshold) & (self.values > 0)
 
     @property
     def rank(self) -> int:

@@ -58,8 +58,8 @@ _MARKERS, _LINES = "os^vDPX*", ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3
 _FROM_ZERO = 0.5
 # A line through fewer points suggests values between them: they are marked, or not joined.
 _CURVE = 10
-# Bins of a histogram, and values below this share of the largest one that count as zero (both conventions).
-_BINS, _ZERO = 40, 1e-9
+# Most bins of a histogram, values per bin, and values below this share of the largest that count as zero (conventions).
+_BINS, _PER_BIN, _ZERO = 40, 8, 1e-9
 # Quantities as an axis names them.
 _QUANTITIES = {"label_error": "test error on noiseless labels", "prediction_error": "prediction error"}
 
@@ -453,7 +453,7 @@ def _draw_values(axes: Axes, law: EstimateSpectrum, runs: Simulation, color: Col
     point = int(np.argmin(np.abs(runs["alpha"] - law.alpha)))
     values = runs.of_instances("singular_values")[point].ravel()
     other = values[np.abs(values) > _ZERO * np.abs(values).max()]
-    heights, ends = np.histogram(other, bins=_BINS)
+    heights, ends = np.histogram(other, bins=min(_BINS, max(len(other) // _PER_BIN, 1)))
     axes.stairs(heights / len(values) / np.diff(ends), ends, fill=True, alpha=0.25, color=color)
 
 
@@ -490,6 +490,7 @@ def plot_directions(found: Directions, path: Path | Picture) -> None:
         axes.plot(order, found.noise, "-", color=other, label="noise alone, mean")
         axes.axhline(found.threshold, color=other, lw=1, ls="--", label="noise alone, largest")
         axes.set(xlabel="direction", ylabel="singular value", ylim=(0, None))
+        axes.locator_params(axis="x", integer=True)
         axes.legend(title=f"{found.rank} of {len(order)} exceed the noise")
 
 

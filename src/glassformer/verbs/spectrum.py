@@ -30,6 +30,8 @@ from glassformer.verbs.question import asked
 # Noise, relative to the power, at which the law of the signal itself is evaluated, and the smallest noise of any law.
 _NO_NOISE, _LEAST_NOISE = 1e-6, 1e-12
 _BESIDE_ZERO, _ROUNDING = 1e-9, 1e-7
+# Densities of drawn values average over this part of them on either side.
+_NEIGHBOURS = 8
 # A bulk of at most this share of the values is one of outliers.
 _FEW = 0.05
 
@@ -218,7 +220,7 @@ def _spectrum_of_draws(prior: ScalarPrior, limit: Table, drawn: Array) -> Estima
     zero = values <= _BESIDE_ZERO * np.max(values, initial=0.0)
     atom, values = float(np.mean(zero)) if zero.size else np.nan, values[~zero]
     weights = np.full(len(values), (1 - atom) / max(len(values), 1))
-    near = max(int(np.sqrt(len(values))), 1)
+    near = max(len(values) // _NEIGHBOURS, 1)
     rank = np.arange(len(values))
     low, high = np.maximum(rank - near, 0), np.minimum(rank + near, len(values) - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
