@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.core.errors import ParameterError
+from glassformer.numerics.roots import bracketed_root
 from glassformer.priors.bilinear import BilinearPrior, GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
 from glassformer.random_matrices.rectangular import RectangularLaw
 
@@ -330,3 +331,23 @@ def test_bad_singular_values_are_named(s):
 def test_densities_take_a_single_law():
     with pytest.raises(ParameterError, match=r"a single law"):
         RectangularLaw(2.0, 0.5, [0.1, 0.2]).density([1.0])
+
+
+def test_roots_end_where_further_digits_are_rounding():
+    """Values are cancelled to eight digits near one root; near the other they follow a sign over many decades."""
+    calls = []
+
+    def cancelled(x):
+        calls.append(x)
+        return (x - 0.3) + 1e8 - 1e8, np.ones_like(x)
+
+    assert bracketed_root(cancelled, np.zeros(3), np.array([0.7, 1.0, 1.3]), last_step=1e-12) == pytest.approx(
+        0.3, 1e-6
+    )
+    assert len(calls) < 20
+    root, high = 5e-9, np.array([80.0])
+
+    def steep(x):
+        return np.sign(x - root) * np.log1p(np.abs(x - root) / 1e-12), 1 / (1e-12 + np.abs(x - root))
+
+    assert bracketed_root(steep, -high, high, last_step=1e-13) == pytest.approx(root, abs=1e-13)

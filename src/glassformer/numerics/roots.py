@@ -9,8 +9,8 @@ import scipy
 
 from glassformer.core.estimate import Array
 
-# A step below the first number, relative to the root or to one, that is followed by one of the second number times its
-# size: cancellation in the function leaves no more digits. At double and triple roots steps shrink by 1/2 and 2/3.
+# A step below the first number, relative to the root, that is followed by one of the second number times its size:
+# cancellation in the function leaves no more digits. At double and triple roots steps shrink by 1/2 and 2/3.
 _CLOSE, _STALLED = 1e-6, 0.75
 
 
@@ -56,7 +56,8 @@ def bracketed_root(
             usable = (newton >= low) & (newton <= high) & (np.abs(newton - x) <= 0.5 * np.abs(before))
             size = np.maximum(np.abs(x), 1.0)
             # Close to a root steps of Newton's method shrink fast until the value is rounding; halving would go on.
-            rounding = by_newton & (np.abs(step) <= _CLOSE * size) & (np.abs(newton - x) >= _STALLED * np.abs(step))
+            close = np.abs(step) <= _CLOSE * np.abs(x)
+            rounding = by_newton & close & (np.abs(newton - x) >= _STALLED * np.abs(step))
             moved = np.where(rounding, x, np.where(usable, newton, 0.5 * (low + high)))
             before, step, by_newton = step, moved - x, usable
             settled = (usable & (np.abs(step) <= last_step * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
