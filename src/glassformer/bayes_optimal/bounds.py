@@ -49,7 +49,7 @@ def sample_data_points(
     overlap = model.prior.self_overlap - variance
     omega = square_root(overlap) @ rng.standard_normal(shape)
     root, noise = np.linalg.cholesky(variance), rng.standard_normal(shape)
-    shift = channel.fields.shifted(np.zeros(shape), rng.standard_normal((count, channel.fields.sources)))
+    shift = channel.fields.shifts(np.zeros(shape), rng.standard_normal((count, channel.fields.sources)))
     labels = draw_labels(channel, omega + root @ noise + shift, rng)
     return DataPoints(labels, omega + overlap @ shift, np.linalg.inv(root).T @ noise + shift)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 from scipy.special import ndtr
 
 from glassformer.core.estimate import Array
+from glassformer.inputs.drawn_fields import DrawnFields
 from glassformer.inputs.hidden_states import HiddenStates
 
 
@@ -21,7 +23,8 @@ class Fields:
         power: prior variance of a field.
         shared: prior covariance of the fields of two rows.
         any_power: True when the functions of the channel hold for fields of any prior variance.
-        states: hidden states that shift the fields; None for normal fields.
+        states: hidden states that shift the fields; None for other laws.
+        drawn: fields that a sampler draws; None for other laws.
 
     Example:
         >>> fields = Fields((2, 3), power=1.5, shared=0.5)
@@ -34,6 +37,7 @@ class Fields:
     shared: float = 0.0
     any_power: bool = False
     states: HiddenStates | None = None
+    drawn: DrawnFields | None = None
 
     @property
     def rows(self) -> int:
@@ -52,19 +56,46 @@ class Fields:
 
     @property
     def sources(self) -> int:
-        """Number of normal variables that choose the hidden state of :meth:`shifted`."""
-        return int(self.states is not None)
+        """Number of normal variables per sample that choose the shifts of :meth:`shifts`; zero for normal fields."""
+        return int(self.states is not None or self.drawn is not None)
 
-    def shifted(self, normal: Array, source: Array) -> Array:
-        """Return the fields of samples: normal fields, shape (n, P, K), shifted by hidden states.
+    def shifts(self, normal: Array, source: Array, power: Array | None = None) -> Array:
+        """Return the shifts ``s`` of the tokens of samples along the rows, which move their fields by ``T s``.
+
+        Hidden states have shifts of their own. With a sampler the shifts are those that turn normal fields into drawn
+        ones.
 
         Args:
-            normal: normal fields, shape (n, P, K).
+            normal: fields before the shift, shape (..., n, P, K).
+            source: standard normal numbers, shape (n, sources), which determine states or drawn fields.
+            power: inner products ``T`` of the rows, shape (..., P, P); the identity by default.
+        """
+        if self.states is not None:
+            return np.asarray(self.states.shifts[self.states.draw(ndtr(source[:, 0]))])
+        if self.drawn is None:
+            return np.zeros_like(normal)
+        # Equal points draw equal fields, so that averages at different states are over the same samples. The normal
+        # fields of runs differ, so that the errors of their measured averages are independent.
+        points = np.ascontiguousarray(source).tobytes() + np.ascontiguousarray(normal).tobytes()
+        seed = int.from_bytes(blake2b(points, digest_size=16).digest())
+        moved = self.drawn.draw(np.random.default_rng(seed), len(source)) - normal
+        return np.asarray(moved if power is None else np.linalg.solve(power[..., None, :, :], moved))
+
+    def shifted(self, normal: Array, source: Array) -> Array:
+        """Return the fields of samples, of the law of this channel, from normal fields, shape (n, P, K).
+
+        Args:
+            normal: normal fields.
             source: standard normal numbers, shape (n, sources).
         """
-        if self.states is None:
-            return normal
-        return np.asarray(normal + self.states.shifts[self.states.draw(ndtr(source[:, 0]))])
+        return np.asarray(normal + self.shifts(normal, source)) if self.sources else normal
+
+    @property
+    def density_unavailable_reason(self) -> str:
+        """Reason why posteriors of the fields are not available, to follow a subject; empty if they are."""
+        if self.drawn is None:
+            return ""
+        return f"needs the density of the fields, and inputs = {self.drawn.label} only draw them"
 
     @property
     def mean_shift(self) -> Array:

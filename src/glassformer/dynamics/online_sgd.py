@@ -352,7 +352,7 @@ class SampledFields(NamedTuple):
         source, of_state = np.split(source, [channel.inference.sources], axis=1)
         true, rng = true.reshape(-1, *shape), np.random.default_rng(0)
         # Tokens are shifted along the rows of the teacher.
-        true = true + root @ channel.fields.shifted(np.zeros_like(true), of_state)
+        true = true + root @ channel.fields.shifts(root @ true, of_state, root @ root)
         fields = np.einsum("ab,nbl->nal", root, true)
         labels = channel.inference.labels_from(fields, source, rng)
         parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1), _mean_labels(channel, fields))

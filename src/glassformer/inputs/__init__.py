@@ -6,6 +6,7 @@ from glassformer.core.public import public_names
 
 _HOMES = {
     "FieldLaw": "inputs.law",
+    "FieldSampler": "inputs.field_sampler",
     "HiddenStates": "inputs.hidden_states",
     "HiddenToken": "inputs.hidden_token",
     "Mixture": "inputs.mixture",

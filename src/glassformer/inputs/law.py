@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from glassformer.inputs.drawn_fields import DrawnFields
     from glassformer.inputs.hidden_states import HiddenStates
 
 
@@ -17,7 +18,8 @@ class FieldLaw(ABC):
     shape (P, L). In all directions that are orthogonal to the rows of the teacher the tokens are independent standard
     normal.
 
-    A law of one's own derives from this class, as a frozen dataclass, and returns its states.
+    A law of one's own derives from this class, as a frozen dataclass, and returns its states. A law that is given by a
+    function that draws fields derives from :class:`~glassformer.inputs.field_sampler.FieldSampler`.
 
     Example:
         >>> import numpy as np
@@ -43,6 +45,11 @@ class FieldLaw(ABC):
     @abstractmethod
     def label(self) -> str:
         """Name in tables."""
+
+    def drawn(self, rows: int, tokens: int) -> DrawnFields | None:
+        """Return the fields that a sampler draws, in place of hidden states; None for a law with hidden states."""
+        del rows, tokens
+        return None
 
     @abstractmethod
     def states(self, rows: int, tokens: int) -> HiddenStates:

@@ -173,9 +173,11 @@ class MessagePassing(Learner):
     random_start: float | None = setting(None, "size of a random start, for even labels", non_negative)
 
     def check(self, model: Model) -> None:
-        """All models can be learned."""
+        if reason := model.channel.fields.density_unavailable_reason:
+            raise IncompatibleError(reason)
 
     def theory(self, model: Model) -> Theory:
+        require_compatible(self, model)
         return StateEvolution(self, model)
 
     def learn(self, model: Model, data: DataSet) -> FitResult:

@@ -109,7 +109,7 @@ def row_measures(
     drawn = normal_points(len(joint) * student.tokens + fields_of.sources, _NEW_SAMPLES, 1)[0]
     source, normal = np.split(drawn, [fields_of.sources], axis=1)
     both = joint @ normal.reshape(len(normal), len(joint), -1)
-    shift = fields_of.shifted(np.zeros((len(normal), fields_of.rows, fields_of.columns)), source)
+    shift = fields_of.shifts(both[:, len(power) :], source, true_power)
     both = both + np.concatenate([overlap, true_power]) @ shift
     fields, true = both[:, : len(power)] + means, both[:, len(power) :]
     labels = draw_labels(model.channel, true, np.random.default_rng(seed))

@@ -74,7 +74,7 @@ def is_one_linear_row(risk: RowRisk, model: Any) -> bool:
 
     if (model.channel.fields.rows, model.channel.fields.columns) != (1, 1) or not penalty_of(risk.penalty).separable:
         return False
-    if model.channel.fields.states is not None and model.link is not None:
+    if model.channel.fields.sources and model.link is not None:
         return False
     if risk.positions is not None or risk.branch is not None or callable(risk.student):
         return False

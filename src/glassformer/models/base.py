@@ -234,12 +234,12 @@ class Model(WithAccuracy, Trainable, ABC):
         return signal_shape(self.prior, design.row_shape)
 
     def labelled(self, design: Design, signal: Array, rng: np.random.Generator) -> tuple[Design, Array]:
-        """Return inputs, shifted by the hidden states of their samples if there are any, and drawn labels.
+        """Return inputs of the law of the model along the rows of the signal, and drawn labels.
 
         Args:
             design: inputs of one instance, independent of the signal.
             signal: the true signal.
-            rng: draws hidden states and the noise of the labels.
+            rng: draws hidden states or fields, and the noise of the labels.
         """
         moved, hidden = self.shifted_inputs(design, signal, rng)
         fields = moved.forward(signal, 0)
@@ -248,12 +248,15 @@ class Model(WithAccuracy, Trainable, ABC):
         return moved, self.channel.inference.sample_given(fields, hidden, rng)
 
     def shifted_inputs(self, design: Design, signal: Array, rng: np.random.Generator) -> tuple[Design, Indices | None]:
-        """Return inputs, shifted by the hidden states of their samples, and the states; None without states."""
-        states = self.channel.fields.states
-        if states is None:
+        """Return inputs of the law of the model along the rows of a signal, and the hidden states, or None."""
+        law = self.channel.fields
+        if law.states is not None:
+            hidden = law.states.draw(rng.random(design.samples))
+            return design.shifted(signal, law.states.shifts[hidden]), hidden
+        if not law.sources:
             return design, None
-        hidden = states.draw(rng.random(design.samples))
-        return design.shifted(signal, states.shifts[hidden]), hidden
+        power, source = signal @ signal.T / signal.shape[1], rng.standard_normal((design.samples, law.sources))
+        return design.shifted(signal, law.shifts(design.forward(signal, 0), source, power)), None
 
     def measured(
         self, estimate: Array, signal: Array, variance: Array | None = None, new: NewInputs | None = None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassformer.channels.fields import Fields
 from glassformer.channels.label_errors import NewSamples
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.estimate import Array
 from glassformer.core.random_streams import random_stream
-from glassformer.inputs.hidden_states import HiddenStates
 from glassformer.priors.base import Prior
 from glassformer.priors.signals import mean_rows
 
@@ -27,7 +27,7 @@ class NewInputs:
         design: design of the model at its size.
         shape: shape of the input of one sample.
         seed: seed of the inputs.
-        states: hidden states of the samples; None for normal inputs.
+        law: law of the fields along the true rows; normal by default.
 
     Example:
         >>> from glassformer import AttentionIndexed
@@ -41,16 +41,16 @@ class NewInputs:
     design: Any
     shape: tuple[int, int]
     seed: tuple[int, ...]
-    states: HiddenStates | None = None
+    law: Fields = field(default_factory=Fields)
 
     def samples(self, estimate: Array, truth: Array) -> NewSamples:
         """Return the fields of an estimate and of the truth, shape ``(P, *row_shape)``, on the test inputs."""
         rng = random_stream(*self.seed)
         signals = np.stack([estimate, truth])
         estimated, fields = self.design.new_fields(signals, self.shape, _NEW_SAMPLES, rng)
-        if self.states is not None:
-            shifts = self.states.shifts[self.states.draw(rng.random(_NEW_SAMPLES))]
+        if self.law.sources:
             own, true = (one @ truth.T / truth.shape[1] for one in (estimate, truth))
+            shifts = self.law.shifts(fields, rng.standard_normal((len(fields), self.law.sources)), true)
             estimated, fields = estimated + own @ shifts, fields + true @ shifts
         deviations = rng.standard_normal((len(fields), 2, *fields.shape[1:]))
         return NewSamples(estimated, fields, deviations)

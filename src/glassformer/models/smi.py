@@ -21,6 +21,7 @@ from glassformer.core.parsing import parse_grid, parse_number, parse_text
 from glassformer.core.resources import farthest_from_default
 from glassformer.core.settings import check_settings, positive_integer, unit_interval
 from glassformer.designs.projection import projection_design
+from glassformer.inputs.drawn_fields import DrawnFields
 from glassformer.inputs.hidden_states import HiddenStates
 from glassformer.inputs.named import NAMES as INPUTS
 from glassformer.inputs.named import inputs_of
@@ -62,8 +63,9 @@ class SequenceMultiIndex(SampledModel):
             one; overlaps and errors are those of :math:`W\Sigma^{1/2}`, on which labels depend.
         inputs: law of the inputs along the rows of the teacher, from :mod:`glassformer.inputs`: a
             :class:`~glassformer.inputs.hidden_token.HiddenToken`, a :class:`~glassformer.inputs.mixture.Mixture`, or
-            another :class:`~glassformer.inputs.law.FieldLaw`; by name ``"hidden-token:SIGNAL"``. Standard normal by
-            default. With correlated tokens shifts are those of their fields.
+            another :class:`~glassformer.inputs.law.FieldLaw`, also one that is given by a sampler of the fields,
+            :class:`~glassformer.inputs.field_sampler.FieldSampler`; by name ``"hidden-token:SIGNAL"``. Standard normal
+            by default. With correlated tokens shifts are those of their fields.
         prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
             :class:`~glassformer.priors.law.Law` of mean zero and variance one; standard normal by default.
             As an attribute: the prior of the rows.
@@ -143,7 +145,14 @@ class SequenceMultiIndex(SampledModel):
                     f"link = {what} needs a hidden state: give inputs, for instance HiddenToken(2.0)"
                 )
             return
+        if self._drawn is not None and (self.link is None or takes_state(self.link)):
+            raise IncompatibleError(
+                f"inputs = {self.inputs.label} draw fields and have no hidden state: give a link of the fields alone, "
+                "or inputs with hidden states, such as Mixture"
+            )
         excluded = {"feature_spectrum": self.feature_spectrum is not None}
+        if self._drawn is not None:
+            excluded["token_correlation"] = bool(self._root)
         if self.link is None:
             excluded |= {"noise": bool(self.noise), "noise_law": self.noise_law is not None}
         for name, given in excluded.items():
@@ -154,13 +163,20 @@ class SequenceMultiIndex(SampledModel):
     @cached_property
     def channel(self) -> Channel:
         """The channel for the type of the labels."""
+        from glassformer.channels.drawn_fields import DrawnFieldsChannel
         from glassformer.channels.multi_index.link_channel import link_channel
 
         states = self._hidden_states
         if states is not None:
             return self._tilted_channel(states)
         link = self._of_independent_tokens(cast("Callable[[Any], Any]", self.link))
-        return link_channel(link, self.indices, self.tokens, self._label_settings, self.points)
+        channel = link_channel(link, self.indices, self.tokens, self._label_settings, self.points)
+        return channel if self._drawn is None else DrawnFieldsChannel(channel, self._drawn, self.points)
+
+    @cached_property
+    def _drawn(self) -> DrawnFields | None:
+        """Fields along the rows that a sampler draws; None for other laws."""
+        return None if self.inputs is None else self.inputs.drawn(int(self.indices), int(self.tokens))
 
     @property
     def _label_settings(self) -> Any:
@@ -171,7 +187,7 @@ class SequenceMultiIndex(SampledModel):
     @cached_property
     def _hidden_states(self) -> HiddenStates | None:
         """Hidden states of the samples; None if they have no effect on fields or labels."""
-        if self.inputs is None:
+        if self.inputs is None or self._drawn is not None:
             return None
         states = self.inputs.states(int(self.indices), int(self.tokens))
         if self._root:

@@ -219,7 +219,7 @@ class Experiment:
         """Fit one instance and measure its errors."""
         model = self.size.model
         signal, found = self._fit(designs, samples, seed, checkpoint)
-        new = NewInputs(self.size.design, self.size.input_shape, (seed, 4), model.channel.fields.states)
+        new = NewInputs(self.size.design, self.size.input_shape, (seed, 4), model.channel.fields)
         reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(FitStatus)}
         arrays = {"estimates": found.estimates, "teacher": signal}
         kept: dict[str, Any] = {name: np.asarray(arrays[name]) for name in self.keep if name in arrays}

@@ -148,8 +148,10 @@ def _table(experiment: Experiment, runs: list[list[Run]]) -> Simulation:
     if size.theory_unavailable_reason is not None:
         notes = [size.theory_unavailable_reason, *few_instances(experiment.instances)]
         return experiment.table(_columns(runs, {}, {}), runs, notes)
-    optimum = bayes_optimal_limits(size, ratios, throw=False)
-    notes, minima = [*optimum.notes, *experiment.size.remarks], ""
+    without_optimum = size.channel.fields.density_unavailable_reason
+    optimum = None if without_optimum else bayes_optimal_limits(size, ratios, throw=False)
+    notes = list(optimum.notes) if optimum else [f"Bayes-optimal errors: not known. Their theory {without_optimum}"]
+    notes, minima = [*notes, *experiment.size.remarks], ""
     theory: Mapping[str, Array] = {}
     try:
         # Tolerances are those of the runs.
@@ -160,12 +162,13 @@ def _table(experiment: Experiment, runs: list[list[Run]]) -> Simulation:
     notes += [f"theory of {learner.name}: {note}" for note in theory.get("notes", ()) if note not in notes]
     strength = getattr(learner, "strength", None)
     notes += _unsettled_theory(ratios, theory, {"learner": learner.name, "strength": strength})
-    bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
+    statuses = optimum.status if optimum else []
+    bistable = [f"{a:g}" for a, s in zip(ratios, statuses, strict=False) if s is Status.BISTABLE]
     if bistable:
         notes.append(
             f"hard phase at alpha = {', '.join(bistable)}: message passing stays above the Bayes-optimal error"
         )
-    columns = _columns(runs, theory, optimum.columns)
+    columns = _columns(runs, theory, optimum.columns if optimum else {})
     notes += few_instances(experiment.instances)
     notes += far_from_theory(_compared(columns, size.row_names), ratios, runs, experiment.d, minima)
     return experiment.table(columns, runs, notes)
