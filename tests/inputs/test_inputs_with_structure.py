@@ -161,6 +161,9 @@ def test_message_passing_reaches_the_limits():
     gap = np.abs(runs["row_error"] - runs["row_theory"])
     assert np.all(gap < 4 * runs["row_standard_error"] + 0.02)
     assert abs(runs["prediction_error"] - runs["prediction_theory"])[0] < 0.12
+    for name in ("state", "state_with_label"):
+        gap = abs(runs[f"{name}_error"] - runs[f"{name}_theory"])
+        assert gap[0] < 4 * runs[f"{name}_standard_error"][0] + 0.02
 
 
 @pytest.mark.slow

@@ -177,6 +177,20 @@ class Inference(ABC):
         above, below = (self.plugin_labels(mean + sign * spread, variance) for sign in (1, -1))
         return np.asarray(0.5 * (above + below))
 
+    def state_errors(self, mean: Array, fields: Array, variance: Array) -> dict[str, float]:
+        """Return the shares of hidden states of samples that are not the most probable ones, by name.
+
+        They are ``state_error``, given the inputs, and ``state_with_label_error``, given inputs and label; none without
+        hidden states, or where the label is the state.
+
+        Args:
+            mean: mean fields, shape (n, P, K).
+            fields: true fields, shape (n, P, K).
+            variance: posterior covariance, shape (P, P).
+        """
+        del mean, fields, variance
+        return {}
+
     # Averages over data points.
 
     @property

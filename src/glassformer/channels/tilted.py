@@ -43,6 +43,8 @@ from glassformer.numerics.quasi_random import normal_points
 # Random fields on which symmetries of labels are compared, the difference of labels that is rounding, and fields that
 # show the values of discrete labels.
 _TRIALS, _ROUNDING, _VALUES = 64, 1e-9, 2**14
+# Samples whose states are counted given their labels as well, which needs posteriors.
+_WITH_LABELS = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,6 +370,20 @@ class TiltedInference(SampledInference):
 
     def mean_labels(self, mean: Array, spread: Array, variance: Array) -> Array:
         return self.channel.mean_labels(mean, spread, variance)
+
+    def state_errors(self, mean: Array, fields: Array, variance: Array) -> dict[str, float]:
+        states, few = self.channel.states, slice(0, _WITH_LABELS)
+        # Estimates depend on the hidden states through the true fields alone.
+        of_fields, likeliest = (
+            states.draw_given(fields, np.random.default_rng(0).random(len(fields))),
+            states.log_weights(mean, variance),
+        )
+        wrong = {"state_error": np.argmax(likeliest, axis=1) != of_fields}
+        labels = self.channel.sample_given(fields[few], of_fields[few], np.random.default_rng(1))
+        repeated = np.broadcast_to(variance, (len(labels), *variance.shape))
+        with_label = self.channel.state_log_weights(labels, mean[few], repeated)
+        wrong["state_with_label_error"] = np.argmax(with_label, axis=1) != of_fields[few]
+        return {name: float(np.mean(part)) for name, part in wrong.items()}
 
     def label_errors(
         self, variance: Array, last_layer: Array | None = None, decisions: bool = True

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from glassformer.priors.base import ScalarPrior
 
 # Errors of the limits, besides that of the signal, that runs have as well.
-_COMPARED = ("row_error", "label_error", "prediction_error", "plugin_error")
+_COMPARED = (
+    *("row_error", "label_error", "prediction_error", "plugin_error"),
+    *("state_error", "state_with_label_error"),
+)
 
 
 # Precision of an observation below which an estimate is the prior mean.

@@ -272,7 +272,8 @@ class Model(WithAccuracy, Trainable, ABC):
 
         Returns:
             ``error`` and ``prior_error``; for discrete labels ``label_error``; for numerical labels
-            ``prediction_error`` and ``plugin_error``; for several rows also ``row_error``, ``overlap`` and ``cosine``.
+            ``prediction_error`` and ``plugin_error``; with hidden states and a claimed covariance ``state_error`` and
+            ``state_with_label_error``; for several rows also ``row_error``, ``overlap`` and ``cosine``.
         """
         comparison = compare(self.prior, self.channel.labels.row_symmetries, estimate, signal, variance)
         if self.theory_unavailable_reason is not None:
@@ -289,6 +290,9 @@ class Model(WithAccuracy, Trainable, ABC):
         if is_predictable(channel):
             both = squared_errors_on(channel, samples, inner.claimed)
             on_labels |= zip(("prediction_error", "plugin_error"), map(float, both), strict=True)
+        if variance is not None:
+            claimed = alignment @ inner.claimed @ alignment.T
+            on_labels |= channel.inference.state_errors(alignment @ samples.estimated, samples.fields, claimed)
         return {**comparison.errors, **on_labels, **(comparison.row_columns if self.overlap_shape else {})}
 
 

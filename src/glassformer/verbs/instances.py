@@ -60,6 +60,8 @@ class Run(FitStatus):
             in theory, per label, or for one attention layer per token.
         plugin_error: squared error of the labels of the estimated rows on new samples.
         label_error: share of new discrete labels, without their noise, that differ from the most probable ones.
+        state_error: share of hidden states of new samples that are not the most probable ones given their inputs.
+        state_with_label_error: the same given inputs and label.
         test_loss: mean loss of a student of its own on new labels.
         estimates: equally good estimates of the signal along the first axis, if they are kept.
         teacher: the true signal, if it is kept.
@@ -77,6 +79,8 @@ class Run(FitStatus):
     prediction_error: float | None = None
     plugin_error: float | None = None
     label_error: float | None = None
+    state_error: float | None = None
+    state_with_label_error: float | None = None
     test_loss: float | None = None
     estimates: Array | None = None
     teacher: Array | None = None

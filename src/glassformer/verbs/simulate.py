@@ -33,7 +33,7 @@ _MEANS = (
     *("overlap", "power", "cosine", "training_error", "training_loss", "test_loss", "free_energy", "rank"),
     "early_stopped_error",
 )
-_COMPARED = ("row", "prediction", "plugin", "label")
+_COMPARED = ("row", "prediction", "plugin", "label", "state", "state_with_label")
 # A mean is far from theory if the distance exceeds the first number (the error before any data is 1) and this share of
 # the theory, whatever the standard error is; or the 95 % interval and the second share of the theory (conventions).
 _FAR, _RELATIVELY_FAR = 0.1, 0.05
@@ -113,7 +113,10 @@ def simulate(
           this error alone). Each has a standard error (``prediction_standard_error``) and, if they are known, the value
           of the learner in the limit of large sizes (``prediction_theory``) and the Bayes-optimal one
           (``prediction_bayes_optimal``). Training of one's own claims no signal: it has these errors alone, and their
-          distances ``prediction_above_optimum`` and ``label_above_optimum`` from the Bayes-optimal ones.
+          distances ``prediction_above_optimum`` and ``label_above_optimum`` from the Bayes-optimal ones;
+        - for message passing on inputs with hidden states ``state_error`` and ``state_with_label_error``, the shares of
+          states of new samples that are not the most probable ones given their inputs, and given inputs and label, with
+          standard errors and theory as above.
 
         All runs count in the means, whatever their status; the status of a row is that of its first run that did not
         converge. Single runs are in ``instances[point][instance]``, or ``of_instances("error")``. A note names the mean
