@@ -41,11 +41,21 @@ def test_the_first_question_about_every_model_can_be_asked(name):
 def test_no_control_opens_a_file(tmp_path):
     for name in MODELS:
         assert not {"link", "spectrum"} & {option.field for option in offered(name)}
+    for inputs in ("laws.py:law", "hidden-token:laws.py:law"):
+        with pytest.raises(ParameterError, match="opens no files"):
+            _ = Question("smi", {**beginning("smi"), "inputs": inputs}, lambda z: z[0, 0]).model
     with pytest.raises(ParameterError, match="prior"):
         _ = asked("bsr", rho="", width="1", prior="/etc/passwd").model
     (tmp_path / "loss.py").write_text("raise SystemExit('run')\n")
     with pytest.raises(ParameterError, match="opens no files"):
         asked("bsr", **{"risk.loss": f"{tmp_path / 'loss.py'}:loss"}).learner("risk")
+
+
+def test_the_law_of_the_inputs_is_chosen_by_name():
+    question = Question("smi", {**beginning("smi"), "tokens": "2", "inputs": "hidden-token:2.0"}, lambda z: z[0, 0])
+    assert question.model.inputs.signal == 2.0
+    assert "--inputs hidden-token:2.0" in question.command("limits")
+    assert "inputs='hidden-token:2.0'" in question.code("limits(model, [1.0])")
 
 
 def test_settings_of_learners_have_their_types():

@@ -30,7 +30,8 @@ def parameter(
         read: converts the name and the text of the option to the value, if it is neither a number nor text.
         more: ``metavar``; ``required`` for an option that cannot be left out though the class has a default; ``usual``,
             the ends of the range that controls of a page offer, and ``begin``, where they begin if not at the default;
-            ``among``, the allowed words; ``opens_file``, whether the text may name a file that is read.
+            ``among``, the allowed words; ``opens_file``, whether the text may name a file that is read, and ``named``,
+            the names that it may be instead.
     """
     return field(default=default, metadata={"help": text, "option": option, "read": read, **more})
 
@@ -48,7 +49,7 @@ class Option:
         default: the default of the class.
         metavar: placeholder for the value in the help.
         whole: whether the values are integers.
-        read, usual, begin, among, opens_file: see :func:`parameter`.
+        read, usual, begin, among, opens_file, named: see :func:`parameter`.
     """
 
     field: str
@@ -63,6 +64,7 @@ class Option:
     begin: Any = None
     among: tuple[str, ...] = ()
     opens_file: bool = False
+    named: tuple[str, ...] = ()
     whole: bool = False
 
     @property
@@ -155,5 +157,5 @@ def _option(one: Field[Any]) -> Option:
         metavar=one.metadata.get("metavar") or name.upper().replace("_", "-"),
         read=read,
         whole=kind is int,
-        **{key: one.metadata[key] for key in ("usual", "begin", "among", "opens_file") if key in one.metadata},
+        **{key: one.metadata[key] for key in ("usual", "begin", "among", "opens_file", "named") if key in one.metadata},
     )

@@ -60,13 +60,13 @@ SETTINGS = {option.field: option for option in options_in(Settings)}
 
 
 def offered(model: str) -> list[Option]:
-    """Return the options of a model that the page offers: all but those that open files.
+    """Return the options of a model that the page offers: all but those that have to open files.
 
     Example:
         >>> [option.name for option in offered("bsr")]
         ['beta', 'rho', 'noise', 'channel', 'width', 'noise_law', 'prior', 'token_correlation']
     """
-    known = [option for option in options_of(model) if not option.opens_file]
+    known = [option for option in options_of(model) if option.named or not option.opens_file]
     sampled = any("points" in kind.accuracy_defaults for kind in model_types(model))
     return [*known, *(replace(one, begin=_POINTS) for one in options_in(Accuracy) if sampled and one.field == "points")]
 
@@ -111,6 +111,8 @@ class Question:
     def _value(self, option: Option) -> Any:
         """Return the value of an option; None where its text is empty."""
         text = self.texts.get(option.field, "").strip()
+        if text and option.opens_file:
+            _require_name(option, text)
         return option.value(text) if text else None
 
     @cached_property
@@ -298,3 +300,10 @@ def alpha_code(text: str) -> str:
 
 def _literal(value: object) -> str:
     return 'float("inf")' if value == float("inf") else repr(value)
+
+
+def _require_name(option: Option, text: str) -> None:
+    """Raise unless a text is one of the names of an option that may also be a file: a name, and at most one number."""
+    name, _, number = text.partition(":")
+    if name not in {known.partition(":")[0] for known in option.named} or ":" in number:
+        raise ParameterError(option.field, text, f"{' or '.join(option.named)}: the page opens no files")

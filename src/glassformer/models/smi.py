@@ -116,6 +116,7 @@ class SequenceMultiIndex(SampledModel):
         None,
         read=parse_text,
         opens_file=True,
+        named=INPUTS,
     )
 
     _accuracy: Accuracy = field(default=USUAL, kw_only=True, repr=False)
