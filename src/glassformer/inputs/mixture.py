@@ -31,7 +31,7 @@ class Mixture(FieldLaw):
     Raises:
         ParameterError: an argument is out of range.
 
-    Source: Mignacco, Krzakala, Lu, Zdeborova, arXiv:2006.06560; Loureiro et al., arXiv:2106.03791.
+    Source: Mignacco, Krzakala, Lu, Zdeborova, arXiv:2002.11544; Loureiro et al., arXiv:2106.03791.
 
     Example:
         >>> Mixture([-1.0, 1.0], weights=[0.3, 0.7]).states(1, 1).probabilities

@@ -77,7 +77,7 @@ class SequenceMultiIndex(SampledModel):
             exclude another parameter.
 
     Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901; with hidden tokens Duranthon et al.,
-    arXiv:2509.21936; mixtures Mignacco, Krzakala, Lu, Zdeborova, arXiv:2006.06560.
+    arXiv:2509.21936; mixtures Mignacco, Krzakala, Lu, Zdeborova, arXiv:2002.11544.
 
     Example:
         >>> from glassformer import limits

@@ -3,7 +3,7 @@ r"""Averages of a loss over the classes of a Gaussian mixture, for one linear ro
 Given the class ``h``, whose mean is :math:`s_h` times the row of the teacher, the fitted field is normal with mean
 :math:`ms_h` and variance ``q``. By parts, :math:`E\,gZ^* - m\,E\,\partial_\omega g = \sum_h\pi_hs_h\,E_hg`.
 
-Source: Mignacco, Krzakala, Lu, Zdeborova, arXiv:2006.06560.
+Source: Mignacco, Krzakala, Lu, Zdeborova, arXiv:2002.11544.
 """
 
 from __future__ import annotations
