@@ -63,6 +63,19 @@ def test_ridge_of_infinite_strength_is_bayes_optimal_on_two_classes():
     assert ridge == pytest.approx(limits(CLASSES, alpha)["label_error"], abs=1e-6)
 
 
+@pytest.mark.parametrize("loss", ["square", "logistic", "hinge"])
+def test_the_best_strength_on_unequal_classes_is_finite(loss):
+    """With an intercept it is that of the least label error, and never reaches the best possible error."""
+    model = SequenceMultiIndex(None, inputs=Mixture([-1.0, 1.0], [0.2, 0.8]))
+    best = limits(model, [2.0], RegularisedRisk(loss, intercept=True))
+    strength, error = best["strength"][0], best["label_error"][0]
+    assert strength < 10
+    for factor in (0.5, 2.0):
+        other = RegularisedRisk(loss, strength=factor * strength, intercept=True)
+        assert limits(model, [2.0], other)["label_error"][0] > error
+    assert error > limits(model, [2.0])["label_error"][0]
+
+
 def test_logistic_regression_on_two_classes():
     """Quadrature of the equations of theory, written apart."""
     row = limits(CLASSES, [1.5], RegularisedRisk("logistic", strength=0.1))

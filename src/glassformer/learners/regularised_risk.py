@@ -84,8 +84,8 @@ class RegularisedRisk(Learner):
             teacher's. For models of rows ``"ridge"`` (:math:`|w|^2/2`, the default), ``"lasso"`` (:math:`\sum_k|w_k|`),
             ``"elastic"`` (half of each), ``"group"`` (:math:`|w|`).
         strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the best by
-            theory: least error, for labels that are right or wrong largest cosine (for signs, least label error). No
-            effect, and None, where the trace is pinned.
+            theory: least error, for labels that are right or wrong largest cosine (for signs, least label error). With
+            an intercept of one linear row least label error. No effect, and None, where the trace is pinned.
         student: smi and attention only, equation :eq:`row-risk`: a function of the student's fields ``Z``,
             shape (P, L), to its prediction, which JAX can differentiate; ``"linear"``; None for one linear row where
             labels are +1 and -1 of one index or a loss of one's own sees labels of one field, a linear row per class

@@ -24,6 +24,7 @@ from scipy.special import ndtr
 from glassformer.channels.labels import LabelNodes
 from glassformer.channels.regression import components_of, label_nodes, regression
 from glassformer.channels.scalar.gaussian import GaussianChannel
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.numerics.quadrature import gauss_panels
@@ -101,6 +102,8 @@ class LabelAverages:
     def has_label_error(self) -> bool:
         """True for classification: the best student is then that of least label error."""
         return self.binary
+
+    has_intercept = default_property(False, "Whether a number is fitted that is added to the field.")
 
     @property
     def finer(self) -> LabelAverages | None:

@@ -152,9 +152,10 @@ def strength_notes(problem: RiskProblem, alpha: Array, points: FixedPoints) -> l
         text = "the best strength is nearly no penalty, below 0.1 % of one that dominates the labels"
         notes.append((text, weak & ~none))
     if problem.labels.has_label_error:
-        text = (
-            "the best strength is that of the largest cosine (for signs, of the least label_error), not of least error"
+        what = (
+            "least label_error" if problem.labels.has_intercept else "largest cosine (for signs, of least label_error)"
         )
+        text = f"the best strength is that of the {what}, not of least error"
         notes.append((text, points.order.error > problem.power))
     values = ", ".join(f"{strength:.4g}" for strength in points.strength[:_LISTED])
     more = ", ... (column strength)" if len(alpha) > _LISTED else ""

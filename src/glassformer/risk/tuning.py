@@ -36,8 +36,8 @@ _AT_SMALLEST, _CORRECTED, _UNCORRECTED = 0, 1, 2
 def best_strength(problem: RiskProblem, alpha: Array) -> FixedPoints:
     """Return fixed points at the best strengths, which may be zero.
 
-    The best strength has the least error, or for classification the largest cosine, which is the least label error. The
-    strength of a pinned trace is NaN.
+    The best strength has the least error, or for classification the largest cosine, which without an intercept is
+    the least label error. With an intercept it has the least label error. The strength of a pinned trace is NaN.
     """
     if problem.penalty.pinned:
         return fixed_points(problem, alpha, np.full_like(alpha, np.nan))
@@ -54,11 +54,20 @@ def best_strength(problem: RiskProblem, alpha: Array) -> FixedPoints:
 
 
 def _objective(problem: RiskProblem, points: FixedPoints) -> Array:
-    """Return the log of the error, or of the squared tangent of the angle to the signal; infinite if not converged."""
-    order = points.order
+    """Return the log of what the best strength minimises; infinite if not converged.
+
+    It is the error, or for classification the squared tangent of the angle to the signal. With an intercept the angle
+    does not determine the label error, which is then minimised itself.
+    """
+    order, labels = points.order, problem.labels
     with np.errstate(divide="ignore", invalid="ignore"):
-        tangent = np.where(order.power > _ZERO_POWER, order.power * problem.power / order.overlap**2 - 1, np.inf)
-        value = np.log(tangent if problem.labels.has_label_error else problem.tuned_error(order))
+        if not labels.has_label_error:
+            value = np.log(problem.tuned_error(order))
+        elif labels.has_intercept:
+            value = np.log(np.where(order.power > _ZERO_POWER, labels.label_error(order), np.inf))
+        else:
+            tangent = order.power * problem.power / order.overlap**2 - 1
+            value = np.log(np.where(order.power > _ZERO_POWER, tangent, np.inf))
     value[~points.converged] = np.inf
     return np.asarray(np.nan_to_num(value, nan=np.inf))
 
