@@ -22,6 +22,7 @@ SMALL = {
     "check_finite_size": "--d 10 20 --instances 2 --alphas 0.3",
     "check_forecasts": "BilinearRegressor theory --d 6 --sets 1",
     "check_gamp_stability": "--d 10 --seeds 1 --alphas 0.3",
+    "check_hidden_states": "--settings 2 --d 60 --instances 2",
     "check_links": "He1",
     "check_mmse_oracle": "1",
     "check_priors": "--d 20 --instances 1",
