@@ -147,7 +147,9 @@ def hidden_tokens():
             learner = RegularisedRisk("square", strength=0.3, student=student, student_rows=2, branch="informed")
             runs = simulate(model, [alpha], learner, d=100, instances=3, accuracy=Accuracy(points=4096))
             error, bar = runs["prediction_error"][0], runs["prediction_standard_error"][0]
-            print(f"  {name}: theory {runs['prediction_theory'][0]:.4f}, runs {error:.4f} +- {bar:.4f}", flush=True)
+            failed = [note for note in runs.notes if note.startswith("theory at alpha")]
+            theory = "did not converge" if failed else f"{runs['prediction_theory'][0]:.4f}"
+            print(f"  {name}: theory {theory}, runs {error:.4f} +- {bar:.4f}", flush=True)
 
 
 if __name__ == "__main__":
