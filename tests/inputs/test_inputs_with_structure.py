@@ -64,6 +64,14 @@ def test_ridge_of_infinite_strength_is_bayes_optimal_on_two_classes():
 
 
 @pytest.mark.parametrize("loss", ["square", "logistic", "hinge"])
+def test_every_loss_of_large_strength_is_bayes_optimal_on_equal_classes(loss):
+    """The intercept of the hinge loss is then arbitrary in theory, and zero as the classes are alike."""
+    learner = RegularisedRisk(loss, strength=1e4, intercept=True)
+    error = limits(CLASSES, [1.5], learner)["label_error"]
+    assert error == pytest.approx(limits(CLASSES, [1.5])["label_error"], abs=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic", "hinge"])
 def test_the_best_strength_on_unequal_classes_is_finite(loss):
     """With an intercept it is that of the least label error, and never reaches the best possible error."""
     model = SequenceMultiIndex(None, inputs=Mixture([-1.0, 1.0], [0.2, 0.8]))

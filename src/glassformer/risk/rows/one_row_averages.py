@@ -36,6 +36,8 @@ from glassformer.risk.rows.one_row_labels import BinaryLaw, JointNodes
 
 # Newton steps for the intercept, and the relative step that ends them: the remaining error is about its square.
 _STEPS, _LAST_STEP = 60, 1e-6
+# Rounding error of a mean score and of its slope.
+_ROUNDING = 1e-15
 # Weight of a margin from which on labels count as separable at any number.
 _LARGEST_WEIGHT = 60.0
 # Gauss nodes per panel of the first averages, which double until two accuracies agree (chosen by trial).
@@ -162,6 +164,8 @@ class OneRowAverages(LabelAverages):
         low, high = np.full(size, -np.inf), np.full(size, np.inf)
         for _ in range(_STEPS):
             score, curvature = self._mean_score(order, shift)
+            # Weights close to zero leave a range of intercepts of equal loss, of which Newton's method keeps the first.
+            score[np.maximum(np.abs(score), curvature) <= _ROUNDING] = 0.0
             low, high = np.where(score > 0, shift, low), np.where(score < 0, shift, high)
             step = np.clip(score / np.maximum(curvature, EMPTY), -longest, longest)
             # Where the score is nearly a step function Newton's method may go back and forth: the bracket is halved.
