@@ -195,6 +195,7 @@ def test_samplers_are_checked(function, message):
         Drawn(function).states(1, 1)
 
 
+@pytest.mark.slow
 def test_accuracy_lowers_the_error():
     model = SequenceMultiIndex(sign, inputs=Drawn(two_classes))
     few, many = (
