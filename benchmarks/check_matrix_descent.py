@@ -3,8 +3,9 @@
 Runs on stored data at two sizes are extrapolated in 1/d, for three tokens in 1/sqrt(d).
 
     python benchmarks/check_matrix_descent.py runs [--quick] [WORD ...]      # only settings with one of the words
-    python benchmarks/check_matrix_descent.py coverage [--quick]
-    python benchmarks/check_matrix_descent.py published [--reference DIR]    # of released runs of gradient descent
+    python benchmarks/check_matrix_descent.py coverage [--quick] [--size D] [--steps T]
+    python benchmarks/check_matrix_descent.py small [--quick]                # a small start at full width
+    python benchmarks/check_matrix_descent.py published [--reference DIR] [--ratios N] [WORD ...]   # released runs
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from glassformer import (
     AveragedGradientDescent,
     BilinearSequenceRegression,
     GradientDescent,
+    NuclearNorm,
+    limits,
     trajectory,
 )
 from glassformer.core.results import error_column
-from glassformer.dynamics.matrix_descent import Rule
+from glassformer.dynamics.matrix_descent import Rule, descend_matrix, student_of
 from glassformer.dynamics.matrix_path import MatrixSettings, _averaged, _drawn, extrapolate
+from glassformer.dynamics.mean_field_samples import Samples
+from glassformer.learners.data_set import DataSet
 
 BSR = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
 CLEAN = BilinearSequenceRegression(beta=1, rho=0.2)
@@ -91,9 +96,10 @@ def check_runs(words: list[str], quick: bool) -> None:
     print(f"all: {sum(inside)} of {len(inside)} inside the joint 95 % intervals")
 
 
-def check_coverage(quick: bool) -> None:
+def check_coverage(size: int, steps: int, quick: bool) -> None:
     """Count how often the error bars of few draws cover the limit of twice the size and all draws."""
-    size, groups, steps = (16, 2, 3) if quick else (120, 16, 50)
+    size, groups, steps = (16, 2, 3) if quick else (size, 16, steps)
+    shown = np.unique(np.geomspace(1, steps, 12).astype(int))
     for name, model, alpha, rate in (("bsr", BSR, 0.5, 0.2), ("softmax", SOFTMAX, 0.3, 1.2)):
         settings = MatrixSettings(Rule("sgd", rate, 0.0, 0.0, steps))
         errors = {}
@@ -105,20 +111,71 @@ def check_coverage(quick: bool) -> None:
             extrapolate(errors[size // 4][16 * g : 16 * g + 16], errors[size][4 * g : 4 * g + 4]) for g in range(groups)
         ]
         inside = np.array([np.abs(bar.value - known.value) <= bar.error for bar in bars])
-        print(f"{name}: {100 * inside.mean():.0f} % inside at all steps, {inside.mean(axis=0).round(2).tolist()}")
+        print(f"{name}: {100 * inside.mean():.0f} % inside at all steps")
+        for step in shown:
+            value, error = known.value[step], known.error[step]
+            mean, bar = (np.mean([getattr(one, part)[step] for one in bars]) for part in ("value", "error"))
+            text = f"limit {value:.4f} +- {error:.4f}, few draws {mean:.4f} +- {bar:.4f} on average"
+            print(f"  step {step}: {text}, {100 * inside[:, step].mean():.0f} % inside", flush=True)
 
 
-def check_published(folder: Path, quick: bool) -> None:
-    """Print theory beside released runs."""
-    for file, model, learner, steps in (
-        ("bsr/gd_*.csv", CLEAN, GradientDescent(), 400),
-        ("attention_indexed/gd_softmax_T2_*.csv", SOFTMAX, GradientDescent("adam", 0.1), 1000),
-    ):
+def check_small(quick: bool) -> None:
+    """Compare a small start at full width with the minimum nuclear norm: theory, and runs on the same stored data."""
+    alpha, rule = 0.3, Rule("sgd", 0.2, 0.0, 0.0, 10 if quick else 800)
+    settings = MatrixSettings(rule, start=0.001, width=1.0)
+    minimum = limits(CLEAN, [alpha], NuclearNorm(0.0))["error"][0]
+    print(f"minimum nuclear norm, limit: {minimum:.4f}")
+    for d, draws in ((8, 2),) if quick else ((20, 64), (40, 24), (80, 8)):
+        drawn = [_drawn(CLEAN.at_size(d), alpha, settings, True, draw) for draw in range(draws)]
+        print(
+            f"theory at d = {d}: {_mean([_averaged(CLEAN, settings, one)['error'][-1] for one in drawn])}", flush=True
+        )
+    for d, runs in ((8, 2),) if quick else ((20, 32), (40, 16)):
+        pairs = np.array([_small_run(d, alpha, rule, run) for run in range(runs)])
+        texts = (_mean(pairs[:, 0]), _mean(pairs[:, 1]), _mean(pairs[:, 0] - pairs[:, 1]))
+        print("runs at d = {}: {}, minimum on the same data {}, difference {}".format(d, *texts), flush=True)
+
+
+def _small_run(d: int, alpha: float, rule: Rule, run: int) -> tuple[float, float]:
+    """Return the errors of descent from a small start and of the minimum nuclear norm on stored data."""
+    size, rng = CLEAN.at_size(d), np.random.default_rng([7, run])
+    teacher = size.model.prior.sample((d, d), rng)
+    design = size.design.sample(round(alpha * size.unit), (d, d), rng)
+    data = DataSet(design, design.forward(teacher, 0), run, teacher=teacher)
+    samples = Samples(design, data.labels, design.samples)
+    student = student_of(size.model, samples, d)
+    start = [0.001 * rng.standard_normal((1, *shape)) for shape in student.parameters]
+    errors = list[float]()
+    descend_matrix(samples, student, start, rule, lambda _, s, e: errors.append(float(np.mean((s[0] - teacher) ** 2))))
+    minimum = NuclearNorm(0.0).learn(size.model, data).estimates
+    return errors[-1], float(np.mean((minimum.reshape(d, d) - teacher) ** 2))
+
+
+def _mean(values: Any) -> str:
+    """Return a mean with its standard error."""
+    return f"{np.mean(values):.4f} +- {np.std(values, ddof=1) / np.sqrt(len(values)):.4f}"
+
+
+def check_published(folder: Path, words: list[str], count: int, quick: bool) -> None:
+    """Print theory beside released runs, at so many sample ratios of each file."""
+    attention = [
+        (f"attention_indexed/gd_softmax_T{tokens}_*.csv", AttentionIndexed(rho=0.5, tokens=tokens, channel="softmax"))
+        for tokens in (2, 3, 5)
+    ]
+    adam = GradientDescent("adam", 0.1)
+    cases = [("bsr/gd_*.csv", CLEAN, GradientDescent(), 600), *((*one, adam, 1000) for one in attention)]
+    size, draws, count = (16, 2, 1) if quick else (64, 4, count)
+    accuracy = Accuracy(matrix_size=size, draws=draws)
+    for file, model, learner, steps in cases:
         for path in sorted(folder.glob(file)):
+            if words and not any(word in path.name for word in words):
+                continue
             with path.open() as lines:
                 rows = [[float(cell) for cell in row] for row in list(csv.reader(lines))[1:]]
-            for alpha, mean, spread in rows[: 1 if quick else len(rows)]:
-                accuracy = Accuracy(matrix_size=16, draws=2) if quick else Accuracy(matrix_size=64, draws=4)
+            # The smaller size needs a sample.
+            rows = [row for row in rows if row[0] * (size / 4) ** 2 >= 1]
+            for place in np.unique(np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)):
+                alpha, mean, spread = rows[place]
                 found = trajectory(model, [alpha], learner, steps=2 if quick else steps, accuracy=accuracy, throw=False)
                 text = f"{found['error'][-1]:.4f} +- {found['error_estimate'][-1]:.4f}, {found['status'][-1]}"
                 print(f"{path.name}: alpha {alpha:.3g}: {mean:.4f} ({spread:.4f}) published, {text}", flush=True)
@@ -126,17 +183,22 @@ def check_published(folder: Path, quick: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", default="runs", choices=("runs", "coverage", "published"))
+    parser.add_argument("what", nargs="?", default="runs", choices=("runs", "coverage", "small", "published"))
     parser.add_argument("--quick", action="store_true", help="small sizes and few steps")
     parser.add_argument("--reference", type=Path, default=Path("reference"), help="folder of released data")
+    parser.add_argument("--size", type=int, default=120, help="larger dimension of the error bars that are counted")
+    parser.add_argument("--steps", type=int, default=50, help="steps of the descents of these error bars")
+    parser.add_argument("--ratios", type=int, default=100, help="sample ratios of every file of released data")
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
     if given.what == "runs":
         check_runs(given.words, given.quick)
     elif given.what == "coverage":
-        check_coverage(given.quick)
+        check_coverage(given.size, given.steps, given.quick)
+    elif given.what == "small":
+        check_small(given.quick)
     else:
-        check_published(given.reference, given.quick)
+        check_published(given.reference, given.words, given.ratios, given.quick)
 
 
 if __name__ == "__main__":
