@@ -2,7 +2,7 @@
 
 Runs on stored data at two sizes are extrapolated in 1/d, for three tokens in 1/sqrt(d).
 
-    python benchmarks/check_matrix_descent.py runs [--quick] [WORD ...]      # only settings with one of the words
+    python benchmarks/check_matrix_descent.py runs [WORD ...] [--sizes D D] [--quick]   # settings with one of the words
     python benchmarks/check_matrix_descent.py coverage [--quick] [--size D] [--steps T]
     python benchmarks/check_matrix_descent.py small [--quick]                # a small start at full width
     python benchmarks/check_matrix_descent.py published [--reference DIR] [--ratios N] [WORD ...]   # released runs
@@ -64,9 +64,9 @@ STEPS = (1, 5, 20, 40)
 _LEAST = Accuracy(matrix_size=8, draws=2, trajectories=32)
 
 
-def check_runs(words: list[str], quick: bool) -> None:
+def check_runs(words: list[str], sizes: list[int], quick: bool) -> None:
     """Compare theory with runs at two sizes."""
-    sizes, instances, steps = ((8, 16), 2, 3) if quick else ((30, 60), 12, 40)
+    sizes, instances, steps = ([8, 16], 2, 3) if quick else (sizes, 12, 40)
     accuracy = Accuracy(matrix_size=16, draws=2) if quick else Accuracy(draws=16)
     inside = []
     for name, model, alpha, learner, power in CASES:
@@ -186,13 +186,14 @@ def main() -> None:
     parser.add_argument("what", nargs="?", default="runs", choices=("runs", "coverage", "small", "published"))
     parser.add_argument("--quick", action="store_true", help="small sizes and few steps")
     parser.add_argument("--reference", type=Path, default=Path("reference"), help="folder of released data")
+    parser.add_argument("--sizes", type=int, nargs=2, default=[30, 60], help="dimensions of the runs")
     parser.add_argument("--size", type=int, default=120, help="larger dimension of the error bars that are counted")
     parser.add_argument("--steps", type=int, default=50, help="steps of the descents of these error bars")
     parser.add_argument("--ratios", type=int, default=100, help="sample ratios of every file of released data")
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
     if given.what == "runs":
-        check_runs(given.words, given.quick)
+        check_runs(given.words, given.sizes, given.quick)
     elif given.what == "coverage":
         check_coverage(given.size, given.steps, given.quick)
     elif given.what == "small":
