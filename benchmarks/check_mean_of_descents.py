@@ -1,0 +1,576 @@
+"""When the mean of gradient descents reaches the Bayes-optimal error: draws at several sizes, a table and a figure.
+
+Every draw has one teacher, one set of samples and several starts. The overlaps of a start with itself and with the
+others give the errors of one descent and of the mean of infinitely many. Results are kept in a file, draw by draw:
+the script computes those that are missing, in order, and can be stopped at any time.
+
+    python benchmarks/check_mean_of_descents.py              # draws that are missing, then the table and the figure
+    python benchmarks/check_mean_of_descents.py --table      # the table and the figure of the draws so far
+    python benchmarks/check_mean_of_descents.py --quick      # a small version, into out/
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer import AttentionIndexed, AveragedGradientDescent, BilinearSequenceRegression, limits
+from glassformer.core.estimate import Array
+from glassformer.dynamics.matrix_descent import Rule, descend_matrix, student_of
+from glassformer.dynamics.matrix_path import inner
+from glassformer.dynamics.mean_field_samples import Samples, revealed_samples
+from glassformer.learners.gradient_descent import descend
+from glassformer.models.base import FiniteSize, Model
+
+HERE = Path(__file__).parent
+DRAWS = HERE / "mean_of_descents.csv"
+PAGES = HERE.parent / "docs" / "_static"
+# Mean squared residual, relative to the power of the labels, at which a descent has fitted all samples.
+FITTED = 1e-6
+# Starts that explore on the same data.
+EXPLORERS = 8
+# Fewest draws of a size that is extrapolated.
+EXTRAPOLATED = 2
+# Fewest draws with control variates, and their names; their means are zero in the limit.
+FEWEST = 16
+CONTROLS = (
+    *("start_overlap", "start_replica_overlap", "label_power", "start_training_error"),
+    "teacher_fourth_moment",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting.
+
+    Attributes:
+        study: ``step``, ``start`` or ``momentum`` of bsr, ``attention``, or ``exploration``.
+        alpha: sample ratio.
+        optimizer: sgd or adam.
+        rate: learning rate; the loss is a quarter of the squared residuals.
+        momentum: of plain descent.
+        start: size of the start relative to the teacher's parameters.
+        noise: variance of the labels' noise.
+        tokens: of attention; zero for bsr.
+        steps: largest number of steps.
+        stored: whether inputs are drawn as a whole, which is faster where descent looks in as many directions as there
+            are samples; the law is the same.
+    """
+
+    study: str
+    alpha: float
+    optimizer: str = "sgd"
+    rate: float = 0.1
+    momentum: float = 0.0
+    start: float = 1.0
+    noise: float = 0.0
+    tokens: int = 0
+    steps: int = 4000
+    stored: bool = False
+
+    @property
+    def model(self) -> Model:
+        if self.tokens:
+            return AttentionIndexed(rho=0.5, tokens=self.tokens, channel="softmax")
+        return BilinearSequenceRegression(beta=1, rho=0.2, noise=self.noise)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(str(value) for name, value in asdict(self).items() if name not in ("steps", "stored"))
+
+
+ALPHAS, RATES = (0.1, 0.15, 0.2, 0.25), (0.4, 0.7, 0.1)
+# Draws of all settings of bsr have the same teachers and starts. Differences from this rate are more exact than errors.
+USUAL = 0.4
+# Close to the edge of stability the loss oscillates, and its directions exhaust the samples.
+STEPS = [Cell("step", alpha, rate=rate, stored=(alpha, rate) == (0.25, 0.7)) for rate in RATES for alpha in ALPHAS]
+STARTS = [Cell("start", 0.25, rate=rate, start=0.5, stored=rate == 0.7) for rate in RATES]
+MOMENTA = [Cell("momentum", 0.25, rate=rate, momentum=0.9, stored=True) for rate in RATES]
+MOMENTA.append(Cell("momentum", 0.25, momentum=0.99, stored=True))
+# Ratios of the released runs of two tokens, and those of four tokens at the same ratio to the counting threshold.
+ATTENTION = [
+    Cell("attention", round(alpha * 4 / (tokens**2 + tokens - 2), 5), name, rate, tokens=tokens, steps=steps)
+    for name, rate, steps in (("adam", 0.1, 1000), ("sgd", 0.4, 2000))
+    for tokens in (2, 4)
+    for alpha in (0.02962, 0.06039, 0.10304)
+]
+EXPLORATION = [Cell("exploration", alpha, "adam", 0.5, noise=0.1, stored=True) for alpha in (0.2, 0.4)]
+QUICK = [STEPS[0], STARTS[0], ATTENTION[0]]
+
+
+def plan(quick: bool) -> Iterator[tuple[Cell, int, int]]:
+    """Yield cell, size and draw of all work, in order: what is known least about comes first."""
+    if quick:
+        yield from ((cell, d, draw) for cell in QUICK for d in (10, 20) for draw in range(3))
+        return
+    # Close to the edge of stability descents take many steps, and look in as many directions.
+    quickly = [cell for cell in STEPS if cell.rate < 0.7 or cell.alpha < 0.2]
+    usual = [cell for cell in STEPS if cell.rate == USUAL]
+    smooth = [cell for cell in STEPS if cell.rate == USUAL or cell.alpha == 0.1]
+    rounds: list[tuple[list[Cell], int, int]] = [
+        (quickly, 50, 8),
+        (quickly, 100, 3),
+        (smooth, 200, 2),
+        (STARTS + MOMENTA, 50, 2),
+        (ATTENTION[:6], 50, 2),
+        (EXPLORATION, 50, 1),
+        (usual, 100, 12),
+        (usual, 50, 24),
+        (usual, 200, 4),
+        (usual[:3], 200, 8),
+        (smooth, 200, 4),
+        (STARTS + MOMENTA, 50, 4),
+        (ATTENTION[:6], 50, 4),
+        (quickly, 50, 12),
+        (quickly, 100, 6),
+        (EXPLORATION, 50, 2),
+        (STARTS + MOMENTA, 50, 6),
+        (smooth, 200, 8),
+        (quickly, 50, 24),
+        (STEPS, 100, 2),
+        (quickly, 100, 12),
+        (ATTENTION[:6], 100, 4),
+        (STEPS, 50, 24),
+        (quickly, 200, 4),
+        (STARTS + MOMENTA, 50, 12),
+        (STARTS + MOMENTA, 100, 4),
+        (EXPLORATION, 50, 6),
+        (ATTENTION, 50, 12),
+        (ATTENTION, 100, 6),
+        (STEPS, 100, 6),
+        (EXPLORATION, 100, 3),
+        (quickly, 50, 64),
+        (quickly, 100, 32),
+        (quickly, 200, 8),
+        (STARTS + MOMENTA, 50, 24),
+        (STARTS + MOMENTA, 100, 12),
+        (STEPS, 50, 64),
+        (STEPS, 100, 16),
+        (ATTENTION, 100, 12),
+        (ATTENTION, 200, 4),
+        (STEPS, 200, 4),
+        (STARTS + MOMENTA, 200, 4),
+    ]
+    for cells, d, count in rounds:
+        yield from ((cell, d, draw) for cell in cells for draw in range(count))
+
+
+# --- draws ------------------------------------------------------------------------------------------------------------
+
+
+class _FittedError(Exception):
+    """The samples are fitted."""
+
+
+def one_draw(cell: Cell, d: int, draw: int) -> dict[str, Any]:
+    """Return order parameters at the end of one draw, and its control variates."""
+    size = cell.model.at_size(d)
+    rng, own = np.random.default_rng([63, d, draw]).spawn(2)
+    signal = size.model.signal_shape(size.design(np.zeros((1, *size.input_shape))))  # type: ignore[call-arg]
+    teacher = size.model.prior.sample(signal, rng)
+    power = float(size.model.matrix_prior.second_moment)
+    teacher = teacher * np.sqrt(power / inner(size.model, teacher, teacher))
+    samples = _samples(cell, size, teacher, own)
+    measured = _explored if cell.study == "exploration" else _descended
+    began = time.process_time()
+    found = measured(cell, size, samples, teacher, rng)
+    moment = 0.0 if cell.tokens else _fourth_moment(teacher, size.model.matrix_prior.factor_width(d))
+    return {**found, "teacher_fourth_moment": moment, "seconds": round(time.process_time() - began, 1)}
+
+
+def _fourth_moment(teacher: Array, width: int) -> float:
+    """Return the fourth moment of the singular values of a product of square factors, minus its limit."""
+    d = len(teacher)
+    return float(width / d * np.sum((teacher @ teacher.T) ** 2) / d**3 - (1 + 2 * width / d))
+
+
+def _samples(cell: Cell, size: FiniteSize, teacher: Array, rng: np.random.Generator) -> Samples:
+    count = round(cell.alpha * size.unit)
+    if not cell.stored:
+        return revealed_samples(size, count, teacher, rng)
+    design = size.design.sample(count, size.input_shape, rng, "float32")
+    return Samples(design, size.model.channel.sample(design.forward(teacher, 0), rng), count)
+
+
+def _descended(
+    cell: Cell, size: FiniteSize, samples: Samples, teacher: Array, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Return the end of descents from two starts at a fixed rate."""
+    model = size.model
+    student = student_of(model, samples, model.matrix_prior.factor_width(size.input_shape[1]))
+    start = [rng.standard_normal((2, *shape)) for shape in student.parameters]
+    # Starts have exactly the power of the limit.
+    signals = np.asarray(student.signals(tuple(start)), dtype=float)
+    d, width = start[0].shape[1:]
+    limit = 1 + width / d if model.matrix_prior.symmetric else 1.0
+    scale = cell.start * np.array([(limit / inner(model, one, one)) ** 0.25 for one in signals])
+    labels = samples.labels.reshape(len(samples.labels), -1)
+    label_power = float(np.mean(np.sum(labels**2, axis=1)))
+    found: dict[str, Any] = {}
+
+    def watch(step: int, signals: Array, errors: Array) -> None:
+        training_error = 4 * float(np.mean(errors)) / samples.count
+        fitted = training_error < FITTED * label_power
+        # Released runs of Adam take all steps.
+        ended = fitted and cell.optimizer == "sgd"
+        if step == 0:
+            found.update(_controls(cell, model, signals, teacher, training_error, label_power))
+        if step == cell.steps // 2:
+            earlier = _overlaps(model, signals, teacher)
+            found.update({f"earlier_{name}": value for name, value in earlier.items()})
+        if ended or step == cell.steps:
+            found.update(_overlaps(model, signals, teacher), training_error=training_error, steps=step, fitted=fitted)
+        if ended:
+            raise _FittedError
+
+    rule = Rule(cell.optimizer, cell.rate, cell.momentum, 0.0, cell.steps)
+    with suppress(_FittedError):
+        descend_matrix(samples, student, [scale[:, None, None] * part for part in start], rule, watch)
+    return found
+
+
+def _controls(
+    cell: Cell, model: Model, signals: Array, teacher: Array, training_error: float, label_power: float
+) -> dict[str, float]:
+    """Return numbers of the start whose means are zero in the limit."""
+    found = _overlaps(model, signals, teacher)
+    # Matrices W W^T have a mean, whose power is the width ratio.
+    mean = float(model.matrix_prior.second_moment) - 1
+    controls = [found["overlap"] - mean * cell.start**2, found["replica_overlap"] - mean * cell.start**4, 0.0, 0.0]
+    if not cell.tokens:
+        controls[2:] = label_power - 1, training_error - (1 - 2 * found["overlap"] + found["power"])
+    return dict(zip(CONTROLS[:4], controls, strict=True))
+
+
+def _overlaps(model: Model, signals: Array, teacher: Array) -> dict[str, float]:
+    """Return power and overlap with the teacher of one start, and the overlap of two, averaged over all starts."""
+    count = len(signals)
+    own = float(np.mean([inner(model, one, one) for one in signals]))
+    mean = signals.mean(axis=0)
+    return {
+        "power": own,
+        "overlap": inner(model, mean, teacher),
+        "replica_overlap": (count * inner(model, mean, mean) - own) / (count - 1),
+    }
+
+
+def _explored(
+    cell: Cell, size: FiniteSize, samples: Samples, teacher: Array, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Return the end of the package's mean of descents, which explores at a large rate, and errors on the way."""
+    student = student_of(size.model, samples, size.model.matrix_prior.factor_width(size.input_shape[1]))
+    settings = AveragedGradientDescent(initialisations=EXPLORERS).completed(size.model)
+    result = descend(student, settings, rng, EXPLORERS, teacher)
+    explored = next(one for one in result.history if one.step >= (settings.explore or 0))
+    signals = np.asarray(result.signals, dtype=float)
+    last = result.history[-1]
+    found = {**_overlaps(size.model, signals, teacher), **dict.fromkeys(CONTROLS[:4], 0.0)}
+    # Errors at the end of exploration, with the overlap left out.
+    mean = (EXPLORERS * explored.averaged_error - explored.error) / (EXPLORERS - 1)
+    earlier = {"earlier_power": explored.error - 1, "earlier_overlap": 0.0, "earlier_replica_overlap": mean - 1}
+    return {
+        **found,
+        **earlier,
+        "training_error": last.training_error,
+        "steps": last.step,
+        "fitted": result.training.status.ok,
+    }
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+Key = tuple[tuple[str, ...], int, int]
+KEYS = tuple(name for name in asdict(STEPS[0]) if name not in ("steps", "stored"))
+ORDERS = ("power", "overlap", "replica_overlap")
+COLUMNS = (
+    *KEYS,
+    *("d", "draw", *ORDERS, *(f"earlier_{name}" for name in ORDERS)),
+    *("training_error", "steps", "fitted", *CONTROLS, "seconds"),
+)
+
+
+def read(path: Path) -> dict[Key, dict[str, str]]:
+    """Return all draws of a file by cell, size and number."""
+    if not path.exists():
+        return {}
+    with path.open() as lines:
+        rows = list(csv.DictReader(lines))
+    return {(tuple(row[name] for name in KEYS), int(row["d"]), int(row["draw"])): row for row in rows}
+
+
+def compute(path: Path, quick: bool) -> None:
+    """Add the draws that are missing to a file, one by one."""
+    known = read(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for cell, d, draw in plan(quick):
+        key = cell.key, d, draw
+        if key in known:
+            continue
+        found = {**dict(zip(KEYS, cell.key, strict=True)), "d": d, "draw": draw, **one_draw(cell, d, draw)}
+        known[key] = {name: _text(found.get(name, np.nan)) for name in COLUMNS}
+        with path.open("a", newline="") as lines:
+            writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
+            if lines.tell() == 0:
+                writer.writeheader()
+            writer.writerow(known[key])
+        print(
+            ", ".join(
+                f"{name} {known[key][name]}" for name in (*KEYS[:4], *COLUMNS[len(KEYS) :][:5], "steps", "seconds")
+            ),
+            flush=True,
+        )
+
+
+def _text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+Value = tuple[float, float]
+"""A number and its standard error."""
+Found = tuple[dict[int, Value], Value | None]
+"""Means at every size, and the limit."""
+
+
+def fit(d: Array, values: Array, controls: Array) -> Found:
+    """Return means at every size after control variates, and the limit of a line in 1/d.
+
+    Deviations and control variates are of order 1/d. Times ``d`` they have one spread and one slope at all sizes. The
+    limit needs two sizes of :data:`EXTRAPOLATED` draws; None without them.
+    """
+    varied = controls[:, np.ptp(controls, axis=0) > 0] if len(d) >= FEWEST else controls[:, :0]
+    sizes, scaled = np.unique(d), d[:, None] * varied
+    means, errors = _least_squares(np.column_stack([(d[:, None] == sizes) * d[:, None], scaled]), d * values)
+    found = {int(size): (mean, error) for size, mean, error in zip(sizes, means, errors, strict=False)}
+    several = [size for size in sizes if np.sum(d == size) >= EXTRAPOLATED]
+    if len(several) < 2:
+        return found, None
+    line, errors = _least_squares(np.column_stack([d, np.ones(len(d)), scaled]), d * values)
+    return found, (line[0], errors[0])
+
+
+def _least_squares(columns: Array, target: Array) -> tuple[Array, Array]:
+    """Return coefficients of least squares and their standard errors."""
+    inverse = np.linalg.pinv(columns.T @ columns)
+    coefficients = inverse @ columns.T @ target
+    freedom = max(1, len(target) - columns.shape[1])
+    variance = float(np.sum((target - columns @ coefficients) ** 2)) / freedom
+    return coefficients, np.sqrt(variance * np.diag(inverse))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is known of one cell.
+
+    Attributes:
+        cell: the setting.
+        draws: number of draws at every size.
+        fitted: share of the draws whose samples are fitted.
+        diverged: number of draws that diverged, which are left out.
+        values: means at every size and the limit, of every quantity.
+    """
+
+    cell: Cell
+    draws: dict[int, int]
+    fitted: float
+    diverged: int
+    values: dict[str, Found]
+
+    @property
+    def bayes(self) -> float:
+        return bayes(self.cell.model, self.cell.alpha)
+
+    def limit(self, quantity: str) -> Value | None:
+        return self.values[quantity][1]
+
+
+@cache
+def bayes(model: Model, alpha: float) -> float:
+    """Return the Bayes-optimal error."""
+    return float(limits(model, [alpha])["error"][0])
+
+
+def summaries(path: Path) -> list[Summary]:
+    """Return what is known of all cells of which there are draws."""
+    draws = read(path)
+    found = []
+    for cell in dict.fromkeys([*STEPS, *STARTS, *MOMENTA, *ATTENTION, *EXPLORATION, *QUICK]):
+        own = [row for (key, _, _), row in draws.items() if key == cell.key]
+        good = [row for row in own if np.isfinite(float(row["power"]))]
+        if not good:
+            continue
+        d, controls = _column(good, "d"), np.column_stack([_column(good, name) for name in CONTROLS])
+        values = {}
+        for name, numbers in _quantities(cell, good, draws).items():
+            known = np.isfinite(numbers)
+            if known.any():
+                values[name] = fit(d[known], numbers[known], controls[known])
+        usual = next((one for one in found if one.cell == _usual(cell)), None)
+        for name in ("mean", "one"):
+            if usual and f"difference_{name}" in values:
+                values[name] = _more_exact(values[name], usual.values[name], values[f"difference_{name}"])
+        counts = {int(size): int(np.sum(d == size)) for size in np.unique(d)}
+        fitted = float(np.mean([row["fitted"] == "True" for row in good]))
+        found.append(Summary(cell, counts, fitted, len(own) - len(good), values))
+    return found
+
+
+def _more_exact(own: Found, usual: Found, difference: Found) -> Found:
+    """Return estimates at every size and in the limit, by the difference where its error is less than half the own."""
+
+    def choose(direct: Value | None, first: Value | None, second: Value | None) -> Value | None:
+        if first is None or second is None:
+            return direct
+        by_difference = first[0] + second[0], float(np.hypot(first[1], second[1]))
+        return by_difference if direct is None or 2 * second[1] < direct[1] else direct
+
+    sizes = {d: choose(value, usual[0].get(d), difference[0].get(d)) or value for d, value in own[0].items()}
+    return sizes, choose(own[1], usual[1], difference[1])
+
+
+def _quantities(cell: Cell, rows: list[dict[str, str]], draws: dict[Key, dict[str, str]]) -> dict[str, Array]:
+    """Return errors and order parameters of all draws of a cell; NaN where they are not known."""
+    teacher = float(cell.model.matrix_prior.second_moment)
+
+    def errors(rows: list[dict[str, str]], prefix: str = "") -> list[Array]:
+        """Return the errors of one descent and of the mean."""
+        overlap = _column(rows, f"{prefix}overlap")
+        return [teacher - 2 * overlap + _column(rows, prefix + name) for name in ("power", "replica_overlap")]
+
+    found = dict(zip(("one", "mean"), errors(rows), strict=True))
+    found |= dict(zip(("earlier_one", "earlier_mean"), errors(rows, "earlier_"), strict=True))
+    found |= {name: _column(rows, name) for name in ("power", "replica_overlap", "training_error")}
+    if cell.study in ("step", "start", "momentum"):
+        usual = _usual(cell)
+        same = [draws.get((usual.key, int(row["d"]), int(row["draw"]))) for row in rows]
+        for place, name in enumerate(("one", "mean")):
+            paired = np.array([np.nan if row is None or cell == usual else errors([row])[place][0] for row in same])
+            found[f"difference_{name}"] = found[name] - paired
+    return found
+
+
+def _usual(cell: Cell) -> Cell:
+    """Return the setting of bsr with the same teachers and starts, at the usual rate."""
+    return Cell("step", cell.alpha, rate=USUAL)
+
+
+def _column(rows: list[dict[str, str]], name: str) -> Array:
+    return np.array([float(row[name]) for row in rows])
+
+
+# --- table and figure -------------------------------------------------------------------------------------------------
+
+SIZES = (50, 100, 200)
+# What distinguishes the settings of a study, and the quantities of its table.
+TABLES = {
+    "step": (("alpha", "rate"), ("mean", "difference_mean", "one", "power")),
+    "start": (("rate", "start"), ("mean", "difference_mean", "one", "power")),
+    "momentum": (("rate", "momentum"), ("mean", "difference_mean", "one", "power")),
+    "attention": (("tokens", "alpha", "optimizer"), ("mean", "one", "power")),
+    "exploration": (("alpha",), ("mean", "one", "replica_overlap", "training_error", "earlier_mean", "earlier_one")),
+}
+NAMES = {
+    "mean": "error of the mean",
+    "difference_mean": f"the same, minus that at rate {USUAL}",
+    "one": "error of one",
+    "power": "power of one",
+    "replica_overlap": "overlap of two starts",
+    "training_error": "training error",
+    "earlier_mean": "error of the mean, while exploring",
+    "earlier_one": "error of one, while exploring",
+}
+
+
+def write_tables(found: list[Summary], folder: Path) -> None:
+    """Write one table for each study."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for study, (settings, quantities) in TABLES.items():
+        sizes = [f"d = {d}" for d in SIZES]
+        rows = [[*settings, "quantity", *sizes, "limit", "over Bayes", "draws", "fitted"]]
+        for one in found:
+            if one.cell.study == study:
+                rows += [_row(one, settings, name) for name in quantities if name in one.values]
+        with (folder / f"mean_of_descents_{study}.csv").open("w", newline="") as lines:
+            csv.writer(lines, lineterminator="\n").writerows(rows)
+
+
+def _row(one: Summary, settings: tuple[str, ...], name: str) -> list[str]:
+    means, limit = one.values[name]
+    where = [str(getattr(one.cell, setting)) for setting in settings]
+    sizes = [_with_error(means.get(d)) for d in SIZES]
+    over = _with_error((limit[0] / one.bayes, limit[1] / one.bayes) if limit and "error of" in NAMES[name] else None)
+    draws = " + ".join(str(one.draws.get(d, 0)) for d in SIZES)
+    fitted = f"{100 * one.fitted:.0f} %" + (f", {one.diverged} diverged" if one.diverged else "")
+    return [*where, NAMES[name], *sizes, _with_error(limit), over, draws, fitted]
+
+
+def _with_error(value: Value | None) -> str:
+    """Return a number with the standard error of its last digits in parentheses."""
+    if value is None:
+        return ""
+    if not 0 < value[1] < np.inf:
+        return f"{value[0]:.3g}"
+    digits = max(0, 1 - int(np.floor(np.log10(value[1]))))
+    return f"{value[0]:.{digits}f}({value[1] * 10**digits:.0f})"
+
+
+def draw_figure(found: list[Summary], path: Path) -> None:
+    """Draw errors of the mean and of one descent over the Bayes-optimal one against the learning rate."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), constrained_layout=True)
+    for axis, name, optimum in zip(axes, ("mean", "one"), (1, 2), strict=True):
+        for number, alpha in enumerate(ALPHAS):
+            known = [(one, one.limit(name)) for one in found if one.cell.study == "step" and one.cell.alpha == alpha]
+            points = sorted(
+                (one.cell.rate, *(part / one.bayes for part in limit), one.fitted) for one, limit in known if limit
+            )
+            if not points:
+                continue
+            rate, value, error, fitted = np.array(points).T
+            colour = f"C{number}"
+            axis.errorbar(rate, value, 2 * error, color=colour, capsize=3, label=rf"$\alpha$ = {alpha:g}")
+            full = fitted == 1
+            axis.plot(rate[full], value[full], "o", color=colour)
+            axis.plot(rate[~full], value[~full], "o", color=colour, markerfacecolor="white")
+        axis.axhline(optimum, color="black", linewidth=1, linestyle="--")
+        axis.set_xlabel("learning rate")
+    axes[0].set_ylabel("error over Bayes-optimal error")
+    axes[0].set_title("mean of infinitely many descents")
+    axes[1].set_title("one descent")
+    axes[0].legend()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="three settings at small sizes, into out/")
+    parser.add_argument("--table", action="store_true", help="compute no draws")
+    given = parser.parse_args()
+    draws, pages = (Path("out/mean_of_descents.csv"), Path("out")) if given.quick else (DRAWS, PAGES)
+    if not given.table:
+        compute(draws, given.quick)
+    found = summaries(draws)
+    write_tables(found, pages)
+    draw_figure(found, pages / "mean_of_descents.png")
+    for study in TABLES:
+        print((pages / f"mean_of_descents_{study}.csv").read_text())
+
+
+if __name__ == "__main__":
+    main()
