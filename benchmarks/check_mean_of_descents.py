@@ -123,10 +123,16 @@ def plan(quick: bool) -> Iterator[tuple[Cell, int, int]]:
         (STARTS + MOMENTA, 50, 2),
         (ATTENTION[:6], 50, 2),
         (EXPLORATION, 50, 1),
+        (MOMENTA, 50, 4),
+        (MOMENTA[:1], 100, 2),
+        (usual[3:], 200, 4),
+        (STARTS, 50, 4),
+        (ATTENTION[:6], 100, 2),
+        (usual, 200, 4),
+        (EXPLORATION, 50, 2),
         (usual, 100, 12),
         (usual, 50, 24),
-        (usual, 200, 4),
-        (usual[:3], 200, 8),
+        (usual, 200, 6),
         (smooth, 200, 4),
         (STARTS + MOMENTA, 50, 4),
         (ATTENTION[:6], 50, 4),
@@ -267,7 +273,8 @@ def _explored(
     cell: Cell, size: FiniteSize, samples: Samples, teacher: Array, rng: np.random.Generator
 ) -> dict[str, Any]:
     """Return the end of the package's mean of descents, which explores at a large rate, and errors on the way."""
-    student = student_of(size.model, samples, size.model.matrix_prior.factor_width(size.input_shape[1]))
+    width = size.model.matrix_prior.factor_width(size.input_shape[1])
+    student = size.model.parametrisation.student(samples.design, samples.labels, width)
     settings = AveragedGradientDescent(initialisations=EXPLORERS).completed(size.model)
     result = descend(student, settings, rng, EXPLORERS, teacher)
     explored = next(one for one in result.history if one.step >= (settings.explore or 0))
@@ -377,7 +384,7 @@ class Summary:
         cell: the setting.
         draws: number of draws at every size.
         fitted: share of the draws whose samples are fitted.
-        diverged: number of draws that diverged, which are left out.
+        diverged: number of draws that diverged, which are left out of the values.
         values: means at every size and the limit, of every quantity.
     """
 
@@ -392,7 +399,7 @@ class Summary:
         return bayes(self.cell.model, self.cell.alpha)
 
     def limit(self, quantity: str) -> Value | None:
-        return self.values[quantity][1]
+        return self.values.get(quantity, ({}, None))[1]
 
 
 @cache
@@ -408,7 +415,7 @@ def summaries(path: Path) -> list[Summary]:
     for cell in dict.fromkeys([*STEPS, *STARTS, *MOMENTA, *ATTENTION, *EXPLORATION, *QUICK]):
         own = [row for (key, _, _), row in draws.items() if key == cell.key]
         good = [row for row in own if np.isfinite(float(row["power"]))]
-        if not good:
+        if not own:
             continue
         d, controls = _column(good, "d"), np.column_stack([_column(good, name) for name in CONTROLS])
         values = {}
@@ -420,8 +427,9 @@ def summaries(path: Path) -> list[Summary]:
         for name in ("mean", "one"):
             if usual and f"difference_{name}" in values:
                 values[name] = _more_exact(values[name], usual.values[name], values[f"difference_{name}"])
-        counts = {int(size): int(np.sum(d == size)) for size in np.unique(d)}
-        fitted = float(np.mean([row["fitted"] == "True" for row in good]))
+        every = _column(own, "d")
+        counts = {int(size): int(np.sum(every == size)) for size in np.unique(every)}
+        fitted = float(np.mean([row["fitted"] == "True" for row in own]))
         found.append(Summary(cell, counts, fitted, len(own) - len(good), values))
     return found
 
@@ -450,7 +458,7 @@ def _quantities(cell: Cell, rows: list[dict[str, str]], draws: dict[Key, dict[st
 
     found = dict(zip(("one", "mean"), errors(rows), strict=True))
     found |= dict(zip(("earlier_one", "earlier_mean"), errors(rows, "earlier_"), strict=True))
-    found |= {name: _column(rows, name) for name in ("power", "replica_overlap", "training_error")}
+    found |= {name: _column(rows, name) for name in ("power", "overlap", "replica_overlap", "training_error")}
     if cell.study in ("step", "start", "momentum"):
         usual = _usual(cell)
         same = [draws.get((usual.key, int(row["d"]), int(row["draw"]))) for row in rows]
@@ -472,47 +480,62 @@ def _column(rows: list[dict[str, str]], name: str) -> Array:
 # --- table and figure -------------------------------------------------------------------------------------------------
 
 SIZES = (50, 100, 200)
-# What distinguishes the settings of a study, and the quantities of its table.
+# Study, what distinguishes its settings, and the quantities of a table.
 TABLES = {
-    "step": (("alpha", "rate"), ("mean", "difference_mean", "one", "power")),
-    "start": (("rate", "start"), ("mean", "difference_mean", "one", "power")),
-    "momentum": (("rate", "momentum"), ("mean", "difference_mean", "one", "power")),
-    "attention": (("tokens", "alpha", "optimizer"), ("mean", "one", "power")),
-    "exploration": (("alpha",), ("mean", "one", "replica_overlap", "training_error", "earlier_mean", "earlier_one")),
+    "step": ("step", ("alpha", "rate"), ("mean", "difference_mean", "one")),
+    "overlaps": ("step", ("alpha", "rate"), ("power", "overlap", "replica_overlap")),
+    "start": ("start", ("rate", "start"), ("mean", "difference_mean", "one", "power")),
+    "momentum": ("momentum", ("rate", "momentum"), ("mean", "difference_mean", "one", "power")),
+    "attention": ("attention", ("tokens", "alpha", "optimizer"), ("mean", "one", "power")),
+    "exploration": (
+        "exploration",
+        ("alpha",),
+        ("mean", "one", "overlap", "replica_overlap", "training_error", "earlier_mean", "earlier_one"),
+    ),
 }
 NAMES = {
     "mean": "error of the mean",
     "difference_mean": f"the same, minus that at rate {USUAL}",
     "one": "error of one",
-    "power": "power of one",
+    "power": "power",
+    "overlap": "overlap with the teacher",
     "replica_overlap": "overlap of two starts",
     "training_error": "training error",
-    "earlier_mean": "error of the mean, while exploring",
-    "earlier_one": "error of one, while exploring",
+    "earlier_mean": "error of the mean, exploring",
+    "earlier_one": "error of one, exploring",
 }
 
 
 def write_tables(found: list[Summary], folder: Path) -> None:
-    """Write one table for each study."""
+    """Write all tables."""
     folder.mkdir(parents=True, exist_ok=True)
-    for study, (settings, quantities) in TABLES.items():
+    for table, (study, settings, quantities) in TABLES.items():
         sizes = [f"d = {d}" for d in SIZES]
-        rows = [[*settings, "quantity", *sizes, "limit", "over Bayes", "draws", "fitted"]]
+        rows = [[*settings, "quantity", *sizes, "limit", "posterior", "over Bayes", "draws", "fitted"]]
         for one in found:
             if one.cell.study == study:
-                rows += [_row(one, settings, name) for name in quantities if name in one.values]
-        with (folder / f"mean_of_descents_{study}.csv").open("w", newline="") as lines:
+                rows += [_row(one, settings, name) for name in quantities if name in one.values or name == "mean"]
+        with (folder / f"mean_of_descents_{table}.csv").open("w", newline="") as lines:
             csv.writer(lines, lineterminator="\n").writerows(rows)
 
 
 def _row(one: Summary, settings: tuple[str, ...], name: str) -> list[str]:
-    means, limit = one.values[name]
+    means, limit = one.values.get(name, ({}, None))
     where = [str(getattr(one.cell, setting)) for setting in settings]
     sizes = [_with_error(means.get(d)) for d in SIZES]
     over = _with_error((limit[0] / one.bayes, limit[1] / one.bayes) if limit and "error of" in NAMES[name] else None)
     draws = " + ".join(str(one.draws.get(d, 0)) for d in SIZES)
-    fitted = f"{100 * one.fitted:.0f} %" + (f", {one.diverged} diverged" if one.diverged else "")
-    return [*where, NAMES[name], *sizes, _with_error(limit), over, draws, fitted]
+    fitted = f"{one.diverged} diverged" if one.diverged else f"{100 * one.fitted:.0f} %"
+    return [*where, NAMES[name], *sizes, _with_error(limit), _posterior(one, name), over, draws, fitted]
+
+
+def _posterior(one: Summary, name: str) -> str:
+    """Return what samples of the posterior have; empty for differences."""
+    error, power = one.bayes, float(one.cell.model.matrix_prior.second_moment)
+    kinds = {"mean": error, "one": 2 * error, "power": power, "overlap": power - error}
+    kinds |= {"replica_overlap": power - error, "training_error": one.cell.noise}
+    known = kinds.get(name.removeprefix("earlier_"))
+    return "" if known is None else f"{known:.4f}"
 
 
 def _with_error(value: Value | None) -> str:
