@@ -114,6 +114,7 @@ def plan(quick: bool) -> Iterator[tuple[Cell, int, int]]:
         return
     # Close to the edge of stability descents take many steps, and look in as many directions.
     quickly = [cell for cell in STEPS if cell.rate < 0.7 or cell.alpha < 0.2]
+    edge = [cell for cell in STEPS if cell.rate == 0.7 and cell.alpha == 0.2]
     usual = [cell for cell in STEPS if cell.rate == USUAL]
     smooth = [cell for cell in STEPS if cell.rate == USUAL or cell.alpha == 0.1]
     rounds: list[tuple[list[Cell], int, int]] = [
@@ -124,12 +125,14 @@ def plan(quick: bool) -> Iterator[tuple[Cell, int, int]]:
         (ATTENTION[:6], 50, 2),
         (EXPLORATION, 50, 1),
         (MOMENTA, 50, 4),
-        (MOMENTA[:1], 100, 2),
-        (usual[3:], 200, 4),
+        (MOMENTA[:1], 100, 3),
+        (edge, 100, 2),
+        (ATTENTION, 50, 1),
+        (usual, 200, 3),
         (STARTS, 50, 4),
-        (ATTENTION[:6], 100, 2),
-        (usual, 200, 4),
+        (ATTENTION, 50, 2),
         (EXPLORATION, 50, 2),
+        (ATTENTION[:6], 50, 4),
         (usual, 100, 12),
         (usual, 50, 24),
         (usual, 200, 6),
@@ -558,18 +561,15 @@ def draw_figure(found: list[Summary], path: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), constrained_layout=True)
     for axis, name, optimum in zip(axes, ("mean", "one"), (1, 2), strict=True):
         for number, alpha in enumerate(ALPHAS):
-            known = [(one, one.limit(name)) for one in found if one.cell.study == "step" and one.cell.alpha == alpha]
-            points = sorted(
-                (one.cell.rate, *(part / one.bayes for part in limit), one.fitted) for one, limit in known if limit
-            )
+            known = [one for one in found if (one.cell.study, one.cell.alpha) == ("step", alpha)]
+            points = sorted((one.cell.rate, *_best(one, name), one.limit(name) is not None) for one in known)
             if not points:
                 continue
-            rate, value, error, fitted = np.array(points).T
-            colour = f"C{number}"
+            rate, value, error, limit = np.array(points).T
+            colour, known_limit = f"C{number}", limit == 1
             axis.errorbar(rate, value, 2 * error, color=colour, capsize=3, label=rf"$\alpha$ = {alpha:g}")
-            full = fitted == 1
-            axis.plot(rate[full], value[full], "o", color=colour)
-            axis.plot(rate[~full], value[~full], "o", color=colour, markerfacecolor="white")
+            axis.plot(rate[known_limit], value[known_limit], "o", color=colour)
+            axis.plot(rate[~known_limit], value[~known_limit], "o", color=colour, markerfacecolor="white")
         axis.axhline(optimum, color="black", linewidth=1, linestyle="--")
         axis.set_xlabel("learning rate")
     axes[0].set_ylabel("error over Bayes-optimal error")
@@ -578,6 +578,13 @@ def draw_figure(found: list[Summary], path: Path) -> None:
     axes[0].legend()
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+def _best(one: Summary, name: str) -> Value:
+    """Return the limit of an error over the Bayes-optimal one, or the value at the largest size."""
+    sizes, limit = one.values[name]
+    value, error = limit or sizes[max(sizes)]
+    return value / one.bayes, error / one.bayes
 
 
 def main() -> None:
