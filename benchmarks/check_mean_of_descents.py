@@ -39,7 +39,7 @@ FITTED = 1e-6
 # Starts that explore on the same data.
 EXPLORERS = 8
 # Fewest draws of a size that is extrapolated.
-EXTRAPOLATED = 2
+EXTRAPOLATED = 3
 # Fewest draws with control variates, and their names; their means are zero in the limit.
 FEWEST = 16
 CONTROLS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -48,6 +49,17 @@ def test_a_benchmark_runs(name, tmp_path):
     # Small samples may miss what a check asks of large ones, which is its exit code 1.
     assert found.returncode in ((0,) if name.startswith("bench") else (0, 1)), found.stderr
     assert "Traceback" not in found.stderr and found.stdout, found.stderr
+
+
+@pytest.mark.statistics
+def test_tables_of_the_mean_of_descents_are_those_of_the_draws(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)
+    script = importlib.import_module("check_mean_of_descents")
+    script.write_tables(script.summaries(script.DRAWS), tmp_path)
+    tables = sorted(tmp_path.glob("*.csv"))
+    assert len(tables) == len(script.TABLES)
+    for table in tables:
+        assert table.read_text() == (script.PAGES / table.name).read_text(), table.name
 
 
 def test_every_small_size_is_that_of_a_benchmark():
