@@ -483,6 +483,8 @@ def _column(rows: list[dict[str, str]], name: str) -> Array:
 # --- table and figure -------------------------------------------------------------------------------------------------
 
 SIZES = (50, 100, 200)
+# Decimal places of a table; smaller errors stand without them.
+MOST_DIGITS = 6
 # Study, what distinguishes its settings, and the quantities of a table.
 TABLES = {
     "step": ("step", ("alpha", "rate"), ("mean", "difference_mean", "one")),
@@ -548,6 +550,8 @@ def _with_error(value: Value | None) -> str:
     if not 0 < value[1] < np.inf:
         return f"{value[0]:.3g}"
     digits = max(0, 1 - int(np.floor(np.log10(value[1]))))
+    if digits > MOST_DIGITS:
+        return f"{value[0]:.0e}"
     return f"{value[0]:.{digits}f}({value[1] * 10**digits:.0f})"
 
 
