@@ -1,4 +1,4 @@
-"""Bilinear sequence regression on correlated tokens: data, and no theory."""
+"""Bilinear sequence regression on correlated tokens: data, and the theory of ridge regression alone."""
 
 import json
 
@@ -43,7 +43,9 @@ from glassformer.verbs.simulate import experiment_of
 
 CORRELATED = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1, token_correlation=0.5)
 INDEPENDENT = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1)
-REASON = r"token_correlation = 0.5: no theory of bsr with correlated tokens is known \(labels depend .*\): use simulate"
+REASON = (
+    r"token_correlation = 0.5: of bsr with correlated tokens only the theory of ridge is known .*: use learner ridge"
+)
 
 
 def correlation(c, tokens):
@@ -89,6 +91,37 @@ def test_a_matrix_and_its_number_are_one():
         limits(by_matrix, [0.5])
 
 
+def test_ridge_has_a_theory_at_any_strength():
+    """With the 32 eigenvalues of 32 tokens, 12 runs had 0.4941(62), and 0.4069(40) on new labels."""
+    model = BilinearSequenceRegression(rho=0.5, noise=0.1, token_correlation=0.6)
+    of_32 = model.varied(token_correlation=correlation(0.6, 32))
+    found = [limits(one, [0.7], Ridge(0.2)) for one in (model, of_32)]
+    assert [round(table["error"][0], 6) for table in found] == [0.495621, 0.493841]
+    assert [round(table["test_error"][0], 6) for table in found] == [0.402128, 0.405868]
+    assert np.allclose(found[0]["prediction_error"], found[0]["test_error"] - 0.1)
+    best, noise = (limits(model, [0.3, 0.7, 2.0], ridge) for ridge in (Ridge(), Ridge(0.1)))
+    assert best.to_pandas().drop(columns="status").equals(noise.to_pandas().drop(columns="status"))
+    assert thresholds(model, "ridge")["interpolation"].alpha == 1
+    assert limits(model, plan(model, 0.3, "ridge")["ridge"].alpha, "ridge")["error"] == pytest.approx(0.3)
+    with pytest.raises(IncompatibleError, match="give the matrix"):
+        limits(model.varied(token_correlation=0.999), [0.7], "ridge")
+
+
+def test_few_correlations_are_none():
+    one, other = (BilinearSequenceRegression(rho=0.5, noise=0.1, token_correlation=c) for c in (0.0, 1e-9))
+    ratios = [0.3, 1.0, 2.0]
+    assert np.allclose(limits(one, ratios, Ridge(0.3))["error"], limits(other, ratios, Ridge(0.3))["error"], atol=1e-12)
+
+
+@pytest.mark.slow
+def test_ridge_agrees_with_runs():
+    model = BilinearSequenceRegression(rho=0.5, noise=0.1, token_correlation=0.6)
+    found = simulate(model, [0.7], Ridge(0.2), d=32, instances=4)
+    # Runs at 32 tokens differ from the limit of many tokens by 0.002.
+    assert abs(found["error"] - found["theory"]) < 4 * found["standard_error"] + 0.01
+    assert np.isnan(found["theory_bayes_optimal"]).all()
+
+
 def test_parameters_and_identity_have_it():
     assert CORRELATED.parameters["token_correlation"] == 0.5
     assert CORRELATED.at_size(8).model.token_correlation == 0.5
@@ -124,11 +157,11 @@ DOORS = {
     "subspace_threshold": lambda model: subspace_threshold(model, 0),
     "phase_diagram": lambda model: phase_diagram(model, "noise", [0.1, 0.2]),
     "plan": lambda model: plan(model, 0.5),
-    "plan of ridge": lambda model: plan(model, 0.5, "ridge"),
+    "plan of risk": lambda model: plan(model, 0.5, RegularisedRisk("square", "ridge", 0.1)),
     "vector_state_evolution": lambda model: vector_state_evolution(model, np.ones(10), 32),
     "assumed width": lambda model: limits(model, ALPHA, BlindMessagePassing(assumed_rho=0.4)),
 }
-LEARNERS = [Ridge(), NuclearNorm(), RegularisedRisk(), RegularisedRisk(strength=0.1), BlindMessagePassing()]
+LEARNERS = [NuclearNorm(), RegularisedRisk(), RegularisedRisk(strength=0.1), BlindMessagePassing()]
 LEARNERS = [*LEARNERS, VectorMessagePassing(), resolve_learner("gamp")]
 
 
@@ -151,7 +184,7 @@ def test_theory_of_every_learner_is_refused(learner):
 
 
 STEPS = {"steps": 100}
-FITTED = [Ridge(), NuclearNorm(), RegularisedRisk(strength=0.1), VectorMessagePassing(), resolve_learner("gamp")]
+FITTED = [NuclearNorm(), RegularisedRisk(strength=0.1), VectorMessagePassing(), resolve_learner("gamp")]
 FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS)]
 
 
@@ -167,7 +200,7 @@ def test_learners_learn_from_it_beside_no_theory(learner):
     assert np.isfinite(found["error"]).all()
     for name in ("theory", "theory_bayes_optimal", "theory_error_estimate"):
         assert np.isnan(found[name]).all()
-    assert [note for note in found.notes if "no theory" in note] == [CORRELATED.theory_unavailable_reason]
+    assert CORRELATED.theory_unavailable_reason in found.notes
     assert found.parameters["token_correlation"] == 0.5
 
 
@@ -229,11 +262,12 @@ def test_the_number_of_tokens_has_to_be_right():
 def test_command_line(capsys):
     asked = ["bsr", "--rho", "0.3", "--beta", "0.5", "--token-correlation", "0.5", "--alpha", "1.5"]
     assert main(["limits", *asked]) == 2
-    assert "no theory of bsr with correlated tokens" in capsys.readouterr().err
+    assert "of bsr with correlated tokens only the theory of ridge is known" in capsys.readouterr().err
     assert main(["simulate", *asked, "--d", "12", "--instances", "1", "--learner", "ridge", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["points"]
     assert row["error"] > 0
-    assert row["theory"] is row["theory_bayes_optimal"] is row["theory_error_estimate"] is None
+    assert row["theory_bayes_optimal"] is None
+    assert row["theory"] == 0  # without noise
 
 
 def test_sweeps_vary_it(tmp_path):
@@ -242,8 +276,7 @@ def test_sweeps_vary_it(tmp_path):
     run_sweep(Sweep("bsr", grid, "simulate", fixed, "ridge", {"d": 12}), tmp_path / "store")
     found = collect(tmp_path / "store")
     assert np.isfinite(found["error"]).all()
-    assert np.isnan(found["theory"].sel(token_correlation=0.5)).all()
-    assert np.isfinite(found["theory"].sel(token_correlation=0.0)).all()
+    assert np.isfinite(found["theory"]).all()
 
 
 @pytest.mark.slow

@@ -129,6 +129,11 @@ class Table(ModelDisplayMixin):
         return self.notes
 
     @property
+    def main(self) -> str:
+        """Column that is drawn: the error of the signal, or of the predictions where no signal is estimated."""
+        return "error" if "error" in self.columns else "test_error"
+
+    @property
     def converged(self) -> bool:
         """True when every row converged."""
         return all(status.ok for status in self.status)

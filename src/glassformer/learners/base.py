@@ -204,6 +204,9 @@ class Theory:
     history_includes_start: ClassVar[bool] = False
     """Whether the history of a run begins with its start, before the first step."""
 
+    of_features: ClassVar[bool] = False
+    """Whether it is that of a linear map of features, which needs no state evolution of the model."""
+
     crossing_width: ClassVar[float | None] = None
     """Relative width to which a plan narrows down sample ratios; None for the accuracy of the limits."""
 
@@ -340,9 +343,9 @@ class Theory:
         return replace(found, parameters={**found.parameters, "learner": self.learner.name, **parameters})
 
     @staticmethod
-    def curve(table: Table, quantity: str, error: str = "error") -> tuple[Array, Array, Array]:
-        """Return the curve of a column; without an error estimate of its own it depends on the column ``error``."""
-        known = quantity if error_column(quantity) in table.columns else error
+    def curve(table: Table, quantity: str, error: str | None = None) -> tuple[Array, Array, Array]:
+        """Return the curve of a column; without an error estimate of its own it depends on the main one."""
+        known = quantity if error_column(quantity) in table.columns else error or table.main
         return table[quantity], table[known], table[error_column(known)]
 
 

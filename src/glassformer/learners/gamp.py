@@ -176,6 +176,8 @@ class MessagePassing(Learner):
     random_start: float | None = setting(None, "size of a random start, for even labels", non_negative)
 
     def check(self, model: Model) -> None:
+        if not model.well_specified:
+            raise IncompatibleError(f"infers a signal from the law of its labels, and model {model.name} learns a map")
         if reason := model.channel.fields.density_unavailable_reason:
             raise IncompatibleError(reason)
 

@@ -10,17 +10,20 @@ import numpy as np
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.core.results import Table, error_column
+from glassformer.core.status import Status
 from glassformer.designs.base import Design
 from glassformer.learners.base import BY_PRODUCTS, LearnerInfo, Theory, certified_solution
 from glassformer.learners.matrix_risk import RiskTheory
 from glassformer.learners.square_loss import SquareLossLearner, strength_by_noise
+from glassformer.random_matrices.anisotropic_ridge import anisotropic_ridge, interpolation_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import ArrayLike
 
-    from glassformer.core.results import Table
+    from glassformer.bayes_optimal.threshold_results import Thresholds
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
     from glassformer.models.base import Model
@@ -39,8 +42,12 @@ _LARGEST = 1e300
 class Ridge(SquareLossLearner):
     r"""Ridge regression, the minimiser of :math:`\sum_\mu(y_\mu - h_\mu)^2 + \lambda\|S\|_F^2`.
 
+    For linear regression in context ``S`` is :math:`\sqrt d\,\Gamma`
+    (:class:`~glassformer.models.in_context.InContextRegression`).
+
     Args:
-        strength: :math:`\lambda\ge 0`; None for the variance of the label noise, which is best for linear labels.
+        strength: :math:`\lambda\ge 0`; None for the best one: the variance of the label noise for linear labels, and
+            in context the strength of least error at each sample ratio.
 
     Raises:
         ParameterError: the strength is out of range.
@@ -59,17 +66,26 @@ class Ridge(SquareLossLearner):
 
     strength: float | None = strength_by_noise()
 
-    def strength_for(self, model: Model) -> float:
-        return float(model.channel.labels.noise if self.strength is None else self.strength)
+    def check(self, model: Model) -> None:
+        if model.well_specified or model.features is None:
+            super().check(model)
+
+    def strength_for(self, model: Model) -> float | None:
+        return float(model.channel.labels.noise) if self.strength is None and model.well_specified else self.strength
 
     def completed(self, model: Model) -> Self:
         return replace(self, strength=self.strength_for(model))
 
     def theory(self, model: Model) -> Theory:
+        if model.features is not None:
+            return FeatureRidgeTheory(self, model)
         return RidgeTheory(self, model, risk=self.risk(model))
 
     def fit(self, model: Model, data: DataSet) -> Solution:
-        return ridge(data.design, data.labels, self.strength_for(model))
+        strength = self.strength_for(model)
+        if strength is None:
+            strength = float(anisotropic_ridge(model.features, data.design.sample_ratio, None).strength[0])
+        return ridge(data.design, data.labels, strength)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +98,50 @@ class RidgeTheory(RiskTheory):
                 "at fixed width the number of samples per entry of the signal vanishes, and the error tends to 1"
             )
         return {"error": ridge_error(alpha, self.model.channel.labels.noise, self.risk.strength)}
+
+
+@dataclass(frozen=True)
+class FeatureRidgeTheory(Theory):
+    """Theory of ridge regression on features of any covariance."""
+
+    learner: Ridge
+
+    of_features: ClassVar[bool] = True
+
+    def limits(self, alpha: ArrayLike, throw: bool = False) -> Table:
+        """Return errors and strength at each sample ratio; nothing is iterated that may fail to converge."""
+        from glassformer.bayes_optimal.solve import validated_alpha
+
+        del throw
+        features, strength = self.model.features, self.learner.strength_for(self.model)
+        fit = anisotropic_ridge(features, validated_alpha(alpha), strength)
+        errors = features.errors(fit)
+        columns = {
+            "alpha": fit.ratio,
+            **errors,
+            "training_error": fit.training_error,
+            "strength": fit.strength,
+            error_column(next(iter(errors))): fit.error_estimate,
+        }
+        table = Table(
+            self.model.name,
+            self.model.parameters,
+            columns,
+            [Status.CONVERGED] * len(fit.ratio),
+            [*self.model.remarks],
+        )
+        return self.labelled(table, strength="best" if strength is None else strength)
+
+    def thresholds(self) -> Thresholds:
+        from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
+
+        note = "with fewer samples all labels can be fitted: degrees of freedom = labels"
+        entry = Threshold("interpolation", interpolation_ratio(self.model.features), 0.0, note)
+        reason = "the risk is convex and has one minimum"
+        return self.labelled(Thresholds(self.model.name, self.model.parameters, (entry,), False, reason))
+
+    def display_columns(self, table: Table) -> list[str]:
+        return table.known_columns(("new_task_error", "prediction_error", "training_error", "strength"))
 
 
 def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | None = None) -> Array:

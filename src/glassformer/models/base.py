@@ -172,7 +172,16 @@ class Model(WithAccuracy, Trainable, ABC):
     )
     remarks = default_property((), "Assumptions of the theory that may fail; results list them as notes.")
     theory_unavailable_reason = default_property(
-        None, "Reason why no theory is available, offending parameter first; None if there is one."
+        None, "Reason why state evolution is not available, offending parameter first; None if it is."
+    )
+    features = default_property(
+        None,
+        "Law of correlated features in which labels are linear, a "
+        ":class:`~glassformer.random_matrices.anisotropic_ridge.RidgeFeatures`. Their ridge regression has a theory of "
+        "its own. None for independent features.",
+    )
+    well_specified = default_property(
+        True, "False when labels are no function of the learned signal, so that nothing can infer it from their law."
     )
 
     @property
@@ -324,20 +333,21 @@ def require_one_unit(parameter: str, values: Sequence[Any], models: Sequence[Any
 
 
 def require_theory(model: Model) -> None:
-    """Raise if the model can only be simulated.
+    """Raise if state evolution does not describe the model.
 
     Raises:
-        IncompatibleError: no theory of the model is known.
+        IncompatibleError: it does not.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
         >>> require_theory(BilinearSequenceRegression(rho=0.5, token_correlation=0.5))
         Traceback (most recent call last):
         ...
-        glassformer.core.errors.IncompatibleError: token_correlation = 0.5: no theory of bsr with correlated tokens ...
+        glassformer.core.errors.IncompatibleError: token_correlation = 0.5: of bsr with correlated tokens only the \
+theory of ridge is known ...
     """
     if model.theory_unavailable_reason is not None:
-        raise IncompatibleError(f"{model.theory_unavailable_reason}: use simulate, or leave it out")
+        raise IncompatibleError(f"{model.theory_unavailable_reason}: use learner ridge, or simulate")
 
 
 def counting_threshold(model: Model) -> float:

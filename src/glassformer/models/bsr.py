@@ -29,7 +29,12 @@ from glassformer.models.base import (
     is_ratio,
     require_teacher_memory,
 )
-from glassformer.models.token_correlation import are_correlated, correlation_record, correlation_root
+from glassformer.models.token_correlation import (
+    are_correlated,
+    correlated_entries,
+    correlation_record,
+    correlation_root,
+)
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.base import ScalarPrior
 from glassformer.priors.bilinear import bilinear_prior
@@ -38,6 +43,7 @@ from glassformer.priors.laws import NAMES as LAWS
 from glassformer.priors.laws import Gaussian
 from glassformer.priors.resolve import centred, lone_spectrum, matrix_prior, named, requested_prior, resolve_prior
 from glassformer.priors.spectrum import RectangularSpectrumPrior
+from glassformer.random_matrices.anisotropic_ridge import RidgeFeatures
 from glassformer.random_matrices.given import POWER_LAW
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
@@ -72,10 +78,11 @@ class BilinearSequenceRegression(Model):
             any :class:`~glassformer.priors.law.Law` of mean zero and variance one; standard normal by default. Without
             ``rho`` and ``width``, a :class:`~glassformer.priors.base.ScalarPrior` of matrices of any spectrum at the
             same ``beta``. As an attribute: the prior of ``S``.
-        token_correlation: correlation of the tokens of one sequence, for simulations only: a number ``c`` for
+        token_correlation: correlation of the tokens of one sequence: a number ``c`` for
             :math:`C_{lm} = c^{|l-m|}`, or the matrix ``C`` of shape (L, L). Inputs are :math:`X = C^{1/2}Z` with
-            standard normal ``Z``. No theory is known: labels depend on :math:`C^{1/2}S`, whose law is not invariant
-            under rotations of the tokens.
+            standard normal ``Z``. Only the theory of ridge regression is known
+            (:func:`~glassformer.random_matrices.anisotropic_ridge.anisotropic_ridge`), that of a number for many
+            tokens: labels depend on :math:`C^{1/2}S`, whose law is not invariant under rotations of the tokens.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -124,7 +131,7 @@ class BilinearSequenceRegression(Model):
         opens_file=True,
     )
     token_correlation: float | Any = parameter(
-        "correlation of neighbouring tokens in (-1, 1), for simulations only: no theory is known",
+        "correlation of neighbouring tokens in (-1, 1); of learners only ridge has a theory",
         0.0,
         read=parse_number,
     )
@@ -207,15 +214,22 @@ class BilinearSequenceRegression(Model):
 
     @property
     def theory_unavailable_reason(self) -> str | None:
-        """The correlation of the tokens, for which no theory is known; None for independent tokens."""
+        """The correlation of the tokens, which state evolution does not describe; None for independent tokens."""
         if not self._correlated:
             return None
         given = self.token_correlation
         what = f"{given:g}" if is_number(given) else f"<matrix of shape {np.shape(given)}>"
         return (
-            f"token_correlation = {what}: no theory of bsr with correlated tokens is known (labels depend on "
-            "C^(1/2) S, whose law is not invariant under rotations of the tokens)"
+            f"token_correlation = {what}: of bsr with correlated tokens only the theory of ridge is known (labels "
+            "depend on C^(1/2) S, whose law is not invariant under rotations of the tokens)"
         )
+
+    @property
+    def features(self) -> RidgeFeatures | None:
+        """Entries of correlated tokens, for linear labels of a signal of extensive width; None for independent ones."""
+        if not (self._correlated and self.channel.labels.linear and self.prior.extensive):
+            return None
+        return correlated_entries(self.token_correlation, self.noise)
 
     @property
     def baseline_thresholds(self) -> dict[str, float]:

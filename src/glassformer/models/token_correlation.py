@@ -4,7 +4,7 @@ In models whose fields belong to single tokens, fields are :math:`Z C^{1/2}` wit
 tokens, and the theory is that of the link :math:`Z\mapsto g(ZC^{1/2})`. Data are drawn with independent tokens and
 labelled by this link; they equal correlated data up to a known linear map of the tokens. In bilinear sequence
 regression a field is a sum over all tokens: correlated inputs are drawn
-(:class:`~glassformer.designs.dense.CorrelatedDesign`), and no theory is known.
+(:class:`~glassformer.designs.dense.CorrelatedDesign`), and only the theory of ridge regression is known.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ import numpy as np
 
 from glassformer.core.arrays import AnyArray
 from glassformer.core.checks import is_number, real_numbers
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
+from glassformer.random_matrices.anisotropic_ridge import Eigenvalues
 
 Root = tuple[tuple[float, ...], ...]
 """Symmetric root of a correlation matrix; empty for independent tokens."""
 
 # Smallest eigenvalue of a correlation matrix: the inverse of its root then keeps more than ten digits.
 _SMALLEST = 1e-6
+# Nodes of averages over the eigenvalues of many tokens, whose error falls like |c| to their number; this accuracy, and
+# the most nodes, which reach it up to a correlation of 0.995.
+_ACCURACY, _MOST_NODES = 1e-17, 8192
 
 
 def correlation_root(given: object, tokens: int) -> Root:
@@ -87,6 +91,38 @@ def _allowed(tokens: int | str) -> str:
 def correlation_record(given: object, correlated: Root | bool) -> dict[str, Any]:
     """Return the parameter as tables record it; empty for independent tokens."""
     return {"token_correlation": given if is_number(given) else np.asarray(given).tolist()} if correlated else {}
+
+
+def correlated_entries(given: object, noise: float) -> Eigenvalues:
+    r"""Return the entries of correlated tokens as the features of a linear label.
+
+    Every eigenvalue of ``C`` belongs to ``d`` of the features. Those of :math:`c^{|l-m|}` for many tokens are
+    :math:`(1-c^2)/(1-2c\cos\varphi+c^2)`, with the angle :math:`\varphi` uniform.
+
+    Args:
+        given: as for :func:`correlation_root`.
+        noise: variance of the label noise.
+
+    Raises:
+        IncompatibleError: a number is so close to one that averages over the eigenvalues are not accurate.
+
+    Example:
+        >>> features = correlated_entries(0.5, 0.1)
+        >>> features.values[[0, -1]].round(2), round(features.mean, 12)
+        (array([3.  , 0.33]), 1.0)
+    """
+    if not is_number(given):
+        values = np.asarray(np.linalg.eigvalsh(real_numbers("token_correlation", given)), dtype=float)
+    else:
+        nodes = max(16, int(np.ceil(np.log(_ACCURACY) / np.log(abs(given)))))
+        if nodes > _MOST_NODES:
+            raise IncompatibleError(
+                f"token_correlation = {given:g}: the theory of many tokens is computed from -0.995 to 0.995: give the "
+                "matrix of a number of tokens"
+            )
+        angles = np.pi * (np.arange(nodes) + 0.5) / nodes
+        values = (1 - given**2) / (1 - 2 * given * np.cos(angles) + given**2)
+    return Eigenvalues(values, np.full(len(values), 1 / len(values)), np.ones(len(values)), noise)
 
 
 @dataclass(frozen=True)

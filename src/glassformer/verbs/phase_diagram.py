@@ -137,7 +137,8 @@ def phase_diagram(
         raise ParameterError(parameter, listed, "at least one value, all of them different")
     models = [model.varied(**{parameter: value}) for value in listed]
     for one in models:
-        require_theory(one)
+        if not resolve_learner(learner).theory(one).of_features:
+            require_theory(one)
     require_one_unit(parameter, listed, models)
     optimal = resolve_learner(learner).name == names()[0]
     works = [expected_work(one, "thresholds", one.prior.rows) if optimal else None for one in models]

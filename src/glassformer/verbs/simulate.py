@@ -148,25 +148,26 @@ def simulate(
 def _table(experiment: Experiment, runs: list[list[Run]]) -> Simulation:
     """Return the table of the runs, beside the theory of their learner and the Bayes-optimal one."""
     size, learner, ratios = experiment.size.model, experiment.learner, experiment.realised
-    if size.theory_unavailable_reason is not None:
-        notes = [size.theory_unavailable_reason, *few_instances(experiment.instances)]
-        return experiment.table(_columns(runs, {}, {}), runs, notes)
-    without_optimum = size.channel.fields.density_unavailable_reason
-    optimum = None if without_optimum else bayes_optimal_limits(size, ratios, throw=False)
-    notes = list(optimum.notes) if optimum else [f"Bayes-optimal errors: not known. Their theory {without_optimum}"]
-    notes, minima = [*notes, *experiment.size.remarks], ""
+    unknown, optimum, minima = size.theory_unavailable_reason, None, ""
+    notes: list[str] = []
+    if unknown is None and (reason := size.channel.fields.density_unavailable_reason):
+        notes.append(f"Bayes-optimal errors: not known. Their theory {reason}")
+    elif unknown is None:
+        optimum = bayes_optimal_limits(size, ratios, throw=False)
+        notes += optimum.notes
+    notes += experiment.size.remarks
     theory: Mapping[str, Array] = {}
     try:
         # Tolerances are those of the runs.
         known = learner.usual_except(("points", "trajectories")).theory(size)
         theory, minima = known.of_runs(ratios, optimum), known.other_minima
     except IncompatibleError as error:
-        notes.append(f"no theory of {learner.name}: {error}")
+        notes.append(unknown or f"no theory of {learner.name}: {error}")
     notes += [f"theory of {learner.name}: {note}" for note in theory.get("notes", ()) if note not in notes]
     strength = getattr(learner, "strength", None)
     notes += _unsettled_theory(ratios, theory, {"learner": learner.name, "strength": strength})
-    statuses = optimum.status if optimum else []
-    bistable = [f"{a:g}" for a, s in zip(ratios, statuses, strict=False) if s is Status.BISTABLE]
+    found = zip(optimum["alpha"], optimum.status, strict=True) if optimum else ()
+    bistable = [f"{a:g}" for a, status in found if status is Status.BISTABLE]
     if bistable:
         notes.append(
             f"hard phase at alpha = {', '.join(bistable)}: message passing stays above the Bayes-optimal error"

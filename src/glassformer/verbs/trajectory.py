@@ -112,7 +112,8 @@ def trajectory(
     question = asked(model, resolve_learner(learner, d), accuracy, "trajectory")
     alpha, context = validated_alpha(alpha), StepContext(_number_of_steps(question.learner, steps), d=d)
     question, context = _begun_at(question, context, start)
-    require_theory(question.model)
+    if not question.theory.of_features:
+        require_theory(question.model)
     if d is None:
         runs = {"instances": instances, "seed": seed, "storage": storage, "checkpoint": checkpoint}
         for name, value in runs.items():
