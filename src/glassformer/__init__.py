@@ -34,6 +34,7 @@ _HOMES = {
     "DeepAttentionIndexed": "models.deep_aim",
     "SequenceMultiIndex": "models.smi",
     "DeepAttention": "models.deep_attention",
+    "InContextRegression": "models.in_context",
     # Learners.
     "MessagePassing": "learners.gamp",
     "BlindMessagePassing": "learners.blind_message_passing",

@@ -19,6 +19,7 @@ _CANNOT_RUN = {
     "bsr": ("sgd", "online-sgd"),
     "aim": ("blind-gamp", "vamp", "ridge", "nuclear-norm", "sgd", "online-sgd"),
     "attention": ("blind-gamp", "vamp", "ridge", "nuclear-norm", "gd", "averaged-gd"),
+    "icl": ("gamp", "blind-gamp", "vamp", "nuclear-norm", "risk", "gd", "averaged-gd"),
     "smi": ("blind-gamp", "vamp", "ridge", "nuclear-norm", "gd", "averaged-gd"),
 }
 

@@ -18,6 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print the limits."""
     from glassformer.bayes_optimal.expected_time import expected_seconds
+    from glassformer.core.results import error_column
     from glassformer.verbs.limits import limits
 
     learner, asked = learner_of(options.learner, options), model()
@@ -31,4 +32,5 @@ def run(options: argparse.Namespace, model: ModelOf) -> int:
         *(["algorithmic_error"] if bistable and "algorithmic_error" in table.columns else []),
         *learner.theory(asked).display_columns(table),
     ]
-    return report(options, table, ["alpha", "error", *others[:1], "status", "error_estimate", *others[1:]])
+    shown = ["alpha", table.main, *others[:1], "status", error_column(table.main), *others[1:]]
+    return report(options, table, shown)

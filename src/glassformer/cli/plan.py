@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The target, its quantity, and the size."""
     text = "largest accepted value of the quantity, > 0"
     parser.add_argument("--target", type=float, required=True, metavar="X", help=text)
-    text = "error (of the estimate, default), label_error, prediction_error, plugin_error, test_loss, ..."
+    text = "error (of the estimate, default), label_error, prediction_error, plugin_error, test_loss, test_error, ..."
     parser.add_argument("--quantity", default="error", help=text)
     text = "setting of the learner over which to plan, at the sample ratio of full width: student_rho of risk"
     parser.add_argument("--over", choices=["student_rho"], help=text)

@@ -51,7 +51,10 @@ def run(options: argparse.Namespace, model: ModelOf) -> int:
     write(options, result)
     others = result.known_columns(("row_error", "row_theory", "label_error", "label_theory"))
     if "error" not in result.columns:
-        found = ("label_error", "label_above_optimum", "prediction_error", "prediction_above_optimum")
+        found = (
+            *("label_error", "label_above_optimum", "prediction_error", "prediction_above_optimum"),
+            *("test_error", "test_standard_error", "test_theory", "new_task_error", "new_task_theory"),
+        )
         return report(options, result, ["alpha", *result.known_columns(found), "status"])
     known = [name for name in ("theory", "theory_bayes_optimal") if not np.all(np.isnan(result[name]))]
     if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):

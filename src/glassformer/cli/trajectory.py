@@ -30,6 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: ModelOf) -> int:
     """Print errors step by step."""
+    from glassformer.core.results import error_column
     from glassformer.verbs.trajectory import trajectory
 
     table = trajectory(
@@ -47,9 +48,18 @@ def run(options: argparse.Namespace, model: ModelOf) -> int:
     )
     write(options, table)
     names = (
-        *("measured_error", "measured_standard_error", "label_error", "row_error", "cosine", "measured_cosine"),
+        *(
+            "measured_error",
+            "measured_standard_error",
+            "measured_test_error",
+            "new_task_error",
+            "label_error",
+            "row_error",
+            "cosine",
+            "measured_cosine",
+        ),
         *("training_loss", "test_loss", "prediction_error", "training_error", "measured_training_error"),
         *("largest_singular_value", "replica_overlap"),
     )
-    shown = ["alpha", "iteration", "error", *table.known_columns(names), "status", "error_estimate"]
+    shown = ["alpha", "iteration", table.main, *table.known_columns(names), "status", error_column(table.main)]
     return report(options, table, shown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Self
 
 import numpy as np
@@ -153,6 +153,14 @@ class Design(ABC):
         counts = [min(size, samples - start) for start in range(0, samples, size)]
         parts = (cls.sample(count, shape, rng) for count in counts)
         return np.concatenate([np.stack([row_fields(part, one, 0) for one in signals]) for part in parts], axis=1)
+
+    def approximate_inverse(self, strength: float) -> Callable[[Array], Array] | None:
+        """Return an approximate inverse of the normal equations of ridge regression, for conjugate gradients.
+
+        None where fields of single entries are cheap, so that the equations are factored instead.
+        """
+        del strength
+        return None
 
     def checked_labels(self, labels: ArrayLike) -> Array:
         """Return the labels as an array, one number per sample.

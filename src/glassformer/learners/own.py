@@ -102,7 +102,8 @@ class OwnLearner(Learner):
         return LearnerInfo(name=self.title_of, title=self.title_of, family="own")
 
     def check(self, model: Model) -> None:
-        """All models can be learned."""
+        if not model.well_specified:
+            raise IncompatibleError(f"sees inputs as one array, and contexts of model {model.name} are drawn as sums")
 
     def theory(self, model: Model) -> Theory:
         raise IncompatibleError(f"training of one's own ({self.name}) is measured only: use simulate or compare with d")

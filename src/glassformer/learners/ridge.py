@@ -19,7 +19,7 @@ from glassformer.learners.square_loss import SquareLossLearner, strength_by_nois
 from glassformer.random_matrices.anisotropic_ridge import anisotropic_ridge, interpolation_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import ArrayLike
 
@@ -210,7 +210,8 @@ def ridge(design: Design, labels: ArrayLike, regularisation: float, factored: in
     Equation :eq:`ridge` of the documentation.
 
     The smaller of the primal system (``dL`` unknowns) and the dual system (``n`` unknowns) is factored. If both are too
-    large, LSQR solves the problem by products with the inputs only. :math:`\lambda = 0` gives the interpolator of least
+    large, LSQR solves the problem by products with the inputs only; so do conjugate gradients for designs that have an
+    approximate inverse of the normal equations. :math:`\lambda = 0` gives the interpolator of least
     norm, or least squares.
 
     Args:
@@ -242,7 +243,10 @@ def ridge(design: Design, labels: ArrayLike, regularisation: float, factored: in
         raise ParameterError("regularisation", regularisation, "finite and >= 0")
     shape = design.signal_shape
     size = shape[0] * shape[1]
-    if design.revealed or min(size, design.samples) > factored:
+    inverse = design.approximate_inverse(float(regularisation))
+    if inverse is not None:
+        flat, steps = _by_conjugate_gradients(design, y, regularisation, inverse)
+    elif design.revealed or min(size, design.samples) > factored:
         flat, steps = _by_lsqr(design, y, regularisation)
     else:
         try:
@@ -277,6 +281,37 @@ def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
         factor = linalg.cho_factor(arrays.add_to_diagonal(gram, strength), overwrite_a=True)
         solved = linalg.cho_solve(factor, labels if dual else labels @ x)
         return np.asarray(solved @ x if dual else solved)
+
+
+def _by_conjugate_gradients(
+    design: Design, y: Array, strength: float, inverse: Callable[[Array], Array]
+) -> tuple[Array, int]:
+    """Return the solution by conjugate gradients and products with the inputs, and the number of steps.
+
+    The interpolator of least norm follows from the dual equations, which need no approximate inverse.
+    """
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    shape, steps = design.signal_shape, 0
+    size = shape[0] * shape[1]
+
+    def count(_: Array) -> None:
+        nonlocal steps
+        steps += 1
+
+    def operator(count: int, times: Callable[[Array], Array]) -> LinearOperator:
+        return LinearOperator((count, count), matvec=times, dtype=float)
+
+    ask = {"rtol": _TOLERANCE, "maxiter": 10 * size, "callback": count}
+    if strength == 0 and len(y) < size:
+        dual = operator(len(y), lambda score: design.forward(design.adjoint(score, 0), 0))
+        return design.adjoint(cg(dual, y, **ask)[0], 0).ravel(), steps
+
+    def normal(flat: Array) -> Array:
+        return (design.adjoint(design.forward(flat.reshape(shape), 0), 0)).ravel() + strength * flat
+
+    rough = operator(size, lambda flat: inverse(flat.reshape(shape)).ravel())
+    return np.asarray(cg(operator(size, normal), design.adjoint(y, 0).ravel(), M=rough, **ask)[0]), steps
 
 
 def _by_lsqr(design: Design, y: Array, strength: float) -> tuple[Array, int]:

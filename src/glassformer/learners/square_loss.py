@@ -45,6 +45,8 @@ class SquareLossLearner(Learner):
         Raises:
             IncompatibleError: the strength is to follow from the noise of labels that are not linear.
         """
+        if not model.well_specified:
+            self.check(model)
         if self.strength is None and not model.channel.labels.linear:
             raise IncompatibleError(
                 f"learner {self.name} has no best strength for labels of channel {model.channel.label}: give a "

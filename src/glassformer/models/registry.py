@@ -59,6 +59,13 @@ MODELS = {
     "attention": Entry(
         ("deep_attention:DeepAttention",), "deep attention network", "n/d", ("troiani2025fundamental",), "0.1:1.5:8"
     ),
+    "icl": Entry(
+        ("in_context:InContextRegression",),
+        "linear regression in context by linear attention",
+        "n/d^2",
+        ("lu2025asymptotic",),
+        "0.05:3:60",
+    ),
     "smi": Entry(
         ("smi:SequenceMultiIndex",), "sequence multi-index model", "n/d", ("troiani2025fundamental",), "0.25:3:12"
     ),

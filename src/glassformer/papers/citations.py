@@ -35,6 +35,13 @@ _PAPERS = {
         "year": "2025",
         "eprint": "2502.00901",
     },
+    "lu2025asymptotic": {
+        "author": "Lu, Yue M. and Letey, Mary I. and Zavatone-Veth, Jacob A. and Maiti, Anindita and Pehlevan, Cengiz",
+        "title": "Asymptotic theory of in-context learning by linear attention",
+        "journal": "Proceedings of the National Academy of Sciences",
+        "year": "2025",
+        "eprint": "2405.11751",
+    },
     "donoho2013phase": {
         "author": "Donoho, David L. and Gavish, Matan and Montanari, Andrea",
         "title": "The phase transition of matrix recovery from {G}aussian measurements matches the minimax {MSE} of "

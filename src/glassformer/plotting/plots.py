@@ -75,19 +75,21 @@ def plot_limits(table: Table, path: Path | Picture, runs: Simulation | None = No
         path: the picture.
         runs: of the same model, drawn as points beside the lines.
     """
-    alpha, error = table["alpha"], table["error"]
+    alpha, error = table["alpha"], table[table.main]
     reached = table.columns.get("algorithmic_error", error)
     two = np.array([status is Status.BISTABLE for status in table.status])
     best, upper = Branch(two, error != reached), Branch(two, np.zeros_like(two))
-    learner = learner_label(table.parameters)
+    learner, bars = learner_label(table.parameters), table[error_column(table.main)]
     rows = list(rows_of(table["row_error"])) if "row_error" in table.columns else []
     with canvas(path) as (axes,):
         shades, color = colors(len(rows), axes) if len(rows) > 1 else [], next_color(axes)
         marker = "o" if runs is None and _few(path, alpha) else None
         look: dict[str, Any] = {"color": color, "marker": marker, "ms": 3, "label": learner}
-        curves: list[tuple[Drawn, str]] = [
-            (draw_curve(axes, alpha, error, table["error_estimate"], best, **look), learner)
-        ]
+        curves: list[tuple[Drawn, str]] = [(draw_curve(axes, alpha, error, bars, best, **look), learner)]
+        if "new_task_error" in table.columns:
+            label = f"{learner}, new tasks"
+            new = draw_curve(axes, alpha, table["new_task_error"], branch=best, color=color, ls="--", label=label)
+            curves.append((new, label))
         for k, ((label, values), shade) in enumerate(zip(rows, shades, strict=False)):
             line = draw_curve(axes, alpha, values, branch=best, lw=1, ls="-.", color=shade, label=label)
             curves.append((line, label))
@@ -119,7 +121,8 @@ def plot_simulation(result: Simulation, path: Path | Picture) -> None:
         names = ("row_error", "row_standard_error", "row_theory")
         rows = list(zip(*(rows_of(result[name]) for name in names), strict=True)) if names[2] in result.columns else []
         shades, color = colors(len(rows), axes) if len(rows) > 1 else [], next_color(axes)
-        (theory,) = axes.plot(alpha, result["theory"], ls=line, color=color, marker="s", mfc="none", label="theory")
+        expected = result[error_column(result.main, "theory")]
+        (theory,) = axes.plot(alpha, expected, ls=line, color=color, marker="s", mfc="none", label="theory")
         curves = [(theory, "theory"), _draw_means(axes, result, next_color(axes))]
         for ((name, error), (_, standard_error), (_, values)), shade in zip(rows, shades, strict=False):
             axes.plot(alpha, values, ls=line, color=shade, marker="s", mfc="none", ms=4, lw=1)
@@ -131,10 +134,9 @@ def _draw_means(axes: Axes, runs: Simulation, color: ColorType | None, **look: A
     """Draw mean errors of runs; the legend has the algorithm, the number of runs and their size."""
     count = len(runs.instances[0])
     label = f"{runs.parameters['learner']}, {runs_label(count)}, $d = {runs.parameters['d']}$"
-    marks = draw_runs(
-        axes, runs["alpha"], runs["error"], runs["standard_error"], color=color, ms=4, label=label, **look
-    )
-    mark_unsettled(axes, runs["alpha"], runs["error"], runs.status)
+    mean, bars = runs[runs.main], runs[error_column(runs.main, "standard_error")]
+    marks = draw_runs(axes, runs["alpha"], mean, bars, color=color, ms=4, label=label, **look)
+    mark_unsettled(axes, runs["alpha"], mean, runs.status)
     return marks, label
 
 
@@ -238,7 +240,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
 
 def _quantity_in_steps(table: Table) -> str:
     """Return what is drawn after every step: errors on labels where they are what a loss of classes lowers."""
-    return next(name for name in ("label_error", "row_error", "error") if name in table.columns)
+    return next(name for name in ("label_error", "row_error", table.main) if name in table.columns)
 
 
 def draw_trajectory(axes: Axes, table: Table) -> list[tuple[Drawn, str]]:

@@ -34,7 +34,7 @@ _NO_DATA = 1e-100
 # Smallest effective strength, relative to the mean eigenvalue, among which the root is sought.
 _SMALLEST = 1e-200
 # Grid and steps of the search for the best strength: between 1e-10 and 1e10 mean eigenvalues, then golden sections.
-_DECADES, _PER_DECADE, _SECTIONS = 10, 4, 40
+_DECADES, _PER_DECADE, _SECTIONS = 10, 2, 40
 _GOLDEN = 0.5 * (np.sqrt(5) - 1)
 # Rounding error of a sum over the spectrum, relative to it.
 _ROUNDING = 1e-14
@@ -130,6 +130,8 @@ class Eigenvalues(RidgeFeatures):
 def anisotropic_ridge(features: RidgeFeatures, ratio: ArrayLike, strength: float | None) -> RidgeFit:
     r"""Return ridge regression on features of a covariance at sample ratios.
 
+    Equation :eq:`anisotropic-ridge` of the documentation.
+
     Args:
         features: their law.
         ratio: samples over features, :math:`\alpha\ge0`, shape (points,).
@@ -180,9 +182,9 @@ def _effective(features: RidgeFeatures, alpha: Array, strength: float) -> Array:
     :math:`\alpha - D_1(s) - \lambda/s` increases in ``s``, with the derivative :math:`D_1 - D_2 + \lambda/s` in its
     logarithm, and :math:`sD_1(s)` is at most the mean eigenvalue.
     """
-    ratio, mean = np.maximum(alpha, _NO_DATA), features.mean
-    if strength == 0 and mean == 0:
-        return np.zeros_like(ratio)
+    ratio, mean, found = np.maximum(alpha, _NO_DATA), features.mean, np.zeros_like(alpha)
+    rows = ratio < (interpolation_ratio(features) if strength == 0 else np.inf)
+    ratio = ratio[rows]
 
     def excess(log_s: Array) -> tuple[Array, Array]:
         s = np.exp(log_s)
@@ -190,10 +192,8 @@ def _effective(features: RidgeFeatures, alpha: Array, strength: float) -> Array:
         return ratio - first - strength / s, first - second + strength / s
 
     low = np.log(np.maximum(strength / ratio, _SMALLEST * mean))
-    root = np.exp(bracketed_root(excess, low, np.log((strength + mean) / ratio), last_step=1e-10))
-    if strength > 0:
-        return np.asarray(root)
-    return np.where(ratio < interpolation_ratio(features), root, 0.0)
+    found[rows] = np.exp(bracketed_root(excess, low, np.log((strength + mean) / ratio), last_step=1e-10))
+    return found
 
 
 def _best(features: RidgeFeatures, alpha: Array) -> tuple[Array, Array]:

@@ -248,6 +248,8 @@ def risk_problem(
     if model.overlap_shape:
         reason = "this theory is for models of one matrix, bsr and aim"
         raise IncompatibleError(f"model {model.name}: {reason}; use learner risk, whose theory includes models of rows")
+    if not model.well_specified:
+        raise IncompatibleError(f"model {model.name} learns a map, of which only ridge regression has a theory")
     if not getattr(prior, "extensive", False):
         given = ((name, model.parameters.get(name)) for name in ("width", "rho"))
         narrow = next((f"{name} = {value:g}" for name, value in given if value is not None), f"model {model.name}")

@@ -63,6 +63,8 @@ class Run(FitStatus):
         state_error: share of hidden states of new samples that are not the most probable ones given their inputs.
         state_with_label_error: the same given inputs and label.
         test_loss: mean loss of a student of its own on new labels.
+        test_error: squared error on new noisy labels; in context on those of the training tasks.
+        new_task_error: the same on labels of new tasks.
         estimates: equally good estimates of the signal along the first axis, if they are kept.
         teacher: the true signal, if it is kept.
         singular_values: of the estimates, in units of :math:`(dL)^{1/4}`, or eigenvalues of symmetric matrices, if they
@@ -82,6 +84,8 @@ class Run(FitStatus):
     state_error: float | None = None
     state_with_label_error: float | None = None
     test_loss: float | None = None
+    test_error: float | None = None
+    new_task_error: float | None = None
     estimates: Array | None = None
     teacher: Array | None = None
     singular_values: Array | None = None

@@ -6,7 +6,10 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.results import Table
 from glassformer.learners.base import Theory
 
-QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
+QUANTITIES = (
+    *("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss"),
+    *("test_error", "new_task_error", "training_error"),
+)
 """Quantities that may have a target or be compared: columns of the limits of a learner."""
 
 
@@ -18,7 +21,8 @@ def require_quantity(quantity: str) -> None:
         Traceback (most recent call last):
         ...
         glassformer.core.errors.ParameterError: quantity = 'eror' is not allowed: expected one of error, label_error, \
-prediction_error, plugin_error, label_mse, label_brier, test_loss; did you mean error?
+prediction_error, plugin_error, label_mse, label_brier, test_loss, test_error, new_task_error, training_error; did you \
+mean error?
     """
     if quantity not in QUANTITIES:
         raise ParameterError("quantity", quantity, f"one of {', '.join(QUANTITIES)}")

@@ -33,7 +33,7 @@ _MEANS = (
     *("overlap", "power", "cosine", "training_error", "training_loss", "test_loss", "free_energy", "rank"),
     "early_stopped_error",
 )
-_COMPARED = ("row", "prediction", "plugin", "label", "state", "state_with_label")
+_COMPARED = ("row", "prediction", "plugin", "label", "state", "state_with_label", "test", "new_task")
 # A mean is far from theory if the distance exceeds the first number (the error before any data is 1) and this share of
 # the theory, whatever the standard error is; or the 95 % interval and the second share of the theory (conventions).
 _FAR, _RELATIVELY_FAR = 0.1, 0.05
@@ -238,7 +238,9 @@ def _columns(runs: list[list[Run]], theory: Mapping[str, Array], optimum: Mappin
             "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
         }
     columns |= {name: known[name].mean(axis=1) for name in _MEANS if name in known}
-    for name in _COMPARED:
+    # Of learners that estimate no signal theory may have the training error as well.
+    training = ("training",) if "error" not in known and "training_error" in theory else ()
+    for name in (*_COMPARED, *training):
         if (error := f"{name}_error") in known:
             columns[error] = known[error].mean(axis=1)
             columns[f"{name}_standard_error"] = standard_error(known[error])
@@ -255,7 +257,10 @@ def _columns(runs: list[list[Run]], theory: Mapping[str, Array], optimum: Mappin
 def _compared(columns: dict[str, Array], rows: Sequence[str]) -> list[tuple[str, Array, Array, Array, Array]]:
     """Return the errors to compare with theory: of each row if there are several, else of the signal."""
     if "error" not in columns:
-        return []
+        if "test_theory" not in columns:
+            return []
+        test = [columns[f"test_{name}"] for name in ("error", "standard_error", "theory")]
+        return [("the test error", *test, np.zeros_like(test[0]))]  # type: ignore[list-item]
     estimate = columns["theory_error_estimate"]
     if len(rows) == 1 or "row_theory" not in columns or np.array(columns["row_theory"]).shape[1:] != (len(rows),):
         return [("the error", columns["error"], columns["standard_error"], columns["theory"], estimate)]
