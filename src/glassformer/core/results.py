@@ -198,6 +198,8 @@ _DISPLAYED_FIRST = (
     "alpha",
     "iteration",
     "error",
+    "test_error",
+    "new_task_error",
     "label_error",
     "error_up",
     "error_down",

@@ -141,6 +141,8 @@ class RowDescent(Descent):
 
     trained_property: ClassVar[str] = "traceable_label"
     start_forms: ClassVar[tuple[str, ...]] = ("prior", "small", "overlap")
+    learning_rate: Any
+    weight_decay: float
 
     def check(self, model: Model) -> None:
         super().check(model)
@@ -161,6 +163,28 @@ class RowDescent(Descent):
             start = self.start if isinstance(self.start, str) else "the given matrices"
             raise IncompatibleError(f"overlap = {given:g} and start = {start} exclude each other: give one of them")
         return own.overlap if given is None else given
+
+
+class SameSamplesDescent(RowDescent):
+    """Descent on the same samples again and again."""
+
+    passes: int
+    steps: int | None
+    record_every: int
+
+
+class OnePassDescent(RowDescent):
+    """Descent on batches of new samples."""
+
+    batch: int
+
+    @abstractmethod
+    def record_steps(self, steps: int) -> Array:
+        """Return the steps after which a run is recorded."""
+
+    @abstractmethod
+    def in_intervals(self, intervals: int, overlap: float | None = None) -> Learner:
+        """Return the descent recorded after equal shares of the samples, from a given cosine with the truth."""
 
 
 def refuse_side_information(model: Model) -> None:

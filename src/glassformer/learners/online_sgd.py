@@ -16,7 +16,8 @@ from glassformer.core.parsing import parse_text
 from glassformer.core.resources import require_resources
 from glassformer.core.settings import checked_field, decay_rate, positive, positive_integer, setting, unit_interval
 from glassformer.learners.base import FitResult, Learner, LearnerInfo, StepContext, Theory
-from glassformer.learners.descent import Initialisation, RowDescent, squared_errors
+from glassformer.learners.descent import Initialisation, OnePassDescent, squared_errors
+from glassformer.learners.feature_descent import FeatureOnlineTheory, check_descent, one_pass_on_features
 from glassformer.learners.registry import require_compatible
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from glassformer.learners.data_set import DataSet
     from glassformer.models.base import Model
 
+# Remedy where limits are asked for.
+_IN_TIME = "trajectory, which has its equations in time, or simulate"
 # Default initial cosine of theory for even labels: that of a random start in 10^6 dimensions.
 _RANDOM_COSINE = 1e-3
 # Number of input entries per compiled call (32 MB).
@@ -43,7 +46,7 @@ _DIVERGED = 1e6
 
 
 @dataclass(frozen=True)
-class OnlineSGD(RowDescent):
+class OnlineSGD(OnePassDescent):
     r"""Gradient descent on batches of new samples: one pass, in which each sample is used once.
 
     Equation :eq:`online-sgd` of the documentation.
@@ -99,8 +102,17 @@ class OnlineSGD(RowDescent):
 
         return Pace(self.learning_rate, self.batch, self.weight_decay)
 
+    def check(self, model: Model) -> None:
+        if model.well_specified:
+            super().check(model)
+        else:
+            check_descent(self)
+
     def theory(self, model: Model) -> Theory:
-        return OnlineTheory(self, model, instead="trajectory, which has its equations in time, or simulate")
+        if not model.well_specified:
+            self.check(model)
+            return FeatureOnlineTheory(self, model, instead=_IN_TIME)
+        return OnlineTheory(self, model, instead=_IN_TIME)
 
     def first_state(self, model: Model, cosine: float | None) -> Start:
         """Return the start of the equations; for even labels, which never leave zero overlap, with a small overlap."""
@@ -123,7 +135,13 @@ class OnlineSGD(RowDescent):
         require_resources("record_every", self.record_every, memory, "record less often", what="entries of a history")
         return np.append(np.arange(0, steps, self.record_every), steps)
 
+    def in_intervals(self, intervals: int, overlap: float | None = None) -> OnlineSGD:
+        own = {one.name: getattr(self, one.name) for one in fields(OnlineSGD)}
+        return _OnlineInIntervals(**own, intervals=intervals, overlap=overlap)
+
     def learn(self, model: Model, data: DataSet) -> FitResult:
+        if not model.well_specified:
+            return one_pass_on_features(self, model, data)
         teacher, gram = data.teacher, model.prior.gram
         weights, begin = data.rng.standard_normal(model.signal_shape(data.design)), self.initialisation
         if begin.overlap is not None:
@@ -197,8 +215,7 @@ class OnlineTheory(Theory):
         """Return online SGD recorded after equal shares of the samples, from this cosine with the truth."""
         sgd = self.learner
         overlap = None if context.overlap is None else sgd.cosine(context.overlap)
-        own = {one.name: getattr(sgd, one.name) for one in fields(OnlineSGD)}
-        return _OnlineInIntervals(**own, intervals=context.steps, overlap=overlap)
+        return sgd.in_intervals(context.steps, overlap)
 
     def begun(self, context: StepContext, histories: Sequence[Sequence[dict[str, Any]]]) -> StepContext:
         """Return the context with the starts of the runs."""

@@ -26,7 +26,8 @@ from glassformer.core.settings import (
     unit_interval,
 )
 from glassformer.learners.base import BY_PRODUCTS, FitResult, Learner, LearnerInfo, StepContext, Theory
-from glassformer.learners.descent import Initialisation, RowDescent, refuse_side_information
+from glassformer.learners.descent import Initialisation, SameSamplesDescent, refuse_side_information
+from glassformer.learners.feature_descent import FeatureDescentTheory, check_same_samples, descend_on_features
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.registry import require_compatible
 from glassformer.learners.regularised_risk import parse_function, student_choice
@@ -106,7 +107,7 @@ def _check_momentum(name: str, value: float | str, optional: bool) -> None:
 
 
 @dataclass(frozen=True)
-class SGD(RowDescent):
+class SGD(SameSamplesDescent):
     r"""Gradient descent on the same samples again and again, full-batch or on batches of them, with its exact theory.
 
     A step descends the sum of the losses of the samples in its batch, equation :eq:`descent-steps` of the
@@ -125,7 +126,7 @@ class SGD(RowDescent):
     Args:
         learning_rate: :math:`\eta`: a number, one number per step, or a function of the step, which begins at 0. None
             for :math:`1/(1+\sqrt\alpha)^2`, below the edge of stability of a linear student with square loss, with
-            the samples over the coordinates that a row sees.
+            the samples over the coordinates that a row sees; in context for one over the largest curvature.
         weight_decay: :math:`\lambda`.
         batch: a share of the samples in (0, 1], or a number of samples, an integer; None for all samples.
         repeats: number of gradient steps on every batch.
@@ -263,6 +264,9 @@ class SGD(RowDescent):
         return (replace(self, loss=loss) for loss in ("logistic", "cross-entropy"))
 
     def check(self, model: Model) -> None:
+        if not model.well_specified:
+            check_same_samples(self)
+            return
         if not model.overlap_shape:
             raise IncompatibleError(f"descends on rows of weights, and those of model {model.name} are one matrix")
         try:
@@ -387,9 +391,14 @@ class SGD(RowDescent):
         )
 
     def theory(self, model: Model) -> Theory:
+        if not model.well_specified:
+            self.check(model)
+            return FeatureDescentTheory(self, model)
         return DescentTheory(self, model, instead="trajectory, which has the equations of every step, or simulate")
 
     def learn(self, model: Model, data: DataSet) -> FitResult:
+        if not model.well_specified:
+            return descend_on_features(self, model, data)
         from glassformer.core.status import Status
         from glassformer.learners.row_descent import DescentData, DescentFit, record_steps, relative_change
         from glassformer.learners.row_fit import row_measures

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.random_matrices.anisotropic_ridge import RidgeFeatures, RidgeFit
+from glassformer.random_matrices.anisotropic_ridge import FeatureNodes, Quadratic, RidgeFeatures, RidgeFit
 from glassformer.random_matrices.sample_covariance import Resolvent, SampleCovariance
 
 # Ratios below this one are computed at it, where the map vanishes.
@@ -90,6 +91,21 @@ class TaskFeatures(RidgeFeatures):
         scattered = found.known * found.f * (1 - found.spread) + c * found.slope
         variance = fit.error / np.maximum(fit.ratio, _NO_DATA) * np.mean(seen * scattered, axis=-1)
         return {"test_error": fit.error, "new_task_error": new.power + new.noise + bias + variance}
+
+    def nodes(self, count: int) -> FeatureNodes:
+        r, shares = self.law.nodes(count)
+        new, c = self.new, self.training.scatter
+        if not np.all(new.values == new.values[0]):
+            raise IncompatibleError(
+                "descent in time has no equations for tasks of unequal eigenvalues: use learner ridge"
+            )
+        values = r + c
+        target = np.divide(r, values, out=np.zeros_like(r), where=values > 0)
+        noise = self.training.noise + float(shares @ (r * (1 - target)))
+        trained = Quadratic(self.training.power + self.training.noise, r, values)
+        flat = np.full_like(r, new.values[0])
+        others = Quadratic(new.power + new.noise, flat, flat + new.scatter)
+        return FeatureNodes(values, shares, target, noise, {"test_error": trained, "new_task_error": others})
 
 
 def _known_twice(found: Resolvent) -> Array:

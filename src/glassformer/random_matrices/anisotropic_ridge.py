@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.checks import is_number
-from glassformer.core.errors import ParameterError
+from glassformer.core.defaults import default_property
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
 
@@ -59,6 +60,50 @@ class RidgeFeatures(ABC):
     @abstractmethod
     def errors(self, fit: RidgeFit) -> dict[str, Array]:
         """Return the errors of fits as columns by name."""
+
+    remark = default_property("", "What a note on the interpolation threshold adds.")
+
+    def nodes(self, count: int) -> FeatureNodes:
+        """Return a quadrature over the eigenvalues, for descent in time.
+
+        Raises:
+            IncompatibleError: there is none.
+        """
+        del count
+        raise IncompatibleError("descent in time has no equations for these features: use learner ridge")
+
+
+class Quadratic(NamedTuple):
+    r"""An error :math:`c - 2\langle a\,\hat\theta\rangle + \langle b\,\hat\theta^2\rangle` of weights.
+
+    Attributes:
+        constant: ``c``.
+        linear: ``a`` along every eigenvector.
+        square: ``b``.
+    """
+
+    constant: float
+    linear: Array
+    square: Array
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureNodes:
+    """A quadrature over the eigenvalues of the covariance of features.
+
+    Attributes:
+        values: eigenvalues.
+        weights: their shares, of sum one.
+        target: weights of a label along the eigenvectors.
+        noise: variance of a label that they leave.
+        errors: errors of weights by name; the first is that on new labels of the law of the training labels.
+    """
+
+    values: Array
+    weights: Array
+    target: Array
+    noise: float
+    errors: dict[str, Quadratic]
 
 
 class RidgeFit(NamedTuple):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
 
@@ -66,6 +67,28 @@ class SampleCovariance:
         spread = scatter / (self.ratio + scatter)
         # The derivative of omega is omega y/z.
         return Resolvent(z, f, omega * self.values * f, spread, (1 + omega * spread / z * self.values) * f**2)
+
+    def nodes(self, count: int) -> tuple[Array, Array]:
+        """Return eigenvalues of ``R`` and their shares, a quadrature for tasks of equal eigenvalues.
+
+        The density has square roots at both ends of the spectrum, which angles between them remove.
+
+        Raises:
+            IncompatibleError: eigenvalues of ``C`` differ.
+        """
+        value = self.values[0]
+        if not np.all(self.values == value):
+            raise IncompatibleError(
+                "descent in time has no equations for tasks of unequal eigenvalues: use learner ridge"
+            )
+        if np.isinf(self.ratio):
+            return np.array([value]), np.ones(1)
+        angles = np.pi * np.arange(1, count + 1) / (count + 1)
+        middle, half = 1 + 1 / self.ratio, 2 / np.sqrt(self.ratio)
+        r = middle + half * np.cos(angles)
+        share = self.ratio * (half * np.sin(angles)) ** 2 / (2 * r * (count + 1))
+        zero = max(1 - self.ratio, 0.0)
+        return value * np.append(r, 0.0), np.append(share, zero)
 
     def _omega(self, z: Array) -> Array:
         if np.isinf(self.ratio):

@@ -421,7 +421,9 @@ def _with_samples(entry: PlanEntry, unit: float) -> PlanEntry:
 
 def _hard_phase_note(entries: Sequence[PlanEntry]) -> list[str]:
     """Return a note on a hard phase if the curves of a learner reach the target at different ratios."""
-    reached = sorted((one for one in entries if not one.name.endswith("_at_first")), key=lambda one: one.alpha)
+    # Descent that is stopped early has a second curve as well, which says nothing of other algorithms.
+    curves = ("bayes_optimal", "message_passing")
+    reached = sorted((one for one in entries if one.name in curves), key=lambda one: one.alpha)
     if len(reached) < 2 or not reached[0].alpha < np.inf:
         return []
     first, last = reached[0], reached[-1]

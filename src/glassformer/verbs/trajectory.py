@@ -29,7 +29,7 @@ from glassformer.verbs.simulate import experiment_of
 # Quantities that runs record after every step, where theory has them.
 _RECORDED = (
     *("error", "row_error", "cosine", "plugin_error", "training_loss", "test_loss", "label_error", "prediction_error"),
-    *("training_error", "overlap", "nuclear_norm", "largest_singular_value"),
+    *("training_error", "test_error", "new_task_error", "overlap", "nuclear_norm", "largest_singular_value"),
 )
 # A distance from theory is noted if it is outside of this interval, of runs and of sampled theory together, and exceeds
 # this share of theory (conventions).
@@ -225,7 +225,9 @@ def _unsettled_runs(alpha: Array, points: list[list[Run]]) -> list[str]:
 
 def _far_from_theory(table: Table, steps: int) -> list[str]:
     """Return notes on runs that differ from theory by more than statistical fluctuations."""
-    names = ("alpha", "error", "error_estimate", "measured_error", "measured_standard_error")
+    main = table.main
+    bar = error_column(main, "standard_error")
+    names = ("alpha", main, error_column(main), f"measured_{main}", f"measured_{bar}")
     if any(name not in table.columns for name in names):
         return []
     notes, instances = [], int(table.parameters["instances"])
