@@ -170,6 +170,13 @@ FIGURES = {
         own=True,
         paper="gerbelot2022rigorous",
     ),
+    "icl-1": Figure(
+        "In context: double descent in the number of sequences, three lengths of the context",
+        "in_context:double_descent",
+        own=True,
+    ),
+    "icl-2": Figure("In context: memory of the training tasks, or learning of new ones", "in_context:memory", own=True),
+    "icl-3": Figure("In context: layers as steps, and training in time", "in_context:steps", own=True),
     "smi-3-right": Figure(
         "Attention layers trained on questions (needs a data set)",
         "text.figure:layers_of_text",
