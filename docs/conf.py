@@ -66,7 +66,7 @@ sphinx_gallery_conf = {
     # The longest tutorials run with all others in `make docs`, and among the tests of many samples.
     "filename_pattern": r"/(?![78]_)[^/]*$" if tags.has("checked") else r"/",  # noqa: F821
     "ignore_pattern": r"_style\.py",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "catalogues.ByNumber",
     "abort_on_example_error": True,
     "capture_repr": ("_repr_html_", "__repr__"),
     "ignore_repr_types": r"matplotlib",

@@ -38,6 +38,17 @@ PUBLIC_MODULES = tuple(
 )
 
 
+class ByNumber:
+    """The order of scripts: by the numbers with which the names of tutorials begin, and by name."""
+
+    def __init__(self, folder: str) -> None:
+        del folder
+
+    def __call__(self, name: object) -> tuple[int, str]:
+        number = str(name).partition("_")[0]
+        return int(number) if number.isdigit() else 0, str(name)
+
+
 def plain_figures(gallery: dict[str, Any], script: str) -> None:
     """What the pictures of the galleries have in common."""
     mpl.rcParams.update(

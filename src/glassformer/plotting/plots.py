@@ -173,7 +173,7 @@ def plot_comparison(found: Comparison, path: Path | Picture) -> None:
         label_axes(axes, label_alpha(unit), y)
         axes.set_title(title_of(found.model, found.parameters))
         axes.set_ylim(bottom=0)
-        if found.parameters["d"] is not None:
+        if found.parameters.get("d") is not None:
             name_runs(axes, int(found.parameters["instances"]), found.parameters["d"])
         axes.legend()
 
