@@ -59,6 +59,18 @@ def test_many_steps_end_at_ridge(alpha, decay):
     assert found["training_error"][-1] == pytest.approx(ridge["training_error"][0], abs=1e-2 if decay == 0 else 1e-8)
 
 
+@pytest.mark.parametrize(("context", "tasks"), [(1, 0.5), (1, 1), (1, 2), (1, np.inf), (np.inf, 0.5), (np.inf, 2)])
+def test_decay_ends_at_ridge_for_any_number_of_tasks(context, tasks):
+    model = InContextRegression(context, tasks, 0.1)
+    sgd = SGD(weight_decay=2.0, steps=80, start=ZERO)
+    for alpha in (0.6, 3.0):
+        found, ridge = (limits(model, [alpha], one) for one in (sgd, Ridge(2.0)))
+        for name in ("test_error", "new_task_error", "training_error"):
+            assert found[name][0] == pytest.approx(ridge[name][0], rel=1e-3)
+    online = trajectory(model, [2.0], OnlineSGD(learning_rate=0.3, start=ZERO), steps=4)
+    assert np.all(np.diff(online["test_error"]) < 0)
+
+
 def test_small_steps_are_the_flow():
     steps, _ = descent_errors(NODES, 0.8, descent_filter(1000, 1.0 / 0.8 / 1000, 0.0), 0.5)
     flow, _ = descent_errors(NODES, 0.8, flow_filter(np.array([1.0]), 0.8), 0.5)

@@ -229,3 +229,25 @@ def test_a_table_comes_back_from_disk_digit_by_digit(tmp_path, monkeypatch):
     assert (again.model, list(again.status), again.parameters) == (table.model, list(table.status), table.parameters)
     for name, column in table.columns.items():
         np.testing.assert_array_equal(again[name], column)
+
+
+CORRELATED = {"rho": "0.5", "noise": "0.1", "token_correlation": "0.5", "alpha": "0.5,1.0"}
+WITHOUT_OPTIMUM = {"icl": {"alpha": "0.5,2.0", "d": "10"}, "bsr": {**CORRELATED, "d": "10"}}
+
+
+@pytest.mark.parametrize("name", WITHOUT_OPTIMUM)
+def test_models_without_state_evolution_begin_with_ridge(name):
+    """Every view but the free entropy, and its command and code."""
+    question = asked(name, **WITHOUT_OPTIMUM[name], learner="ridge", learners="ridge")
+    for view in (best_error, learner_errors, runs, samples, diagram):
+        answer = view(question, ignore)
+        assert answer.picture.series, view
+        assert "glassformer" in answer.command
+    code = best_error(question, ignore).code
+    assert "limits(model, [0.5, " in code and "'ridge'" in code
+    if name == "icl":
+        descent = question.changed(learner="sgd", **{"sgd.start": "small:0.001"})
+        assert [one.name for one in steps(descent, ignore).picture.series][:2] == [
+            "test error, theory",
+            "new task error, theory",
+        ]

@@ -20,9 +20,9 @@ from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.estimate import Estimate
 from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import note
-from glassformer.core.results import Table
+from glassformer.core.results import Table, error_column
 from glassformer.explorer.picture import COLORS, DASHES, Answer, Picture, Series, error_text, hints
-from glassformer.explorer.question import Question, alpha_code, learner_code
+from glassformer.explorer.question import RIDGE, Question, alpha_code, learner_code
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import compatible_learner, learners_with_limits, names, require_compatible
 from glassformer.models.base import Model
@@ -88,6 +88,8 @@ def refusals(model: Model) -> dict[str, str]:
 def optimum_series(question: Question, compute: Callable[[], Table] | None = None) -> tuple[Table, list[Series]]:
     """Return the Bayes-optimal limits, and their curves: that of message passing is drawn where it differs."""
     model, alpha = question.model, question.alpha
+    if question.without_optimum:
+        return _ridge_series(question)
     table = cached_table(compute or (lambda: limits(model, alpha, throw=False)), "limits", model, alpha)
     told = hints(table.status, table["error_estimate"])
     series = [Series("best possible (Bayes-optimal)", table["alpha"], table["error"], hints=told)]
@@ -95,6 +97,20 @@ def optimum_series(question: Question, compute: Callable[[], Table] | None = Non
         style: dict[str, Any] = {"color": COLORS[1], "dash": "dashed", "hints": told}
         series.append(Series("message passing", table["alpha"], table["algorithmic_error"], **style))
     return table, series
+
+
+def _ridge_series(question: Question) -> tuple[Table, list[Series]]:
+    """Return the limits and curves of ridge regression at its best strength, for models without state evolution."""
+    model, alpha = question.model, question.alpha
+    table = cached_table(partial(limits, model, alpha, RIDGE), "limits", RIDGE, model, alpha)
+    told = hints(table.status, table[error_column(table.main)])
+    named = {"error": "", "test_error": ", training tasks", "new_task_error": ", new tasks"}
+    shown = [name for name in ("error", "test_error", "new_task_error") if name in table.columns]
+    shown = shown[:1] if shown[0] == "error" else shown
+    return table, [
+        Series(f"ridge, best strength{named[name]}", table["alpha"], table[name], "line", COLORS[k], hints=told)
+        for k, name in enumerate(shown)
+    ]
 
 
 def _differs(error: float, algorithmic_error: float) -> bool:
@@ -124,7 +140,8 @@ def _curves(question: Question, show: Show, chosen: Sequence[str]) -> Answer:
     best, series = optimum_series(question, compute)
     curves, missing = list[tuple[Learner, Table]](), dict[str, str]()
     show(_answer(question, best, series, curves, missing, None))
-    found = memoize(lambda: thresholds(model), "thresholds", model)
+    first = question.first_learner
+    found = memoize(lambda: thresholds(model, first), "thresholds", model, first)
     for name in (name for name in chosen if name not in refusals(model)):
         show(_answer(question, best, series, curves, missing, found))
         try:
@@ -165,21 +182,23 @@ def _answer(
     found: Thresholds | None,
 ) -> Answer:
     grid, above = question.settings.alpha, question.positive_alpha
-    commands = [question.command("limits", alpha=grid), question.command("thresholds")]
-    call, frames = f"limits(model, {alpha_code(grid)}, throw=False)", [best.to_pandas()]
-    parts, drawn, estimate = [], list(series), best["error_estimate"]
+    first, own = (RIDGE, ", 'ridge'") if question.without_optimum else (None, "")
+    commands = [question.command("limits", first, alpha=grid), question.command("thresholds", first)]
+    call, frames = f"limits(model, {alpha_code(grid)}{own}, throw=False)", [best.to_pandas()]
+    parts, drawn, estimate = [], list(series), best[error_column(best.main)]
     k = int(np.argmin(np.abs(best["alpha"] - question.at)))
-    error, reached = best["error"][k], best["algorithmic_error"][k]
-    text = f"With {best['alpha'][k]:.3g} samples per {question.unknown} the best possible error is "
+    error, reached = best[best.main][k], best.columns.get("algorithmic_error", best[best.main])[k]
+    whose = "error of ridge regression" if question.without_optimum else "best possible error"
+    text = f"With {best['alpha'][k]:.3g} samples per {question.unknown} the {whose} is "
     if _differs(error, reached):
         parts.append(f"message passing reaches {error_text(reached, estimate[k])}")
     for one, table in curves:
         position, title = names().index(one.name), one.info.title
         style: dict[str, Any] = {"color": COLORS[2 + position % 5], "dash": list(DASHES)[1 + position % 4]}
-        told = hints(table.status, table["error_estimate"])
-        drawn.append(Series(title, table["alpha"], table["error"], hints=told, **style))
+        values, bars = table[table.main], table[error_column(table.main)]
+        drawn.append(Series(title, table["alpha"], values, hints=hints(table.status, bars), **style))
         j = int(np.argmin(np.abs(table["alpha"] - question.at)))
-        parts.append(f"{title} reaches {error_text(table['error'][j], table['error_estimate'][j])}")
+        parts.append(f"{title} reaches {error_text(values[j], bars[j])}")
         commands.append(question.command("limits", one, alpha=above))
         call += f"\n{one.name.replace('-', '_')} = limits(model, {alpha_code(above)}, {learner_code(one)}, throw=False)"
         frames.append(table.to_pandas())
@@ -194,7 +213,7 @@ def _answer(
     short = {name: readable_name(name).replace("nuclear norm perfect recovery", "nuclear norm") for name in known}
     marks = tuple((alpha, short[name]) for name, alpha in known.items() if alpha <= max(best["alpha"]))
     if curves:
-        learned = ["bayes-optimal", *(one.name for one, _ in curves)]
+        learned = [RIDGE.name if question.without_optimum else "bayes-optimal", *(one.name for one, _ in curves)]
         frames = [frame.assign(learner=name) for name, frame in zip(learned, frames, strict=True)]
     picture = Picture(question.axis, "estimation error", tuple(drawn), marks, question.at)
     return Answer(picture, pandas.concat(frames), sentence, question.code(call), "\n".join(commands), notes)

@@ -49,7 +49,7 @@ def model_names() -> list[str]:
 
     Example:
         >>> model_names()
-        ['bsr', 'aim', 'attention', 'link']
+        ['bsr', 'aim', 'attention', 'icl', 'link']
     """
     return [name for name in MODELS if not any(o.required and o.opens_file for o in options_of(name))] + [LINK]
 

@@ -16,7 +16,8 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.options import Option, options_in, parameter
 from glassformer.core.parsing import parse_grid, parse_text
 from glassformer.learners.base import Learner
-from glassformer.learners.registry import compatible_learner, learner_type, names, parse_settings
+from glassformer.learners.registry import compatible_learner, learner, learner_type, names, parse_settings
+from glassformer.learners.ridge import Ridge
 from glassformer.models.base import Model
 from glassformer.models.registry import MODELS, build, model_types, options_of
 
@@ -56,6 +57,8 @@ class Settings:
     horizontal: str = parameter("parameter on the horizontal axis", "", among=("",))
 
 
+RIDGE = Ridge()
+"""Ridge regression at its best strength."""
 SETTINGS = {option.field: option for option in options_in(Settings)}
 
 
@@ -148,6 +151,16 @@ class Question:
         if len(found) > _MOST:
             raise ParameterError("alpha", self.settings.alpha, f"at most {_MOST} sample ratios")
         return found
+
+    @property
+    def without_optimum(self) -> bool:
+        """Whether state evolution does not describe the model, and ridge regression has the first curve."""
+        return self.model.features is not None
+
+    @property
+    def first_learner(self) -> Learner:
+        """The learner of the first curve."""
+        return RIDGE if self.without_optimum else learner(names()[0])
 
     @property
     def positive_alpha(self) -> str:

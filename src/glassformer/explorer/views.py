@@ -38,7 +38,7 @@ _FEW = Accuracy(trajectories=4096, matrix_size=48, draws=2)
 # Columns that are drawn for a quantity, those that there are.
 _LABELS = ("label_error", "prediction_error", "plugin_error")
 _QUANTITIES = {
-    "error": ("error",),
+    "error": ("error", "test_error", "new_task_error"),
     "cosine": ("cosine",),
     "error on labels": _LABELS,
     "loss": ("training_loss", "test_loss", "training_error"),
@@ -95,7 +95,8 @@ def steps(question: Question, show: Show) -> Answer:
 
 def previewed(question: Question) -> bool:
     """Whether steps have a preview: from few trajectories, where the equations are averages over trajectories."""
-    return "trajectories" in learner_type(question.settings.learner).info.trajectory_accuracy
+    sampled = "trajectories" in learner_type(question.settings.learner).info.trajectory_accuracy
+    return sampled and question.model.well_specified
 
 
 def _steps_answer(question: Question, table: Table, one: Learner, kind: str) -> Answer:
@@ -139,14 +140,16 @@ def runs(question: Question, show: Show) -> Answer:
 
 def _runs_answer(question: Question, parts: list[Simulation], one: Learner) -> Answer:
     settings, title = question.settings, one.info.title
-    ratio, mean, theory = (np.concatenate([p[name] for p in parts]) for name in ("alpha_realised", "error", "theory"))
+    main = parts[0].main
+    columns = ("alpha_realised", main, error_column(main, "theory"))
+    ratio, mean, theory = (np.concatenate([p[name] for p in parts]) for name in columns)
     single = [run for part in parts for group in part.instances for run in group]
     x = np.repeat(ratio, settings.instances)
     told = [f"seed {run.seed}, {run.status}, {run.iterations} iterations" for run in single]
     known = np.isfinite(theory)
     drawn = [
         *optimum_series(question)[1],
-        Series(f"one run of {title}", x, [run.error for run in single], "points", COLORS[6], hints=told),
+        Series(f"one run of {title}", x, [getattr(run, main) for run in single], "points", COLORS[6], hints=told),
         Series(f"theory of {title} at this size", ratio[known], theory[known], "preview", COLORS[2]),
     ]
     sentence = f"{len(single)} runs of {title} with d = {settings.d} at {len(ratio)} sample ratios: "
@@ -171,7 +174,9 @@ def samples(question: Question, show: Show) -> Answer:
     del show
     target, d, model = question.settings.target, question.settings.d, question.model
     one = question.learner(question.settings.learner)
-    found = memoize(lambda: plan(model, target, one, quantity="error", d=d), "plan", model, target, one, d)
+    # The quantity of the default, where a signal is estimated.
+    quantity = "error" if model.well_specified else "test_error"
+    found = memoize(lambda: plan(model, target, one, quantity=quantity, d=d), "plan", model, target, one, d)
     alpha, curves = found.curves["alpha"], [(name, y) for name, y in found.curves.items() if name != "alpha"]
     reached = [entry for entry in found.entries if np.isfinite(entry.alpha)]
     x, told = [entry.alpha for entry in reached], [f"{entry.samples} samples" for entry in reached]
@@ -187,8 +192,10 @@ def samples(question: Question, show: Show) -> Answer:
     ]
     sentence = f"For an error of at most {target:g} with d = {d}, {'; '.join(needs)}."
     picture = Picture(question.axis, "estimation error", tuple(series), right=right)
-    code = question.code(f"plan(model, {target!r}, {learner_code(one, True)}, d={d})")
-    command = question.command("plan", one, target=target, d=d)
+    own = {} if model.well_specified else {"quantity": quantity}
+    arguments = "".join(f", {name}={value!r}" for name, value in {**own, "d": d}.items())
+    code = question.code(f"plan(model, {target!r}, {learner_code(one, True)}{arguments})")
+    command = question.command("plan", one, target=target, **own, d=d)
     return Answer(picture, found.to_pandas(), sentence, code, command, found.notes)
 
 
@@ -198,7 +205,8 @@ def diagram(question: Question, show: Show) -> Answer:
     name = question.settings.horizontal
     start, stop = next(one.usual for one in question.options if one.field == name and one.usual)
     values = parse_grid(name, f"{start}:{stop}:{_VALUES}")
-    found = memoize(lambda: phase_diagram(question.model, name, values), "diagram", question.model, name, values)
+    model, first = question.model, question.first_learner
+    found = memoize(lambda: phase_diagram(model, name, values, first), "diagram", model, name, values, first)
     series, parts = list[Series](), list[str]()
     for k, threshold in enumerate(found.names):
         alpha, label, style = found.curve(threshold), readable_name(threshold), (COLORS[k % 7], list(DASHES)[k % 5])
@@ -208,8 +216,9 @@ def diagram(question: Question, show: Show) -> Answer:
             series.append(Series(label, values, alpha, "line", *style, bars=found.curve_error(threshold)))
             parts.append(f"{label} lies between {np.nanmin(alpha):.3g} and {np.nanmax(alpha):.3g}")
     sentence = f"For {name} from {start:g} to {stop:g}, {'; '.join(parts) or 'no threshold is finite'}."
-    code = question.code(f"phase_diagram(model, {name!r}, {values})")
-    command = question.changed(**{name: ""}).command("phase-diagram", along=f"{name}={start}:{stop}:{_VALUES}")
+    one, own = (first, ", 'ridge'") if question.without_optimum else (None, "")
+    code = question.code(f"phase_diagram(model, {name!r}, {values}{own})")
+    command = question.changed(**{name: ""}).command("phase-diagram", one, along=f"{name}={start}:{stop}:{_VALUES}")
     return Answer(Picture(name, question.axis, tuple(series)), found.to_pandas(), sentence, code, command)
 
 

@@ -40,7 +40,7 @@ def check_descent(learner: RowDescent, allowed: tuple[str, ...] | None = None) -
         IncompatibleError: a setting has none; the text completes the sentence "learner NAME ...".
     """
     for name, value in non_default_fields(learner).items():
-        if allowed is not None and name not in allowed:
+        if allowed is not None and name not in allowed and (name, value) != ("batch", 1.0):
             raise IncompatibleError(f"descends on all samples at once, with square loss: leave out {name} = {value}")
     if not (learner.learning_rate is None or is_number(learner.learning_rate)):
         raise IncompatibleError("descends on a map of features at one learning_rate: give a number")

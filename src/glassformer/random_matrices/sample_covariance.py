@@ -87,8 +87,9 @@ class SampleCovariance:
         middle, half = 1 + 1 / self.ratio, 2 / np.sqrt(self.ratio)
         r = middle + half * np.cos(angles)
         share = self.ratio * (half * np.sin(angles)) ** 2 / (2 * r * (count + 1))
-        zero = max(1 - self.ratio, 0.0)
-        return value * np.append(r, 0.0), np.append(share, zero)
+        if self.ratio >= 1:
+            return value * r, share
+        return value * np.append(r, 0.0), np.append(share, 1 - self.ratio)
 
     def _omega(self, z: Array) -> Array:
         if np.isinf(self.ratio):
