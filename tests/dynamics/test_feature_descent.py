@@ -66,7 +66,7 @@ def test_decay_ends_at_ridge_for_any_number_of_tasks(context, tasks):
     for alpha in (0.6, 3.0):
         found, ridge = (limits(model, [alpha], one) for one in (sgd, Ridge(2.0)))
         for name in ("test_error", "new_task_error", "training_error"):
-            assert found[name][0] == pytest.approx(ridge[name][0], rel=1e-3)
+            assert found[name][0] == pytest.approx(ridge[name][0], rel=5e-3)
     online = trajectory(model, [2.0], OnlineSGD(learning_rate=0.3, start=ZERO), steps=4)
     assert np.all(np.diff(online["test_error"]) < 0)
 

@@ -178,6 +178,8 @@ def descent_errors(
 ) -> tuple[dict[str, Array], float]:
     """Return the errors of descent on the same samples at every step, and their relative change by the last points.
 
+    Equation :eq:`two-resolvents` of the documentation.
+
     Args:
         nodes: law of the features and errors by name.
         alpha: samples over features, > 0.

@@ -79,6 +79,8 @@ def in_context_references(model: InContextRegression) -> dict[str, ContextErrors
 def layer_errors(model: InContextRegression, layers: int) -> tuple[Array, Array]:
     r"""Return errors on the training tasks and on new ones after steps of message passing in context.
 
+    Equation :eq:`in-context-layers` of the documentation.
+
     .. math:: E_{k+1} = \rho + \Delta_k\,(1 - \Delta_km(\Delta_k)), \qquad \Delta_k = E_k/\alpha_c
 
     with :math:`E_0 = t + \rho`. The first step is one layer of linear attention after infinitely many sequences, and

@@ -45,6 +45,8 @@ class Resolvent(NamedTuple):
 class SampleCovariance:
     r"""The law of ``R``.
 
+    Equation :eq:`in-context-ridge` of the documentation has the errors that follow from it.
+
     Args:
         values: eigenvalues of ``C``, positive, each of the same multiplicity.
         ratio: :math:`\kappa = k/d > 0`, infinite for :math:`R = C`.
