@@ -159,13 +159,19 @@ def test_two_hundred_ratios_are_quick():
     assert time.process_time() - begin < 0.02
 
 
-def test_verbs():
+def test_verbs(tmp_path):
     model = InContextRegression(2, 1.5, 0.1)
-    assert thresholds(model, "ridge")["interpolation"].alpha == 1
+    interpolation = thresholds(model, "ridge")["interpolation"]
+    assert interpolation.alpha == 1
+    assert "kink at tasks = 1" in interpolation.note
     found = plan(model, 0.8, "ridge", quantity="new_task_error", d=50)["ridge"]
     assert limits(model, found.alpha, "ridge")["new_task_error"][0] == pytest.approx(0.8, rel=1e-6)
     both = compare(model, [0.5, 2.0], ["ridge", Ridge(0.0)], quantity="test_error")
     assert np.all(both["test_error"][:2] < both["test_error"][2:])
+    both.plot(tmp_path / "both.png")
+    limits(model, [0.5, 2.0], "ridge").plot(tmp_path / "limits.png")
+    simulate(model, [0.5], "ridge", d=10, instances=2).plot(tmp_path / "runs.png")
+    assert len(list(tmp_path.glob("*.png"))) == 3
     diagram = phase_diagram(InContextRegression(np.inf, 1.0), "tasks", [0.2, 0.6, 2.0], "ridge")
     assert diagram.curve("interpolation").tolist() == [0.2, 0.6, 1.0]
     assert len(Sweep("icl", {"tasks": [0.5, 1.0], "alpha": [0.5]}, learner="ridge").points) == 2

@@ -215,5 +215,5 @@ def _answer(
     if curves:
         learned = [RIDGE.name if question.without_optimum else "bayes-optimal", *(one.name for one, _ in curves)]
         frames = [frame.assign(learner=name) for name, frame in zip(learned, frames, strict=True)]
-    picture = Picture(question.axis, "estimation error", tuple(drawn), marks, question.at)
+    picture = Picture(question.axis, question.error, tuple(drawn), marks, question.at)
     return Answer(picture, pandas.concat(frames), sentence, question.code(call), "\n".join(commands), notes)

@@ -153,6 +153,11 @@ class Question:
         return found
 
     @property
+    def error(self) -> str:
+        """Name of the axis of errors."""
+        return "estimation error" if self.model.well_specified else "squared error on noisy labels"
+
+    @property
     def without_optimum(self) -> bool:
         """Whether state evolution does not describe the model, and ridge regression has the first curve."""
         return self.model.features is not None

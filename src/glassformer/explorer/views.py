@@ -160,7 +160,7 @@ def _runs_answer(question: Question, parts: list[Simulation], one: Learner) -> A
     sizes = _sizes(question)
     arguments = ", ".join([learner_code(one, True), *(f"{k}={v}" for k, v in sizes.items())])
     return Answer(
-        Picture(question.axis, "estimation error", tuple(drawn)),
+        Picture(question.axis, question.error, tuple(drawn)),
         pandas.concat([part.to_pandas() for part in parts]),
         sentence,
         question.code(f"simulate(model, {alpha}, {arguments})"),
@@ -191,7 +191,7 @@ def samples(question: Question, show: Show) -> Answer:
         for entry in found.entries
     ]
     sentence = f"For an error of at most {target:g} with d = {d}, {'; '.join(needs)}."
-    picture = Picture(question.axis, "estimation error", tuple(series), right=right)
+    picture = Picture(question.axis, question.error, tuple(series), right=right)
     own = {} if model.well_specified else {"quantity": quantity}
     arguments = "".join(f", {name}={value!r}" for name, value in {**own, "d": d}.items())
     code = question.code(f"plan(model, {target!r}, {learner_code(one, True)}{arguments})")

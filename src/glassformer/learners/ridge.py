@@ -135,8 +135,9 @@ class FeatureRidgeTheory(Theory):
     def thresholds(self) -> Thresholds:
         from glassformer.bayes_optimal.threshold_results import Threshold, Thresholds
 
-        note = "with fewer samples all labels can be fitted: degrees of freedom = labels"
-        entry = Threshold("interpolation", interpolation_ratio(self.model.features), 0.0, note)
+        features = self.model.features
+        known = ["with fewer samples all labels can be fitted: degrees of freedom = labels", features.remark]
+        entry = Threshold("interpolation", interpolation_ratio(features), 0.0, "; ".join(filter(None, known)))
         reason = "the risk is convex and has one minimum"
         return self.labelled(Thresholds(self.model.name, self.model.parameters, (entry,), False, reason))
 

@@ -61,7 +61,11 @@ _CURVE = 10
 # Most bins of a histogram, values per bin, and values below this share of the largest that count as zero (conventions).
 _BINS, _PER_BIN, _ZERO = 40, 8, 1e-9
 # Quantities as an axis names them.
-_QUANTITIES = {"label_error": "test error on noiseless labels", "prediction_error": "prediction error"}
+_QUANTITIES = {
+    "label_error": "test error on noiseless labels",
+    "prediction_error": "prediction error",
+    "test_error": "squared error on noisy labels",
+}
 
 
 # --- errors against the sample ratio, and step by step ----------------------------------------------------------------
@@ -291,7 +295,8 @@ def _finish(
 ) -> None:
     """Add labels, title and legend to the errors of a learner, by default against the sample ratio and from zero."""
     unit = table.parameters["alpha"]
-    label_axes(axes, x or label_alpha(unit), y or error_label(unit))
+    own = error_label(unit) if table.main == "error" else _QUANTITIES[table.main]
+    label_axes(axes, x or label_alpha(unit), y or own)
     name_curves(axes, curves, learner, title_parts(table.model, table.parameters))
     axes.set_ylim(bottom=bottom)
     axes.legend()

@@ -190,7 +190,11 @@ _SYMBOLS = {
     "width": "r",
     "noise": r"\Delta",
 }
-_SYMBOLS_OF = {"smi": {"tokens": "L"}, "attention": {"tokens": "L"}}
+_SYMBOLS_OF = {
+    "smi": {"tokens": "L"},
+    "attention": {"tokens": "L"},
+    "icl": {"context": r"\alpha_c", "tasks": r"\kappa", "noise": r"\rho"},
+}
 _LINKS = {"channel": "{} channel", "link": "link {}", "activation": "{} attention"}
 
 
