@@ -131,7 +131,8 @@ def test_a_word_of_the_command_is_no_setting():
 @pytest.mark.slow
 def test_learners_that_are_not_listed_cannot_run():
     required = {"bsr": {"rho": 0.5}, "aim": {"rho": 0.5}, "smi": {"link": lambda z: z[0, 0], "indices": 1}}
-    assert all(listed_learners(name, "runs")[0] == names()[0] for name in MODELS)
+    first = [name for name in MODELS if names()[0] not in _CANNOT_RUN[name]]
+    assert all(listed_learners(name, "runs")[0] == names()[0] for name in first)
     for name in _CANNOT_RUN:
         model = build(name, required.get(name, {}))
         for learner in set(names()) - set(listed_learners(name, "runs")):
