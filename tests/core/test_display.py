@@ -110,7 +110,8 @@ def test_no_kind_of_result_is_left_out():
 
     drawn = {kind.drawing for kind in below(DisplayMixin) if hasattr(kind, "drawing")}
     tested = {type(computed(name)).drawing for name in RESULTS}
-    assert drawn - tested <= {"plot_history", "plot_forecast"}  # below, and with the forecasts
+    # Below, with the forecasts, and with the plans.
+    assert drawn - tested <= {"plot_history", "plot_forecast", "plot_width_plan"}
 
 
 def test_unconverged_rows_are_marked_with_a_remedy():

@@ -332,8 +332,8 @@ def test_an_interrupted_run_goes_on_with_the_directions_it_has_seen(learner, tmp
 
 @pytest.mark.slow
 def test_the_gaussian_equivalent_of_attention_indices_reaches_theory():
-    model = AttentionIndexed(rho=0.5, noise=0.1)
-    found = simulate(model, [0.3], d=40, instances=2, storage="revealed-equivalent")
+    model = AttentionIndexed(rho=0.5, noise=0.1, channel="linear")
+    found = simulate(model, [0.1], d=40, instances=4, storage="revealed-equivalent")
     assert abs(found["error"][0] - found["theory"][0]) < 0.05
 
 

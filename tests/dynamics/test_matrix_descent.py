@@ -199,7 +199,7 @@ def test_what_has_no_matrix_of_both_sides_or_no_room_is_refused():
         limits(MODEL, [0.5], SLOW)
     with pytest.raises(IncompatibleError, match="both sides extensive"):
         trajectory(BilinearSequenceRegression(width=2), [1.0], SLOW, steps=3)
-    with pytest.raises(IncompatibleError, match="no theory of bsr with correlated tokens"):
+    with pytest.raises(IncompatibleError, match="only the theory of ridge is known"):
         trajectory(BilinearSequenceRegression(rho=0.5, token_correlation=0.5), [1.0], SLOW, steps=3)
     with pytest.raises(ParameterError, match=r"steps = 50000000 .*fewer steps"):
         trajectory(MODEL, [1.0], SLOW, steps=50_000_000)

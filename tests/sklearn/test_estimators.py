@@ -376,7 +376,7 @@ def test_errors_next_to_as_many_samples_as_unknowns_are_those_without_one(penalt
     inputs, labels, _ = bilinear(n=samples, shape=(6, 6))
     settings = {"penalty": penalty, "strength": 1e-4, "tolerance": 1e-6, "max_iterations": 50000}
     deviations = BilinearRegressor(**settings).fit(inputs, labels).predict(inputs, return_std=True)[1]
-    monkeypatch.setattr("glassformer.sklearn.solvers._rank_and_errors", lambda *problem: {})
+    monkeypatch.setattr("glassformer.sklearn.solvers._directions_and_errors", lambda *problem: {})
     missed = []
     for k in range(samples):
         rest = np.arange(samples) != k

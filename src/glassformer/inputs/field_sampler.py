@@ -16,6 +16,8 @@ from glassformer.inputs.law import FieldLaw
 class FieldSampler(FieldLaw):
     r"""Any law of the fields :math:`Z = W^*X^T/\sqrt d`, shape (P, L), given by a function that draws from it.
 
+    Equation :eq:`hidden-states` of the documentation, without a list of states.
+
     The tokens of a sample have components along the rows of the teacher such that its fields are drawn from this law.
     In all directions that are orthogonal to the rows the tokens are independent standard normal, and independent of the
     fields. Labels are a function of the fields, with or without noise.

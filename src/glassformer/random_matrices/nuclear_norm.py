@@ -56,7 +56,7 @@ def nuclear_norm_threshold(beta: float, rho: float, student_rho: float = np.inf)
         >>> round(nuclear_norm_threshold(beta=1, rho=0.1), 6)
         0.351144
         >>> [round(nuclear_norm_threshold(1, 0.1, width), 4) for width in (0.1, 0.2, 0.5)]
-        [0.19, 0.3209, 0.3511]
+        [0.19, 0.329, 0.3511]
         >>> nuclear_norm_threshold(beta=float("inf"), rho=0.5)
         0.75
         >>> nuclear_norm_threshold(beta=0.5, rho=0.5)  # rank min(L, d)

@@ -54,7 +54,7 @@ class SampleCovariance:
     Example:
         >>> law = SampleCovariance(np.ones(1), 0.5)
         >>> law.resolvent(np.array([0.25])).f.ravel()  # half of the eigenvalues are zero
-        array([2.43844719])
+        array([2.35078106])
     """
 
     values: Array
