@@ -341,7 +341,7 @@ def test_roots_end_where_further_digits_are_rounding():
         calls.append(x)
         return (x - 0.3) + 1e8 - 1e8, np.ones_like(x)
 
-    assert bracketed_root(cancelled, np.zeros(3), np.array([0.7, 1.0, 1.3]), last_step=1e-12) == pytest.approx(
+    assert bracketed_root(cancelled, np.zeros(3), np.array([0.7, 1.0, 1.3]), 1e-12, cancels=True) == pytest.approx(
         0.3, 1e-6
     )
     assert len(calls) < 20
@@ -350,4 +350,4 @@ def test_roots_end_where_further_digits_are_rounding():
     def steep(x):
         return np.sign(x - root) * np.log1p(np.abs(x - root) / 1e-12), 1 / (1e-12 + np.abs(x - root))
 
-    assert bracketed_root(steep, -high, high, last_step=1e-13) == pytest.approx(root, abs=1e-13)
+    assert bracketed_root(steep, -high, high, 1e-13, cancels=True) == pytest.approx(root, abs=1e-13)

@@ -20,6 +20,7 @@ def bracketed_root(
     high: Array,
     last_step: float = 1e-8,
     start: Array | None = None,
+    cancels: bool = False,
 ) -> Array:
     """Return roots by Newton's method inside shrinking brackets, elementwise.
 
@@ -33,6 +34,8 @@ def bracketed_root(
         last_step: Newton step, relative to the root or to one, after which the iteration stops; the remaining error
             is its square over the scale of the curvature.
         start: initial values in the brackets; the middle by default, and where this is NaN.
+        cancels: whether cancellation may leave few digits of the values, so that steps stop to shrink before the last
+            one; the root is then where they do, and not sought by halving.
 
     Returns:
         The root to rounding error; NaN where the function is NaN.
@@ -57,7 +60,7 @@ def bracketed_root(
             size = np.maximum(np.abs(x), 1.0)
             # Close to a root steps of Newton's method shrink fast until the value is rounding; halving would go on.
             close = np.abs(step) <= _CLOSE * np.abs(x)
-            rounding = by_newton & close & (np.abs(newton - x) >= _STALLED * np.abs(step))
+            rounding = cancels & by_newton & close & (np.abs(newton - x) >= _STALLED * np.abs(step))
             moved = np.where(rounding, x, np.where(usable, newton, 0.5 * (low + high)))
             before, step, by_newton = step, moved - x, usable
             settled = (usable & (np.abs(step) <= last_step * size)) | (high - low <= 4e-16 * size) | np.isnan(value)

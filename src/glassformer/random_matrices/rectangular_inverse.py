@@ -80,7 +80,7 @@ def _inside(curve: ProductCurve, s: Array) -> NDArray[np.complex128]:
             low[here] = np.concatenate([[-80.0], _TABLE])[cell]
             high[here] = np.concatenate([_TABLE, [80.0]])[cell]
     # Next to an edge, where slopes are small, a step of 1e-8 would leave as much of the distance to it.
-    return locate(arc, bracketed_root(condition, low, high, last_step=1e-12))[2]
+    return locate(arc, bracketed_root(condition, low, high, last_step=1e-12, cancels=True))[2]
 
 
 def _arc_ends(curve: ProductCurve) -> tuple[float, float]:
