@@ -21,6 +21,7 @@ from glassformer import (
     simulate,
     spectrum,
 )
+from glassformer.core.estimate import Array
 from glassformer.learners.base import Learner
 from glassformer.models.base import Model
 
@@ -37,23 +38,19 @@ ASKED: dict[str, tuple[Model, float, str | Learner, str]] = {
 STEPS = 10
 
 
+def values_of_runs(model: Model, alpha: float, learner: str | Learner, d: int, instances: int, storage: str) -> Array:
+    """Return the singular values of runs, shape (instances, 1, values)."""
+    settings = {"d": d, "instances": instances, "storage": storage, "throw": False}
+    return simulate(model, [alpha], learner, keep=("singular_values",), **settings).of_instances("singular_values")[0]
+
+
 def distances(sizes: list[int], instances: int) -> None:
     """Print the Kolmogorov distance of runs from the law at each size."""
     print("Kolmogorov distance of the values of runs from the law, d = " + ", ".join(map(str, sizes)))
     for name, (model, alpha, learner, storage) in ASKED.items():
         law, far = spectrum(model, alpha, learner), []
         for d in sizes:
-            runs = simulate(
-                model,
-                [alpha],
-                learner,
-                d=d,
-                instances=instances,
-                storage=storage,
-                keep=("singular_values",),
-                throw=False,
-            )
-            far.append(law.distance(runs.of_instances("singular_values")))
+            far.append(law.distance(values_of_runs(model, alpha, learner, d, instances, storage)))
         power = np.polyfit(np.log(sizes), np.log(far), 1)[0]
         print(f"  {name:22s}" + "".join(f"{one:9.4f}" for one in far) + f"   power of d {power:.2f}", flush=True)
 
@@ -63,17 +60,7 @@ def in_time(sizes: list[int], instances: int) -> None:
     law, far = spectrum(LINEAR, 0.5, GradientDescent("sgd", 0.2), step=STEPS), []
     learner = GradientDescent("sgd", 0.2, steps=STEPS, explore=0)
     for d in sizes:
-        runs = simulate(
-            LINEAR,
-            [0.5],
-            learner,
-            d=d,
-            instances=instances,
-            storage="revealed",
-            keep=("singular_values",),
-            throw=False,
-        )
-        far.append(law.distance(runs.of_instances("singular_values")))
+        far.append(law.distance(values_of_runs(LINEAR, 0.5, learner, d, instances, "revealed")))
     print(f"  gd after {STEPS} steps     " + "".join(f"{one:9.4f}" for one in far) + "   (a law of drawn matrices)")
 
 
@@ -84,17 +71,8 @@ def outliers(sizes: list[int], instances: int) -> None:
         model = BilinearSequenceRegression(noise=0.1, spectrum=np.repeat([0.0, 1.0, 2.0], [d - 2, 1, 1]))
         learner, alpha = NuclearNorm(strength=0.1), 8.0 / d
         law = spectrum(model, alpha, learner)
-        runs = simulate(
-            model,
-            [alpha],
-            learner,
-            d=d,
-            instances=instances,
-            storage="revealed",
-            keep=("singular_values",),
-            throw=False,
-        )
-        values = np.sort(runs.of_instances("singular_values")[0].reshape(instances, -1), axis=1)[:, -2:]
+        drawn = values_of_runs(model, alpha, learner, d, instances, "revealed")
+        values = np.sort(drawn.reshape(instances, -1), axis=1)[:, -2:]
         mean, error = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(instances)
         for k, outlier in enumerate(law.outliers):
             print(f"  d = {d}: {outlier.value:.3f}   {mean[k]:.3f} +- {error[k]:.3f}   overlap {outlier.overlap:.3f}")

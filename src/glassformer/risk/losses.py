@@ -133,7 +133,7 @@ class Logistic(Loss):
 
 
 def _near_omega(x: Array) -> Array:
-    """Return the solution of ``w + log w = x`` to two per cent (S. Winitzki), a start in a fifth of SciPy's time."""
+    """Return the solution of ``w + log w = x`` to two per cent (S. Winitzki), where SciPy's is exact and slower."""
     log = np.logaddexp(0.0, x)
     return np.asarray(log * (1 - np.log1p(log) / (2 + log)))
 
