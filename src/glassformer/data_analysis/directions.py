@@ -35,12 +35,8 @@ class Directions(DisplayMixin):
         threshold: largest value of all these matrices.
 
     Example:
-        >>> rng = np.random.default_rng(0)
-        >>> def noise():
-        ...     return np.sort(rng.random(3))[::-1]
-        >>> found = Directions.beside_noise(
-        ...     np.array([2.0, 0, 0]), np.array([3.0, 0.9, 0.1]), (noise() for _ in range(9))
-        ... )
+        >>> noise = np.random.default_rng(0).random((9, 3))
+        >>> found = Directions.beside_noise(np.array([2.0, 0, 0]), np.array([3.0, 0.9, 0.1]), noise)
         >>> found.rank, found.to_pandas()["signal"].tolist()
         (1, [True, False, False])
     """

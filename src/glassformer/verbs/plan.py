@@ -203,11 +203,9 @@ def plan(
     if over not in (None, WIDTH):
         raise ParameterError("over", over, f"None, for the sample ratio, or {WIDTH}, for the width of the student")
     target, question = float(target), asked(model, learner, accuracy, "plan")
-    model, chosen = question
     if over is not None:
-        chosen = _of_full_width(chosen)
-        question = asked(model, chosen, accuracy, "plan")
-    theory = question.theory
+        question = question._replace(learner=_of_full_width(question.learner))
+    (model, chosen), theory = question, question.theory
     size = None if d is None else model.at_size(d)
     thresholds: Thresholds | None
     try:
