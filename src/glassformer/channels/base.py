@@ -106,13 +106,13 @@ class Inference(ABC):
     def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
         """Return log partitions, shape (n,), for data points that share one posterior covariance."""
 
-    @abstractmethod
     def likeliest_labels(self, mean: Array, variance: Array) -> Array:
         """Return the most probable discrete labels of fields with these means and one covariance.
 
         Raises:
             IncompatibleError: labels are not discrete.
         """
+        return self.channel.likeliest_label(mean, variance)
 
     @abstractmethod
     def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:

@@ -120,9 +120,6 @@ class ClassInference(Inference):
         weights = self._states.log_weights(omega, variance)
         return np.take_along_axis(weights, self.channel.of_label(y)[:, None], axis=1)[:, 0]
 
-    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
-        return self.channel.likeliest_label(mean, variance)
-
     def sample_given(self, fields: Array, states: Indices, rng: np.random.Generator) -> Array:
         return self._states.labels[states]
 

@@ -85,9 +85,6 @@ class DrawnFieldsInference(Inference):
     def with_points(self, points: int) -> Self:
         return replace(self, channel=replace(self.channel, points=points))
 
-    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
-        return self.channel.likeliest_label(mean, variance)
-
     @property
     def sources(self) -> int:
         return self.channel.given.inference.sources

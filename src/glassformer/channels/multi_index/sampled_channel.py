@@ -147,9 +147,6 @@ class SampledInference(Inference):
     ) -> tuple[tuple[FieldPosterior, ...], Slopes]:
         return self.channel.posteriors_and_slopes(y, omega, variance)
 
-    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
-        return self.channel.likeliest_label(mean, variance)
-
     @property
     def sources(self) -> int:
         return int(self.channel.sources)
