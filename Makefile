@@ -23,15 +23,15 @@ BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo explore test suite types fast statistics golden docs checked-docs bench dist oldest newest format clean
+.PHONY: help demo explore test suite types fast thorough golden docs checked-docs bench dist oldest newest format clean
 
 help:
 	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
 	@echo "make explore move sliders in the browser; ARGS=attention, for example, begins there"
 	@echo "make test    every check: lint, format, types, all tests"
 	@echo "make docs    the documentation, in docs/_build/html"
-	@echo "make fast    the tests not marked slow, in less than a minute"
-	@echo "make statistics  tests of many seeds and samples, minutes each"
+	@echo "make fast    the tests not marked slow, some minutes"
+	@echo "make thorough  the other tests: rare cases, many seeds, long runs"
 	@echo "make golden  numbers of 116 commands, compared with tests/golden/golden.json"
 	@echo "make bench   how fast: every benchmarks/bench_*.py"
 	@echo "make dist    wheel and sdist in dist/, built twice and compared, and the wheel tried in a new environment"
@@ -54,7 +54,7 @@ test: .venv/.ready-test
 	@$(MAKE) --no-print-directory --jobs=3 suite types checked-docs
 
 suite: .venv/.ready-test
-	$(PYTEST) -m "not statistics"
+	$(PYTEST) -m "not thorough"
 
 types: .venv/.ready-test
 	$(BIN)/mypy
@@ -68,10 +68,10 @@ checked-docs: .venv/.ready-test
 	$(DOCS) -t checked docs docs/_build/checked
 
 fast: .venv/.ready-test
-	$(PYTEST) -m "not slow and not statistics" tests
+	$(PYTEST) -m "not slow and not thorough" tests
 
-statistics: .venv/.ready-test
-	$(PYTEST) -m statistics
+thorough: .venv/.ready-test
+	$(PYTEST) -m thorough
 
 golden: .venv/.ready-run
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/golden/golden.py
@@ -103,7 +103,7 @@ oldest newest:
 	@$(PYTHON) -m venv --clear build/$@
 	@build/$@/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINED) \
 	  --editable '.[cluster,explore,sklearn]' cvxpy hypothesis mpmath psutil pytest pytest-xdist
-	OPENBLAS_NUM_THREADS=1 build/$@/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not statistics" \
+	OPENBLAS_NUM_THREADS=1 build/$@/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not thorough" \
 	  -W ignore::DeprecationWarning $(ARGS)
 
 format: .venv/.ready-test

@@ -37,7 +37,7 @@ SMALL = {
 SCRIPTS = sorted(path.stem for kind in ("bench_*.py", "check_*.py") for path in FOLDER.glob(kind))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_benchmark_runs(name, tmp_path):
     if name == "check_explorer":
@@ -51,7 +51,7 @@ def test_a_benchmark_runs(name, tmp_path):
     assert "Traceback" not in found.stderr and found.stdout, found.stderr
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_tables_of_the_mean_of_descents_are_those_of_the_draws(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(FOLDER)
     script = importlib.import_module("check_mean_of_descents")

@@ -124,7 +124,7 @@ def test_parts_answer_their_questions_and_pass_their_conformance_checks(copy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["loss", "penalty"])
+@pytest.mark.parametrize("kind", [pytest.param("loss", marks=pytest.mark.thorough), "penalty"])
 def test_parts_without_a_table_run_as_they_are(kind):
     """Each example is short, and compares its theory with runs."""
     page = (HOME / "docs" / "extending.md").read_text()

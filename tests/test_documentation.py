@@ -84,7 +84,7 @@ def test_files_that_a_page_names_are_there(page):
         assert place in skeletons or (HOME / place).is_file(), place
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["1_own_model", "7_from_equations_to_training", "8_your_own_network"])
 def test_tutorials_run_as_scripts_and_save_pictures(name, tmp_path, monkeypatch, capsys):
     """What the longest asserts is in the suite with fewer steps and trajectories: tests/dynamics and tests/learners."""

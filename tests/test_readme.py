@@ -15,10 +15,15 @@ README = Path(__file__).parents[1] / "README.md"
 
 # The skeletons of the page on new parts are run by test_contributing.py.
 PAGES = [README, *sorted(page for page in (README.parent / "docs").glob("*.md") if page.stem != "extending")]
+LONG = ("own-data", "own-parts")
 # What a page asks for, and what is enough here: a page prints more digits than its code needs to run.
 SMALLER = (
     (r"^(\w+ = (?:gf\.)?SequenceMultiIndex\([^\n]*\))$", r"\1.at_accuracy(Accuracy(points=32))"),
-    (r"d=60, instances=4", "d=20, instances=2"),
+    (r"(DeepAttention\(depth=2\))\)$", r"\1, accuracy=Accuracy(points=32))"),
+    (r"(linspace\(.*), (10|24)\)", r"\1, 3)"),
+    (r"\[1\.0, 2\.0, 3\.0\], trained", "[2.0], trained"),
+    (r"weight_decay=0\.016\), steps=20", "weight_decay=0.016), steps=3, accuracy=Accuracy(trajectories=1024)"),
+    (r"d=(60|30)(, instances=4)?\b", "d=20, instances=2"),
     (r"(\bSGD\([^()]*\))$", r"\1.at_accuracy(Accuracy(trajectories=1024))"),
     (r"steps=24, d=200", "steps=3, d=40"),
     (r"\[(\d+), \d+\], splits=1", r"[\1], splits=1"),
@@ -34,7 +39,12 @@ SMALLER = (
 @pytest.mark.filterwarnings("ignore::FutureWarning:sklearn")  # on defaults that will change
 @pytest.mark.filterwarnings("ignore:the best strength")  # of three strengths, where the page takes more
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: page.stem
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=pytest.mark.thorough if page.stem in LONG else ())
+        for page in PAGES
+        if "```python" in page.read_text()
+    ],
 )
 def test_every_python_block_of_a_page_runs(page, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

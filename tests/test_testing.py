@@ -37,14 +37,14 @@ SLOW = {
     "attention": DeepAttention().at_accuracy(Accuracy(points=256)),
 }
 SLOW_MARKS = {
-    "linear": pytest.mark.statistics,
-    "softmax": pytest.mark.statistics,
-    "hardmax": pytest.mark.statistics,
-    "narrow": pytest.mark.statistics,
-    "link": pytest.mark.statistics,
-    "rows": pytest.mark.statistics,
-    "one layer": pytest.mark.statistics,
-    "attention": pytest.mark.statistics,
+    "linear": pytest.mark.thorough,
+    "softmax": pytest.mark.thorough,
+    "hardmax": pytest.mark.thorough,
+    "narrow": pytest.mark.thorough,
+    "link": pytest.mark.thorough,
+    "rows": pytest.mark.thorough,
+    "one layer": pytest.mark.thorough,
+    "attention": pytest.mark.thorough,
 }
 
 
@@ -114,12 +114,12 @@ def report_of(channel):
     ("channel", "failing"),
     [
         (WrongScore(0.3), {"score", "Nishimori"}),
-        pytest.param(WrongSample(0.3), {"Nishimori"}, marks=pytest.mark.statistics),
-        pytest.param(Biased(0.3), {"Nishimori"}, marks=pytest.mark.statistics),
-        pytest.param(WrongSample(0.3, times=1.2), {"Nishimori"}, marks=pytest.mark.statistics),
-        pytest.param(WrongSlope(0.3), {"Nishimori"}, marks=pytest.mark.statistics),
+        pytest.param(WrongSample(0.3), {"Nishimori"}, marks=pytest.mark.thorough),
+        pytest.param(Biased(0.3), {"Nishimori"}, marks=pytest.mark.thorough),
+        pytest.param(WrongSample(0.3, times=1.2), {"Nishimori"}, marks=pytest.mark.thorough),
+        pytest.param(WrongSlope(0.3), {"Nishimori"}, marks=pytest.mark.thorough),
         (Unnormalised(0.3), {"Nishimori"}),
-        pytest.param(WrongInformation(0.3), {"Nishimori", "gradient"}, marks=pytest.mark.statistics),
+        pytest.param(WrongInformation(0.3), {"Nishimori", "gradient"}, marks=pytest.mark.thorough),
         (Raises(0.3), {"score"}),
     ],
 )
@@ -152,7 +152,7 @@ def only(monkeypatch, wanted):
             monkeypatch.setitem(testing.CHECKS, name, (lambda case: 0.0, explanation))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_mistake_in_a_channel_of_several_rows_is_detected(monkeypatch):
     # The link of the README, whose programs are compiled once for all tests.
     model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.1).at_accuracy(Accuracy(points=64))
@@ -164,7 +164,7 @@ def test_mistake_in_a_channel_of_several_rows_is_detected(monkeypatch):
     assert failed == "Nishimori"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_report_of_wrong_information_has_both_numbers():
     report = report_of(WrongInformation(0.3))
     found = next(check for check in report.checks if check.name == "information")

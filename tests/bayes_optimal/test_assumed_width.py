@@ -24,7 +24,7 @@ def assuming(rho):
     ("rho", "error"),
     [
         (0.3, 0.3553),
-        *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(0.2, 0.3709), (0.5, 0.3730), (1.0, 0.4275)]),
+        *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in [(0.2, 0.3709), (0.5, 0.3730), (1.0, 0.4275)]),
     ],
 )
 def test_known_errors(rho, error):

@@ -88,7 +88,7 @@ def test_noise_bounds_the_information_and_ends_the_stability_of_exact_weights(li
     assert perfect_end(SequenceMultiIndex(link, 1, 1, prior="rademacher", noise=noise)) == end
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_symmetric_binary_perceptron_of_even_odds_takes_one_bit_per_label():
     """Until weak recovery at 1.36 nothing is known, and labels of even odds have one bit each."""
     model = SequenceMultiIndex(lambda h: jnp.sign(abs(h[0, 0]) - 0.6744897501960817), 1, 1, prior="rademacher")
@@ -114,7 +114,7 @@ def sparse_potential(rest, alpha, rho, noise):
     return information + alpha / 2 * (np.log1p(rest / noise) - rest / (noise + rest))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_sparse_weights_with_little_noise_against_the_potential_of_compressed_sensing():
     rho, noise = 0.1, 1e-4
     found = thresholds(SequenceMultiIndex(value, 1, 1, prior=f"gauss-bernoulli:{rho}", noise=noise))
@@ -130,7 +130,7 @@ def test_sparse_weights_with_little_noise_against_the_potential_of_compressed_se
     assert least(1e-5, 3e-3) == pytest.approx(least(3e-2, 0.9), abs=1e-6)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_noisy_phase_retrieval_of_signs_against_sums_over_grids():
     noise = 0.1
     model = SequenceMultiIndex(modulus, 1, 1, prior="rademacher", noise=noise)
@@ -171,7 +171,7 @@ def test_a_product_of_signs_seen_through_signs_has_an_error_bar_of_its_quadratur
     assert np.all(error < 1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noisy_labels_never_determine_weights_exactly():
     found = thresholds(SequenceMultiIndex(value, 1, 1, prior="rademacher", noise=0.01))
     assert found["hard_phase_start"].alpha > 0
@@ -195,7 +195,7 @@ def test_plans_and_phase_diagrams_have_the_transition():
     assert curve[1] > curve[0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_two_decoupled_sparse_rows_have_the_transition_of_one():
     def rows(h):
         return h[:, 0]

@@ -28,7 +28,7 @@ def test_growth_of_one_index(name):
     assert found.error < 0.02 * exact
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_error_is_that_of_repeated_samples():
     model = SequenceMultiIndex(EXACT["z^2, noisy"][0], 1, 1, noise=0.1)
     found = [growth_bound(model, samples=2**17, seed=seed) for seed in range(10)]
@@ -53,7 +53,7 @@ def test_information_of_noisy_labels(variance):
     assert found.value > 0.9 * exact - 4 * found.error
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_information_agrees_with_state_evolution():
     model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1, noise=0.2).at_accuracy(Accuracy(points=256))
     variance = np.array([[0.3, 0.05], [0.05, 0.5]])

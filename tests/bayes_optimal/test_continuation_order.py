@@ -41,7 +41,7 @@ def test_starts_are_never_on_the_wrong_side():
     [
         ("uninformed", 1, [0.7, 0.25, 0.4]),
         ("informed", 1, [0.25, 0.7]),
-        *(pytest.param(s, 2, [0.75, 0.3, 0.6, 2.0], marks=pytest.mark.statistics) for s in ("uninformed", "informed")),
+        *(pytest.param(s, 2, [0.75, 0.3, 0.6, 2.0], marks=pytest.mark.thorough) for s in ("uninformed", "informed")),
     ],
 )
 def test_batched_ratios_have_the_fixed_points_of_single_ratios(start, depth, ratios):

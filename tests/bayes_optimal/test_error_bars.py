@@ -27,8 +27,8 @@ MODELS = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("a link with noise", marks=pytest.mark.statistics),
-        pytest.param("a link without noise", marks=pytest.mark.statistics),
+        pytest.param("a link with noise", marks=pytest.mark.thorough),
+        pytest.param("a link without noise", marks=pytest.mark.thorough),
         "attention",
     ],
 )
@@ -68,7 +68,7 @@ def test_a_replica_has_no_say_in_its_controls():
     assert np.allclose(controlled_mean(1.5 + controls @ np.array([1.0, -2.0, 0.5]), controls), 1.5)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_of_growth():
     """Eigenvalues at zero overlap, from which thresholds follow, against sixteen times the data points."""
     kinds: list[dict] = [{"depth": 1, "untied": True}, {"depth": 2, "skip": 0.3}, {"depth": 2, "activation": "linear"}]
@@ -86,7 +86,7 @@ def test_of_growth():
     assert np.any(ratio > 0.1)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_thin_shells_are_followed():
     """Faint noise takes next to nothing of what a label says; few latents would see but half of its shell."""
 
@@ -120,7 +120,7 @@ def test_information_turns_with_the_rows():
         np.testing.assert_allclose(turn @ found @ turn.T, again, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_standard_errors_on_labels_include_those_of_fixed_points():
     """The label is the field: what is missed of it is the variance, known as well as the fixed point."""
     model = SequenceMultiIndex(lambda z: z[0, 0], noise_law="laplace:0.5").at_accuracy(Accuracy(points=32))

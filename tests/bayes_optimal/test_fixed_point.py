@@ -89,7 +89,7 @@ def test_error_estimate_bounds_the_true_error_of_a_curved_map(start):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "settings", [ACCELERATED, pytest.param(PLAIN, marks=pytest.mark.statistics)], ids=["accelerated", "plain"]
+    "settings", [ACCELERATED, pytest.param(PLAIN, marks=pytest.mark.thorough)], ids=["accelerated", "plain"]
 )
 def test_slow_convergence_is_not_taken_for_a_small_distance(settings):
     """At slope 0.998 a residual r means a distance of 500 r: stopping at r < tolerance would be wrong by that."""

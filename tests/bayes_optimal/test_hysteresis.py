@@ -47,7 +47,7 @@ def test_a_signal_known_exactly_is_left_below_the_counting_threshold():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.statistics)])
+@pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_models_of_several_rows(depth):
     found = hysteresis(DeepAttention(depth=depth).at_accuracy(Accuracy(points=64)), [0.1, 0.6])
     assert found["row_error_up"].shape == (2, depth)

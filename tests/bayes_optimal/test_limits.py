@@ -102,11 +102,11 @@ def test_agrees_with_the_published_thresholds():
     [
         (1.0, 0.3, 0.0, 0.2),
         (1.0, 1.7, 0.4, 0.9),
-        pytest.param(3.0, 0.4, 0.0, 0.45, marks=pytest.mark.statistics),
+        pytest.param(3.0, 0.4, 0.0, 0.45, marks=pytest.mark.thorough),
         (3.0, 0.4, 0.05, 0.3),
         (20.0, 0.1, 1.0, 0.5),
         (1.3, 2.5, 0.01, 1.4),
-        pytest.param(50.0, 0.9, 0.0, 0.7, marks=pytest.mark.statistics),
+        pytest.param(50.0, 0.9, 0.0, 0.7, marks=pytest.mark.thorough),
     ],
 )
 def test_agrees_with_the_plain_version(yardstick, beta, rho, noise, alpha):
@@ -180,7 +180,7 @@ def test_absolute_channel_against_independent_quadrature(yardstick, alpha):
         *itertools.product([4.0], [0.3], ["gaussian", "sign"]),
         (2.0, 1.5, "absolute"),
         *(
-            pytest.param(*case, marks=pytest.mark.statistics)
+            pytest.param(*case, marks=pytest.mark.thorough)
             for case in [
                 *((2.0, 1.5, "gaussian"), (2.0, 1.5, "sign"), (4.0, 0.3, "absolute")),
                 *itertools.product([0.2], [0.1], ["gaussian", "sign", "absolute"]),
@@ -222,7 +222,7 @@ def per_factor(alpha_lr, beta, rho):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("channel", [{"noise": 0.1}, {"noise": 0.0}, {"channel": "sign"}], ids=str)
-@pytest.mark.parametrize("beta", [5.0, *(pytest.param(beta, marks=pytest.mark.statistics) for beta in (1.0, 0.5))])
+@pytest.mark.parametrize("beta", [5.0, *(pytest.param(beta, marks=pytest.mark.thorough) for beta in (1.0, 0.5))])
 def test_small_width_approaches_negligible_width(beta, channel):
     weak = thresholds(BilinearSequenceRegression(beta, 0.0, **channel))["weak_recovery"].alpha
     alpha = weak * np.array([1.3, 1.6]) if channel.get("noise") == 0 else weak * np.array([1.5, 2.5, 5.0])
@@ -233,7 +233,7 @@ def test_small_width_approaches_negligible_width(beta, channel):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("channel", [{"noise": 0.1}, {"noise": 0.0}, {"channel": "sign"}], ids=str)
-@pytest.mark.parametrize("rho", [pytest.param(0.3, marks=pytest.mark.statistics), 1.5])
+@pytest.mark.parametrize("rho", [pytest.param(0.3, marks=pytest.mark.thorough), 1.5])
 def test_long_sequences_approach_infinite_ones(rho, channel):
     alpha = min(rho, 1.0) * np.array([0.3, 0.6, 0.9])
     finite = [error_at(alpha, beta=beta, rho=rho, **channel) for beta in (1e2, 1e3, 1e4, 1e5)]
@@ -249,7 +249,7 @@ def test_both_limits_from_both_sides():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("channel", [{"noise": 0.1}, {"noise": 0.0}, {"channel": "sign"}], ids=str)
-@pytest.mark.parametrize("beta", [*(pytest.param(beta, marks=pytest.mark.statistics) for beta in (1.0, 0.4)), 3.0])
+@pytest.mark.parametrize("beta", [*(pytest.param(beta, marks=pytest.mark.thorough) for beta in (1.0, 0.4)), 3.0])
 def test_large_width_approaches_a_gaussian_matrix(beta, channel):
     alpha = np.array([0.3, 0.6, 0.9])
     finite = [error_at(alpha, beta=beta, rho=rho, **channel) for rho in (10.0, 100.0, 1000.0)]
@@ -304,7 +304,7 @@ def test_both_limits_in_closed_form(noise):
     ("beta", "rho"),
     [
         (1.0, 0.3),
-        *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(1.0, 0.99), (4.0, 0.5)]),
+        *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in [(1.0, 0.99), (4.0, 0.5)]),
         (4.0, 1.0),
         (0.5, 0.3),
         (2.0, 1.5),
@@ -335,7 +335,7 @@ def test_weak_recovery_at_negligible_width(beta, noise):
     ("beta", "rho"),
     [
         *[(1.0, 0.5), (1.0, np.inf)],
-        *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(1.0, 0.05), (3.0, 1.0), (0.5, 0.2)]),
+        *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in [(1.0, 0.05), (3.0, 1.0), (0.5, 0.2)]),
     ],
 )
 def test_weak_recovery_of_the_absolute_value(beta, rho):
@@ -384,7 +384,7 @@ def test_ridge_bounds_the_optimum_and_both_decrease(beta, rho, noise):
 @pytest.mark.parametrize(
     "shape",
     [
-        pytest.param({"rho": 0.05}, marks=pytest.mark.statistics),
+        pytest.param({"rho": 0.05}, marks=pytest.mark.thorough),
         {"rho": 0.3},
         {"rho": 2.0},
         {"rho": 0.0},
@@ -429,7 +429,7 @@ def test_the_absolute_value_has_a_hard_phase():
     ("beta", "rho"),
     [
         *[(1.0, 0.5), (np.inf, 0.5)],
-        *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(1.0, np.inf), (2.0, 0.9), (5.0, 0.5)]),
+        *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in [(1.0, np.inf), (2.0, 0.9), (5.0, 0.5)]),
     ],
 )
 def test_bistable_exactly_inside_the_hard_phase(beta, rho):
@@ -455,7 +455,7 @@ def test_perfect_recovery_is_optimal_from_its_threshold_on(beta, rho):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.6085, pytest.param(0.61, marks=pytest.mark.statistics), 0.611])
+@pytest.mark.parametrize("alpha", [0.6085, pytest.param(0.61, marks=pytest.mark.thorough), 0.611])
 def test_the_uninformed_start_ends_at_the_first_fixed_point(alpha):
     """All fixed points lie on the equation of state: the first one of its branch solves it by bisection."""
     model = BilinearSequenceRegression(beta=5, rho=0.5, channel="absolute")
@@ -488,7 +488,7 @@ def bistable_rows(noise, alpha):
     return model, table
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_limits_do_not_depend_on_earlier_calls():
     """Even labels at a negligible width: a random start learns nothing, and labels tell enough from 1.9 on.
 
@@ -504,6 +504,7 @@ def test_limits_do_not_depend_on_earlier_calls():
         assert first[name][0] == pytest.approx(again[name][0], rel=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow  # half a minute: a noisy link on the whole equation of state
 def test_of_two_fixed_points_the_one_of_larger_free_entropy_is_optimal():
     """Both errors are listed; just inside the hard phase the uninformed one is optimal, further on the informed one."""

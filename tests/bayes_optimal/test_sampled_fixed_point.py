@@ -146,8 +146,8 @@ def test_a_point_that_no_push_leaves_for_a_stable_one_is_not_converged():
     assert ends == [[Status.CONVERGED], [Status.INTEGRATION_NOT_CONVERGED]]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("points", [32, pytest.param(64, marks=pytest.mark.statistics)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("points", [32, pytest.param(64, marks=pytest.mark.thorough)])
 def test_a_product_with_a_tanh_converges_at_its_counting_threshold(points):
     """Labels are as many as unknowns at a ratio of two, from which on the error is zero."""
     model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2).at_accuracy(Accuracy(points=points))
@@ -156,7 +156,7 @@ def test_a_product_with_a_tanh_converges_at_its_counting_threshold(points):
     assert np.linalg.norm(solution.value[0]) <= solution.error_estimate[0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_a_product_with_a_tanh_converges_next_to_its_threshold():
     """Weak recovery is at 0.5905: overlaps grow in proportion from there, on a map as rough as it is flat."""
     model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2)

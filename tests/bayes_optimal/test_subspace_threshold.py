@@ -17,7 +17,7 @@ SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.0, pytest.param(0.5, marks=pytest.mark.statistics)])
+@pytest.mark.parametrize("noise", [0.0, pytest.param(0.5, marks=pytest.mark.thorough)])
 def test_weak_recovery_of_one_index_agrees_with_its_threshold(noise):
     """Slopes of a link of one index are sampled at labels with their noise; its threshold follows from quadratures."""
     model = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=noise)
@@ -34,7 +34,7 @@ def test_one_layer():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_of_their_own():
     """The stronger of two squares is found first, the other one alone later than the mixture of both."""
     strong, weak = (subspace_threshold(SQUARES, row) for row in (0, 1))
@@ -44,7 +44,7 @@ def test_rows_of_their_own():
     np.testing.assert_allclose(subspace_threshold(SQUARES, [0.0, 2.0]).alpha, weak.alpha)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_known_rows_lower_the_thresholds_of_others():
     model = DeepAttention(depth=2).at_accuracy(Accuracy(points=256))
     entries = thresholds(model).entries
@@ -60,7 +60,7 @@ def test_invalid_subspaces_raise(given):
         subspace_threshold(model, given)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_search_along_a_known_direction_agrees_with_single_fixed_points(monkeypatch):
     model = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 2, indices=2, noise=0.2).at_accuracy(Accuracy(points=128))
     along = thresholds(model)["weak_recovery_2"]
@@ -82,7 +82,7 @@ def test_noise_that_breaks_rotations_does_not_grow():
     assert growth_of(model, basis, noisy).rate == pytest.approx(growth_of(model, basis, sampled).rate, rel=1e-9)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(("row", "exact"), [(0, 0.39724), (1, 0.41736)])
 def test_the_error_bars_of_two_linear_layers_cover(row, exact):
     """Exact values by quadrature over the label and the earlier layer."""
@@ -91,7 +91,7 @@ def test_the_error_bars_of_two_linear_layers_cover(row, exact):
     assert abs(found.rate * exact - 1) <= found.relative_error < 0.02
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(("tokens", "rank", "exact"), [(2, 2, 1 / 3), (1, 3, 1.5)])
 def test_linear_layers_of_higher_rank(tokens, rank, exact):
     """r/(L (L + 1)); what sampled posteriors break of rotations moved the first to 0.3329 +- 0.0003."""

@@ -64,8 +64,8 @@ LONG_SIZES = (512, [0.5, 1.5, 4.0])
     ("link", "indices", "noise", "many", "ratios"),
     [
         # Errors of the same link along a path: tests/bayes_optimal/test_trajectory.py.
-        pytest.param(skewed, 2, 0.2, 256, [0.5, 4.0], marks=pytest.mark.statistics),
-        *(pytest.param(*case, *LONG_SIZES, marks=pytest.mark.statistics) for case in LONG),
+        pytest.param(skewed, 2, 0.2, 256, [0.5, 4.0], marks=pytest.mark.thorough),
+        *(pytest.param(*case, *LONG_SIZES, marks=pytest.mark.thorough) for case in LONG),
     ],
 )
 def test_state_evolution_ends_and_errors_cover(link, indices, noise, many, ratios):
@@ -94,7 +94,7 @@ def test_symmetries_of_links(link, indices, same, alike, shown):
     np.testing.assert_allclose(found.visible, shown, atol=1e-6)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_directions_without_information_stay_unknown_exactly():
     found = limits(SequenceMultiIndex(tanh_of_sum, 2, noise=0.1).at_accuracy(Accuracy(points=32)), [4.0])
     overlap = found["overlap"][0]
@@ -102,14 +102,14 @@ def test_directions_without_information_stay_unknown_exactly():
     assert found["error_estimate"][0] < 0.02
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_equivalent_rows_remain_equal_at_a_stable_symmetric_state():
     overlap = limits(SequenceMultiIndex(committee, 3, noise=0.1).at_accuracy(Accuracy(points=32)), [1.5])["overlap"][0]
     np.testing.assert_allclose(overlap, np.full((3, 3), overlap[0, 0]), atol=1e-12)
     assert overlap[0, 0] == pytest.approx(0.270, abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_with_an_atom_are_integrated_there_too():
     """Plain quadrature gives 0.3887 in every entry at zero overlap."""
     channel = SequenceMultiIndex(rectified, 2).at_accuracy(Accuracy(points=128)).channel
@@ -119,7 +119,7 @@ def test_labels_with_an_atom_are_integrated_there_too():
     np.testing.assert_allclose(value[0], 0.3887, atol=3 * float(error.max()) + 1e-4)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(("variance", "exact"), [(1.0, 0.60900), (0.5, 1.5638)])
 def test_the_largest_of_three_tokens(variance, exact):
     """Exact values by quadrature over the label, and a bound that has no posterior."""
@@ -130,7 +130,7 @@ def test_the_largest_of_three_tokens(variance, exact):
     assert value[0, 0, 0] + 4 * error[0, 0, 0] > bound.value - 4 * bound.error
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_the_noise_given_to_labels_without_is_in_the_error():
     found = limits(SequenceMultiIndex(shifted_softmax, 1, 2).at_accuracy(Accuracy(points=32)), [1.3], throw=False)
     assert found.status[0] is Status.CONVERGED
@@ -145,7 +145,7 @@ def test_plugin_errors_are_no_less_than_bayes(link):
     assert np.all(found.plugin.value >= found.bayes.value)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_later_thresholds_after_rows_known_at_any_ratio():
     """z^2 with noise 0.1 begins at 0.51807, by plain quadrature."""
     model = SequenceMultiIndex(lambda z: jnp.array([z[0, 0], z[1, 0] ** 2]), 2, noise=0.1).at_accuracy(
@@ -161,7 +161,7 @@ def test_later_thresholds_after_rows_known_at_any_ratio():
     assert "agree at alpha" in found.hard_phase_reason
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_threshold_is_infinite_if_nothing_grows_within_the_error():
     found = thresholds(
         SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0] * z[2, 0]), 3).at_accuracy(Accuracy(points=32))
@@ -183,7 +183,7 @@ def test_rough_averages_give_an_undetermined_threshold(monkeypatch):
     assert "too rough" in found.note
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_rows_separate_at_the_unstable_symmetric_state():
     """Above its specialisation threshold, 4.64, the committee leaves the fixed point of equal rows."""
     found = limits(SequenceMultiIndex(committee, 3, noise=0.1).at_accuracy(Accuracy(points=64)), [3.0, 10.0])
@@ -193,7 +193,7 @@ def test_rows_separate_at_the_unstable_symmetric_state():
     assert np.max(apart[~np.eye(3, dtype=bool)]) < 0.15
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(("ratio", "exact"), [(8.0, [0.8062, 0.0897]), (12.0, [0.9037, 0.0436])])
 def test_rows_leave_an_unstable_symmetric_state(ratio, exact):
     """Where two rows were one, errors of large entries hid that they part (0.44 and 0.44 +- 0.09 at 256 points).

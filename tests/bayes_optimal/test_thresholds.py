@@ -26,7 +26,7 @@ def largest(h):
     ("link", "indices", "direction"),
     [
         (sign_of_sum, 2, np.full((2, 2), 0.5)),
-        pytest.param(largest, 3, (np.eye(3) - 1 / 3) / 2, marks=pytest.mark.statistics),
+        pytest.param(largest, 3, (np.eye(3) - 1 / 3) / 2, marks=pytest.mark.thorough),
     ],
 )
 def test_labels_that_are_not_even_name_the_subspace_that_they_tell_of(link, indices, direction):
@@ -37,7 +37,7 @@ def test_labels_that_are_not_even_name_the_subspace_that_they_tell_of(link, indi
     np.testing.assert_allclose(found.subspace, direction, atol=1e-12)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_difference_of_rows_is_learned_after_their_sum():
     def link(h):
         return h[0, 0] + h[1, 0] + (h[0, 0] - h[1, 0]) ** 2
@@ -47,7 +47,7 @@ def test_difference_of_rows_is_learned_after_their_sum():
         np.testing.assert_allclose(found[name].subspace, [[0.5, 0.5 * sign], [0.5 * sign, 0.5]], atol=1e-6)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_beyond_an_onset_the_layer_of_most_information_is_first():
     first = thresholds(DeepAttentionIndexed(rho=0.0, layers=2))["weak_recovery"]
     assert first.layer == "layer 2"

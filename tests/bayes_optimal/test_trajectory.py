@@ -51,7 +51,7 @@ def test_a_guess_of_even_labels_grows_at_the_rate_of_the_threshold():
     np.testing.assert_allclose(overlap[1:4] / overlap[:3], 1.5, rtol=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_errors_of_sampled_averages_are_carried_along():
     """A path of four times the points stays within a few of the errors that the short one claims."""
     few, many = (trajectory(_product(n), 1.5, steps=6, start="overlap:0.05") for n in (64, 256))
@@ -120,7 +120,7 @@ def test_message_passing_on_linear_labels_has_runs_beside_its_equations(learner)
         trajectory(NOISY, 0.9, learner, start="overlap:0.1")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_wrong_width_is_followed_to_its_limit():
     learner = BlindMessagePassing(assumed_rho=1.5)
     path = trajectory(NOISY, [0.0, 0.9], learner, steps=26)["error"].reshape(2, -1)

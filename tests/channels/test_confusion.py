@@ -55,11 +55,11 @@ def test_flipped_signs_agree_with_plain_quadrature(epsilon, v):
     assert abs(found.value[0] - expected) <= found.error[0] + 1e-9 * expected
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "law",
     [
-        *(pytest.param(law, marks=pytest.mark.statistics) for law in (Flip(0.1), Neighbour(0.2))),
+        *(pytest.param(law, marks=pytest.mark.thorough) for law in (Flip(0.1), Neighbour(0.2))),
         Confusion([[1, 0, 0], [0.5, 0.5, 0], [0, 0.1, 0.9]]),
     ],
 )
@@ -114,7 +114,7 @@ def test_label_noise_raises_the_weak_recovery_threshold():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cut", "epsilon"),
-    [(0.7, 0.1), *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(0.7, 0.3), (1.3, 0.1)])],
+    [(0.7, 0.1), *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in [(0.7, 0.3), (1.3, 0.1)])],
 )
 def test_weak_recovery_of_even_labels_is_within_its_error(cut, epsilon):
     """Their slope at vanishing overlap is a closed form: next to V = 1 averages over the mean field keep theirs."""
@@ -126,7 +126,7 @@ def test_weak_recovery_of_even_labels_is_within_its_error(cut, epsilon):
     assert abs(found.alpha - exact) <= found.error_estimate < 1e-7
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_several_indices_agree_with_sums_over_quadrants():
     """The sign of z1 z2, flipped: Z of either label from normal probabilities."""
     epsilon, v = 0.15, 0.4
@@ -148,7 +148,7 @@ def test_several_indices_agree_with_sums_over_quadrants():
     np.testing.assert_allclose(found.log_partition, np.log(z), atol=0.01)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_message_passing_agrees_with_theory():
     found = simulate(
         BilinearSequenceRegression(rho=0.5, channel="sign", noise_law="flip:0.1"), [3.0], d=60, instances=3
@@ -156,7 +156,7 @@ def test_message_passing_agrees_with_theory():
     assert np.all(abs(found["relative_error"] - found["theory"]) < 5 * found["relative_standard_error"] + 0.04)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "model",
     [

@@ -75,7 +75,7 @@ def by_trapezoids(name, q, means=80, deviations=500):
 @pytest.mark.parametrize(
     ("name", "q"),
     [
-        *(pytest.param("poisson", q, marks=pytest.mark.statistics) for q in (0.2, 0.4, 0.7)),
+        *(pytest.param("poisson", q, marks=pytest.mark.thorough) for q in (0.2, 0.4, 0.7)),
         *((name, q) for name in ("poisson-even", "logistic", "binomial") for q in (0.2, 0.7)),
     ],
 )
@@ -119,7 +119,7 @@ def test_posteriors_agree_with_the_trapezoid_rule(name, v):
     np.testing.assert_allclose(channel.log_partition(y, omega, v), log_z, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_errors_cover_labels_outside_the_support():
     """Rates of exp(2 z) have too many labels to sum over: the error bounds the contribution of the others."""
     law, link = Poisson(), lambda h: 2 * h
@@ -144,7 +144,7 @@ def test_weak_recovery_of_even_counts():
     assert model.channel.labels.exponents == (2.0, 2.0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_limits_and_errors_on_counts():
     """Rates of exp(z / 2): those of exp(z) have thousands of labels to sum over."""
     counts = SequenceMultiIndex(lambda z: 0.5 * z[0, 0], noise_law="poisson")

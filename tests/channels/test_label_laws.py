@@ -72,7 +72,7 @@ def exact_information(law, slope, labels, variance):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["own", *(pytest.param(name, marks=pytest.mark.statistics) for name in ("logistic", "laplace", "poisson"))],
+    ["own", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("logistic", "laplace", "poisson"))],
 )
 def test_information(name):
     law, slope, labels = CASES[name]
@@ -82,7 +82,7 @@ def test_information(name):
     assert found.error[0, 0, 0] < 0.01 * exact
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_information_where_labels_say_little():
     """The same latents without labels take most of the noise away."""
     law, slope, labels = CASES["logistic"]
@@ -113,7 +113,7 @@ def test_label_noise_of_votes():
     assert model.channel.labels.noise == pytest.approx(exact, rel=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_message_passing_on_votes():
     model = SequenceMultiIndex(lambda z: 3 * z[0, 0], 1, 1, noise_law="logistic").at_accuracy(Accuracy(points=64))
     found = simulate(model, [4.0], d=60, instances=2)
@@ -127,7 +127,7 @@ def test_two_indices_and_the_prediction():
     assert 0 < errors.bayes.value[0] < errors.plugin.value[0]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rare_labels_have_posteriors_within_reach():
     """Far from the mode slopes of such likelihoods are as large as the counts, and led steps out of all that counts."""
     channel = (
@@ -162,7 +162,7 @@ def test_the_command_line(tmp_path, capsys):
 
 
 # The same averages of fewer points, within three errors: test_information_where_labels_say_little.
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("points", [1024, 4096])
 def test_errors_cover_shared_random_numbers(points):
     """Next to a known field slopes magnify it, and more data points, which share the pool, do not lessen it."""
@@ -257,7 +257,7 @@ def test_channels_know_the_gap_of_their_law():
     assert quiet.channel.labels.law_gap() < 3e-3
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_check_model_names_a_law_that_draws_from_another_one():
     report = check_model(LOUDER, d=20)
     (found,) = (check for check in report.checks if check.name == "Nishimori")

@@ -48,7 +48,7 @@ HEIGHTS = {
 }
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HEIGHTS)
 def test_scores_on_curves(name):
     traced, plain, noise = HEIGHTS[name]
@@ -78,7 +78,7 @@ def test_scores_in_quadrants():
     assert np.all(np.abs(gap.mean(axis=0)) < 4 * gap.std(axis=0) / np.sqrt(DATA))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_points_close_to_grid_nodes_are_not_atoms():
     """As V vanishes, V times the information is 11^T/8 (both fields positive) plus I/4 (one of them)."""
     channel = (
@@ -138,7 +138,7 @@ def _density_of_jump(y, omega):
     ("link", "density"),
     [
         # Kinks are in the suite with one label: test_points_next_to_kinks_of_level_links_are_found.
-        pytest.param(largest, _density_of_largest, marks=pytest.mark.statistics),
+        pytest.param(largest, _density_of_largest, marks=pytest.mark.thorough),
         (sign_and_field, _density_of_jump),
     ],
 )
@@ -164,7 +164,7 @@ def _scores_on_a_cusp(y, omega):
     return np.linalg.solve(CORRELATED, fields @ weight / weight.sum() - omega)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_errors_contain_the_points_that_cells_hide():
     """Crossings next to a cusp are arbitrarily close to each other: a grid of fixed cells misses some of them."""
     rng, count = np.random.default_rng(0), 2048
@@ -181,7 +181,7 @@ def test_errors_contain_the_points_that_cells_hide():
     assert error < 0.015
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_jumps_are_found_with_the_shortest_cells():
     """The information vanishes; the shortest cells must be judged by still shorter ones."""
     channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2).at_accuracy(Accuracy(points=32)).channel
@@ -191,7 +191,7 @@ def test_jumps_are_found_with_the_shortest_cells():
     assert np.all(error[0] < 2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("link", [sign_and_field, lambda z: sign_and_field(z[::-1])])
 def test_information_on_one_row_if_the_other_is_known_almost_perfectly(link):
     """The label is the known field plus the sign of the other: the order of the rows must not matter.
@@ -218,7 +218,7 @@ def test_information_on_one_row_if_the_other_is_known_almost_perfectly(link):
     assert np.all(unit * error[0] < 0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_little_noise_is_one_more_row_of_the_fields():
     """For a linear link everything is known exactly; importance sampling needs thousands of latents."""
     noise = 0.01
@@ -234,7 +234,7 @@ def test_little_noise_is_one_more_row_of_the_fields():
     assert gap.std() < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_points_next_to_kinks_of_level_links_are_found():
     """A link that is level on one side of a kink needs more halvings before the secants converge."""
     count, y = 448, -0.7
@@ -245,7 +245,7 @@ def test_points_next_to_kinks_of_level_links_are_found():
     assert abs(density - 1) < 2e-3
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_far_from_zero():
     """Single precision does not resolve their changes."""
     near, far = (
@@ -270,7 +270,7 @@ def test_cells_are_shorter_for_shorter_waves():
     assert smooth == CELLS < waves < fast
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_information_of_waves_within_its_error():
     """Crossings next to each other need cells shorter than those of smooth links."""
     value, error = (
@@ -299,7 +299,7 @@ def test_scalarized_functions_return_the_same_values():
         assert scalarize(jnp.sum)(long) == 100
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", [1e-10, 1e12])
 def test_the_unit_of_discrete_labels_does_not_change_results(unit):
     def link(z, unit):
@@ -312,7 +312,7 @@ def test_the_unit_of_discrete_labels_does_not_change_results(unit):
     assert np.allclose(expected, found, rtol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_in_several_roundings_are_one_label():
     weights = 0.1, 0.2, 0.3
     channel = SequenceMultiIndex(lambda z: sum(w * jnp.sign(z[k, 0]) for k, w in enumerate(weights)), 3).channel
@@ -328,7 +328,7 @@ def test_small_labels_have_the_symmetries_of_large_ones():
     assert len(small.invariances) == len(large.invariances) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_level_sets_that_lines_miss_leave_the_log_partition_finite():
     channel = SequenceMultiIndex(lambda z: jnp.sum(z**2), 2).channel.inference.with_points(512).channel
     found = channel.inference.averages(0.9 * np.eye(2)[None]).log_partition
@@ -367,7 +367,7 @@ def test_lines_along_fields_that_only_choose_are_left_out():
     assert stopped.channel._level == ((False,), (False,))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", [2.0**-24, 2.0**24])
 def test_the_unit_of_labels_does_not_change_scores(unit):
     """A jump is no point of the level set, however small it is. Products with powers of two are exact."""
@@ -382,7 +382,7 @@ def test_the_unit_of_labels_does_not_change_scores(unit):
     np.testing.assert_allclose(scaled.log_partition + np.log(unit), plain.log_partition, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", [2.0**-150, 2.0**150])
 def test_labels_may_exceed_single_precision(unit):
     omega, z = data()

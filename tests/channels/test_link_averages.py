@@ -47,7 +47,7 @@ def models_of(function, noise=0.0, label_type="auto"):
 @pytest.mark.parametrize(
     ("function", "noise", "breaks"),
     [
-        pytest.param(third, 0.1, (), marks=pytest.mark.statistics),
+        pytest.param(third, 0.1, (), marks=pytest.mark.thorough),
         (square, 0.05, ()),
         (relu, 0.02, (0.0,)),
         (window, 0.1, (-1.0, 1.0)),
@@ -56,7 +56,7 @@ def models_of(function, noise=0.0, label_type="auto"):
     ],
     ids=["He3", "square", "relu", "window", "cos", "steps"],
 )
-@pytest.mark.parametrize("variance", [pytest.param(0.9, marks=pytest.mark.statistics), 0.1])
+@pytest.mark.parametrize("variance", [pytest.param(0.9, marks=pytest.mark.thorough), 0.1])
 def test_information_against_plain_grids(plain, function, noise, breaks, variance):
     found = LinkChannel(function, noise).information(np.array([variance]))
     expected = plain.information(function, noise, variance, breaks)
@@ -105,8 +105,8 @@ def test_a_jump_with_a_value_of_its_own_is_located_to_rounding():
     [
         (square, 0.1, 0.51807),
         (np.abs, 1.0, 1.76206),
-        pytest.param(np.abs, 0.1, 0.60429, marks=pytest.mark.statistics),
-        pytest.param(square, 1.0, 0.64659, marks=pytest.mark.statistics),
+        pytest.param(np.abs, 0.1, 0.60429, marks=pytest.mark.thorough),
+        pytest.param(square, 1.0, 0.64659, marks=pytest.mark.thorough),
     ],
     ids=["square 0.1", "absolute 1", "absolute 0.1", "square 1"],
 )
@@ -116,7 +116,7 @@ def test_weak_recovery_of_noisy_even_links(plain, function, noise, expected):
         assert equation_of_state(model, np.array([1e-6])).alpha[0] == pytest.approx(expected, abs=2e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_quantised_labels_of_many_levels_are_discrete():
     """Quantised labels have probabilities instead of densities, also if there are more than 32 of them."""
 
@@ -267,7 +267,7 @@ def test_averages_of_seventy_pieces_use_few_nodes():
     assert law.nodes_at().h.size < 4000
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_exponents_of_every_row_are_printed(tmp_path, capsys):
     link = tmp_path / "link.py"
     link.write_text("def link(z):\n    return z[0, 0] + z[1, 0] ** 2\n")
@@ -278,7 +278,7 @@ def test_exponents_of_every_row_are_printed(tmp_path, capsys):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("variance", [0.05, 8e-4])
 def test_many_branches_with_noise_against_plain_grids(plain, variance):
     """Solutions on many branches see each other at the first variance, and next to none do at the second."""
@@ -319,7 +319,7 @@ def test_label_errors_of_steps_against_plain_grids(variance):
     assert found["plugin_error"][0] == pytest.approx(weight @ plugin, rel=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise_law", [None, "flip:0.1"])
 def test_classes_have_no_squared_errors(noise_law):
     """Differences of positions of maxima have no meaning; differences of counts have."""

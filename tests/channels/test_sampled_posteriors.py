@@ -108,7 +108,7 @@ def test_one_latent_that_outweighs_all_others_is_in_one_of_two_estimates():
             np.testing.assert_allclose(found[light], plain[light], rtol=1e-10)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "noise"),
     [
@@ -124,7 +124,7 @@ def test_the_bias_of_few_latents_is_in_the_estimate(name, noise):
     assert estimate < 10 * bias + 4 * blur
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_errors_include_the_estimated_bias():
     # The link of the README, whose programs are compiled once for all tests.
     model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, noise=0.1).at_accuracy(Accuracy(points=64))
@@ -169,7 +169,7 @@ def test_replicas_sample_their_posteriors_apart(given):
     np.testing.assert_array_equal(same.first, again.first)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_log_partitions_that_alternate_are_within_their_errors():
     power, variance, noise = 1.5, 0.5, 1e-3
     channel = NoisyAttentionChannel(lambda h: np.sin(3 * h)[..., 0], tokens=1, noise=noise, power=power)

@@ -26,13 +26,13 @@ def information(link, variance, tokens=1, noise=0.0, points=256):
     return value, confidence_factor(REPLICAS) * error + with_more_noise
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "link",
     [
         lambda z: jnp.stack([1000 * z[0, 0], z[1, 0]]),
-        pytest.param(lambda z: jnp.stack([jnp.exp(3 * z[0, 0]), z[1, 0]]), marks=pytest.mark.statistics),
-        pytest.param(lambda z: jax.nn.softmax(6 * jnp.append(z[:, 0], 0.0)), marks=pytest.mark.statistics),
+        pytest.param(lambda z: jnp.stack([jnp.exp(3 * z[0, 0]), z[1, 0]]), marks=pytest.mark.thorough),
+        pytest.param(lambda z: jax.nn.softmax(6 * jnp.append(z[:, 0], 0.0)), marks=pytest.mark.thorough),
     ],
     ids=["of two sizes", "of two sizes that vary", "that saturate"],
 )
@@ -44,7 +44,7 @@ def test_information_of_invertible_labels_does_not_depend_on_units(link):
     assert np.all(error < 0.06)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_limits_of_labels_in_different_units():
     """Both rows are known up to the same error, 1 - alpha."""
     found = limits(
@@ -54,14 +54,14 @@ def test_limits_of_labels_in_different_units():
     assert abs(found["error"][0] - 0.7) < found["error_estimate"][0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_waves_give_no_information():
     """Labels modulo one are independent of wide fields; modes of the posterior are too many to be found."""
     value, error = information(lambda z: z[:, 0] - jnp.floor(z[:, 0]), np.diag([0.9, 0.6]))
     assert np.all(np.abs(np.diag(value)) < np.diag(error))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_information_of_two_tokens_is_twice_that_of_one():
     """The label is the product of the rows, for each of two tokens: its posterior is a sheet."""
 
@@ -75,7 +75,7 @@ def test_information_of_two_tokens_is_twice_that_of_one():
     assert np.all(error < 0.1)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_information_of_the_radius_of_a_circle():
     """The posterior is a circle, which no search for modes covers."""
     variance = np.diag([0.3, 0.3, 0.3])
@@ -86,7 +86,7 @@ def test_information_of_the_radius_of_a_circle():
     assert np.all(error < 0.15)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_limits_from_nearest_labels():
     """The product of each of two tokens is learned as one product of twice as many samples."""
 
@@ -123,7 +123,7 @@ def test_scores_of_any_labels_are_normal():
     np.testing.assert_allclose(log_slope, np.log(slope).sum(axis=1), rtol=1e-9)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_conjugate_overlap_includes_the_error_of_the_small_noise():
     model = SequenceMultiIndex(lambda z: jnp.stack([1000 * z[0, 0], z[0, 1]]), 1, 2).at_accuracy(Accuracy(points=64))
     found = conjugate_overlap(model, [0.5], accuracy=0.1)

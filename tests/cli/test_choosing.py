@@ -29,7 +29,7 @@ def cases():
     """Searches for the best strength are long: one of them is looked at with every run of the tests."""
     for command, *rest in compared():
         quick = "--learner" not in command or command.endswith(("ridge", "risk --strength 0", "0.1 --learner risk"))
-        yield pytest.param(command, *rest, marks=() if quick else pytest.mark.statistics)
+        yield pytest.param(command, *rest, marks=() if quick else pytest.mark.thorough)
 
 
 @pytest.mark.slow

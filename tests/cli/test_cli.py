@@ -267,7 +267,7 @@ def test_csv(run, tmp_path, name):
     [
         *((name, "png") for name in COMMANDS),
         ("thresholds", "pdf"),
-        *(pytest.param(name, "pdf", marks=pytest.mark.statistics) for name in COMMANDS if name != "thresholds"),
+        *(pytest.param(name, "pdf", marks=pytest.mark.thorough) for name in COMMANDS if name != "thresholds"),
     ],
 )
 def test_plot(run, tmp_path, name, ending):
@@ -348,13 +348,13 @@ def test_published_descents_are_compared_where_both_files_are_there(tmp_path):
             "bsr-5",
             {"rho": [0.2], "beta": [1.0], "alpha_BO": [0.36], "alpha_MNNE": [0.5]},
             "threshold of the nuclear norm",
-            marks=pytest.mark.statistics,
+            marks=pytest.mark.thorough,
         ),
         pytest.param(
             "aim-3",
             {"": [0, 1], "alpha": [0.1, 0.2], "gen_error": [0.7, 0.4]},
             "largest difference at all 2 ratios",
-            marks=pytest.mark.statistics,
+            marks=pytest.mark.thorough,
         ),
     ],
 )
@@ -414,13 +414,13 @@ def test_a_figure_with_a_run_that_did_not_settle_is_complete_and_names_the_run(r
 
 
 LONG_FIGURES = [
-    pytest.param(name, marks=pytest.mark.statistics)
+    pytest.param(name, marks=pytest.mark.thorough)
     for name in ("bsr-1-noisy", "bsr-4", "bsr-5-noisy", "bsr-7", "sgd-1", "smi-4")
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bsr-8", pytest.param("bsr-1", marks=pytest.mark.statistics), *LONG_FIGURES])
+@pytest.mark.parametrize("name", ["bsr-8", pytest.param("bsr-1", marks=pytest.mark.thorough), *LONG_FIGURES])
 def test_every_figure_can_be_drawn(run, tmp_path, name):
     code, out, _ = run(f"figure {name} --quick --out {tmp_path}")
     assert code in (0, 3)
@@ -535,7 +535,7 @@ BAD = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_commands_that_take_long_are_refused_with_their_time_unless_data_points_are_given(run, monkeypatch):
     line = "simulate attention --alpha 1 --depth 2 --heads 2 --untied --d 60"
     is_one_clear_line(run(line), "depth = 2", "at most 10 minutes", "minutes needed", "--points 2048")

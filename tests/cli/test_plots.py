@@ -248,7 +248,7 @@ def test_an_axis_of_whole_numbers_has_no_others(axes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.statistics)])
+@pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.thorough)])
 def test_landscapes_show_their_maxima(axes, noise):
     model = BilinearSequenceRegression(rho=0.5, noise=noise, channel="absolute")
     curves = [landscape(model, alpha, overlaps=60) for alpha in (0.8, 1.1)]

@@ -52,7 +52,7 @@ INSTANCES = {"linear": 4, "noisy": 4, "sign": 4, "tanh": 3}
 # Without noise that leaves the phase of perfect recovery only.
 NARROW_RATIOS = {"linear": 1.5, "noisy": 1.3, "sign": 2.5, "tanh": 1.8}
 CASES = [(s, c) for s in SIZES for c in RATIOS if c != "tanh" or s in ("square", "width=2")]
-# Every shape and every channel is in the suite, the other pairs of them are among the statistics.
+# Every shape and every channel is in the suite, the other pairs of them are among the thorough tests.
 IN_THE_SUITE = {
     *(("square", "linear"), ("square", "sign"), ("wide", "noisy"), ("long", "linear")),
     *(("width=2", "sign"), ("width=2", "tanh")),
@@ -83,7 +83,7 @@ def draw():
     return one_instance
 
 
-# Every shape and every channel of the table is in the suite, its other pairs are among the statistics.
+# Every shape and every channel of the table is in the suite, its other pairs are among the thorough tests.
 PAIRS = {"square linear", "square noisy", "square sign", "wide noisy", "long linear", "full rank sign", "rho=0 linear"}
 PAIRS |= {"rho=0 noisy", "beta=inf sign", "both noisy", "rho=inf linear", "width=2 linear", "width=2 sign"}
 PAIRS |= {f"{shape} {channel}" for channel, shapes in INTEGRATED.items() for shape in shapes}
@@ -92,7 +92,7 @@ PAIRS |= {f"{shape} {channel}" for channel, shapes in INTEGRATED.items() for sha
 # Of the session: what is computed of one model serves several files.
 @pytest.fixture(
     scope="session",
-    params=[pytest.param(name, marks=() if name in PAIRS else pytest.mark.statistics, id=name) for name in MODELS],
+    params=[pytest.param(name, marks=() if name in PAIRS else pytest.mark.thorough, id=name) for name in MODELS],
 )
 def model(request):
     return MODELS[request.param]
@@ -120,9 +120,9 @@ QUICK = ("square", "sign")
 
 
 def marks_of(case):
-    """One case is quick, some are slow, the rest among the statistics."""
+    """One case is quick, some are slow, the rest are thorough."""
     if case not in IN_THE_SUITE:
-        return pytest.mark.statistics
+        return pytest.mark.thorough
     return () if case == QUICK else pytest.mark.slow
 
 

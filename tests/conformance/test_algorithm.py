@@ -85,7 +85,7 @@ def test_an_even_channel_is_solved_up_to_a_global_sign():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "model", [SIGN, NARROW, pytest.param(LINEAR, marks=pytest.mark.statistics)], ids=["sign", "narrow", "linear"]
+    "model", [SIGN, NARROW, pytest.param(LINEAR, marks=pytest.mark.thorough)], ids=["sign", "narrow", "linear"]
 )
 def test_transposed_data_give_the_transposed_estimate(model, draw):
     signal, design, labels = draw(model, 24, 2.0 if model.width else 0.6)
@@ -101,7 +101,7 @@ def test_transposed_data_give_the_transposed_estimate(model, draw):
 @pytest.mark.parametrize(
     "model",
     # Linear labels: tests/conformance/test_learners.py.
-    [SIGN, *(pytest.param(one, marks=pytest.mark.statistics) for one in (LINEAR, ABSOLUTE, NARROW))],
+    [SIGN, *(pytest.param(one, marks=pytest.mark.thorough) for one in (LINEAR, ABSOLUTE, NARROW))],
     ids=["sign", "linear", "absolute", "narrow"],
 )
 def test_one_seed_gives_identical_bits(model):
@@ -117,10 +117,10 @@ def test_instances_are_the_runs_of_consecutive_seeds():
     assert together[0].error != together[1].error
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "model",
-    [LINEAR, *(pytest.param(one, marks=pytest.mark.statistics) for one in (SIGN, NARROW))],
+    [LINEAR, *(pytest.param(one, marks=pytest.mark.thorough) for one in (SIGN, NARROW))],
     ids=["linear", "sign", "narrow"],
 )
 def test_a_smaller_sample_is_the_beginning_of_a_larger_one(model):
@@ -145,7 +145,7 @@ def test_single_precision_storage_changes_little(model, draw):
     assert error_of(rounded, signal) == pytest.approx(error_of(exact, signal), abs=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_single_precision_simulation_agrees_with_theory():
     result = simulate(LINEAR, [0.6], d=30, instances=4, seed=3, storage="float32")
     assert result.converged
@@ -181,7 +181,7 @@ def test_iteration_limit_is_reported(draw):
     assert solution.iterations[0] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_fixed_damping_reaches_the_same_estimate(draw):
     signal, design, labels = draw(LINEAR, 20, 0.6)
     free = gamp(LINEAR, design, labels, MessagePassing().at_accuracy(Accuracy(tolerance=1e-7, max_iterations=1000)))
@@ -209,16 +209,16 @@ def stays_bounded(d, beta, rho, noise):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.statistics)])
+@pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     ("beta", "rho"),
-    [(1.0, 1.0), *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in OTHER_SHAPES)],
+    [(1.0, 1.0), *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in OTHER_SHAPES)],
 )
 def test_never_diverges_at_small_size(beta, rho, noise):
     stays_bounded(24, beta, rho, noise)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("rho", [0.2, 1.0])
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
@@ -236,7 +236,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", OTHERS)
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 0.9, 1.3])
 def test_other_models_never_diverge_either(model, alpha):

@@ -20,9 +20,9 @@ MODELS = {
 }
 
 
-# Checks of many samples: of one model in the suite, of all among the statistics.
+# Checks of many samples: of one model in the suite, of all among the thorough tests.
 def one_in_the_suite(chosen):
-    return [pytest.param(name, marks=pytest.mark.slow if name == chosen else pytest.mark.statistics) for name in MODELS]
+    return [pytest.param(name, marks=pytest.mark.slow if name == chosen else pytest.mark.thorough) for name in MODELS]
 
 
 # Posterior covariances with an overlap between the rows; layers of extensive width are told apart one by one.
@@ -48,6 +48,7 @@ def drawn(model, channel, count, seed):
     return channel.label_from(fields, rng.standard_normal((count, channel.sources))), omega, np.tile(v, (count, 1, 1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_scores_are_derivatives_of_the_log_partition(name):
     channel = sampled_channel(MODELS[name])
@@ -72,6 +73,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(name):
     assert np.all(np.abs(gap.mean(axis=0)) < 4 * error + 0.02)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_information_is_twice_the_slope_of_the_expected_log_partition(name):
     model, step = MODELS[name], 0.05
@@ -100,7 +102,7 @@ def test_the_prior_claims_the_error_that_its_denoiser_makes(name):
     np.testing.assert_allclose(np.diag(found.variance), np.diag(expected), rtol=0.08)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_message_passing_and_theory_agree_at_large_size():
     model = MODELS["noisy"].at_accuracy(Accuracy(points=256))
     result = simulate(model, [3.0], d=300, instances=6)

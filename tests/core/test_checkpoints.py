@@ -65,7 +65,7 @@ def interrupted(monkeypatch, at):
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(name, marks=pytest.mark.statistics) for name in ("gd", "averaged-gd")),
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("gd", "averaged-gd")),
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("exploring", "sgd")),
     ],
 )
@@ -100,7 +100,7 @@ def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, mo
 @pytest.mark.parametrize(
     "learner",
     [  # All learners: tests/conformance/test_learners.py.
-        pytest.param(name, marks=pytest.mark.slow if name == "gd" else pytest.mark.statistics)
+        pytest.param(name, marks=pytest.mark.slow if name == "gd" else pytest.mark.thorough)
         for name in RUNS
         if name != "exploring"
     ],

@@ -47,7 +47,10 @@ def strict():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMPUTATIONS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.thorough if "link" in name else ()) for name in COMPUTATIONS],
+)
 def test_results_do_not_depend_on_strict_modes_of_jax(name, strict):
     found = COMPUTATIONS[name]()
     for option, value in zip(STRICT, ("allow", "standard", "allow"), strict=True):

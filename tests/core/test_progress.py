@@ -79,7 +79,7 @@ def test_items_that_take_long_have_an_estimate(monkeypatch):
     assert "counting" in shown.getvalue()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "ask",
     [

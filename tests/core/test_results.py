@@ -180,7 +180,7 @@ def test_the_widest_error_bar_is_named_with_its_remedy():
     assert "0.125 at alpha = 1 is 87 % of the error 0.143. Raise points = 64; 1 more" in note
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_limits_with_few_points_have_a_note_on_their_error_bars():
     model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1).at_accuracy(
         Accuracy(points=32)

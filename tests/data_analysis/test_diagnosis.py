@@ -106,7 +106,7 @@ def test_looking_before_a_run_does_not_grow_with_the_samples():
     assert [one.name for one in violations(x)] == ["mean"]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", [(540, 30, 30), (2000, 60, 60)])
 def test_looking_takes_a_twentieth_of_a_run(shape):
     """The least of nine processor times each, in alternation."""

@@ -169,7 +169,7 @@ def with_tails(x, rng):
     [
         (with_mean, "mean"),
         (with_correlated_tokens, "token correlation"),
-        pytest.param(with_correlated_features, "feature correlation", marks=pytest.mark.statistics),
+        pytest.param(with_correlated_features, "feature correlation", marks=pytest.mark.thorough),
         (with_tails, "heavy tails"),
     ],
 )

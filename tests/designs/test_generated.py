@@ -67,7 +67,7 @@ def test_message_passing_takes_them_for_stored_ones():
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1), marks=pytest.mark.statistics),
+        pytest.param(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1), marks=pytest.mark.thorough),
         AttentionIndexed(0.5),
     ],
 )
@@ -79,7 +79,7 @@ def test_in_simulations(model):
     assert result.parameters["storage"] == "generated"
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_in_simulations_of_several_rows():
     experiment = experiment_of(
         DeepAttention().at_accuracy(Accuracy(points=32)), np.array([1.5]), 100, 1, 0, MessagePassing(), "generated"

@@ -223,7 +223,7 @@ def test_runs_on_revealed_inputs_reach_theory(learner):
     assert abs(found["error"][0] - found["theory"][0]) < 4 * found["standard_error"][0] + 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("learner", [NuclearNorm(strength=0.5), GradientDescent(learning_rate=0.2, steps=50)])
 def test_runs_on_revealed_inputs_have_the_distribution_of_stored_ones(learner):
     """A small version of benchmarks/check_revealed.py."""
@@ -234,6 +234,7 @@ def test_runs_on_revealed_inputs_have_the_distribution_of_stored_ones(learner):
     assert ks_2samp(*errors).pvalue > 1e-3
 
 
+@pytest.mark.thorough
 def test_rows_on_revealed_tokens_reach_theory():
     model = SequenceMultiIndex(lambda z: z[0, 0] + 0.5 * z[0, 1], 1, tokens=2, noise=0.1)
     found = simulate(model, [0.8], d=300, instances=2, storage="revealed-float32")
@@ -278,7 +279,9 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.thorough if name in ("exploration", "rows") else ()) for name in SAME]
+)
 def test_learners_do_on_completely_revealed_inputs_what_they_do_on_stored_ones(name):
     model, learner = SAME[name]
     size, rng = model.at_size(10), np.random.default_rng(0)

@@ -57,7 +57,7 @@ print(json.dumps(gaps))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_several_devices_give_the_result_of_one():
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}

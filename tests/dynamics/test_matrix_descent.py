@@ -225,14 +225,14 @@ def test_a_width_is_a_ratio_or_a_number_of_columns():
     np.testing.assert_array_equal(found["power"], wide["power"][:2])
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_a_plan_narrows_down_to_two_per_cent():
     found = plan(MODEL, 0.9, GradientDescent(learning_rate=0.2, steps=6), accuracy=Accuracy(matrix_size=24, draws=2))
     entry = found["gd"]
     assert 0.2 < entry.alpha < 0.8 and entry.error_estimate > 1e-3 and "gd_early_stopped" in found
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_decay_at_full_width_ends_at_the_nuclear_norm_risk():
     from glassformer import RegularisedRisk
 

@@ -100,7 +100,7 @@ def test_logistic_regression_full_batch():
     assert path.arrival(0.5).value == np.argmax(path.cosine.value > 0.5)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_logistic_regression_on_batches():
     path = descent_path(SIGN, 2.0, DescentSettings(20, weight_decay=0.05, batch=0.3), LOGISTIC)
@@ -113,7 +113,7 @@ def attention(fields):
     return jax.nn.softmax(fields.T @ fields, axis=-1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_attention():
     model = SequenceMultiIndex(attention, indices=1, tokens=2, noise=0.04)
     settings = DescentSettings(20, 0.3, weight_decay=0.02)
@@ -128,7 +128,7 @@ def test_attention():
         assert close(path.errors["training_loss"], step, loss, 0.001)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_attention_with_several_steps_on_the_same_batch():
     model = SequenceMultiIndex(attention, indices=1, tokens=2, noise=0.01)
@@ -139,7 +139,7 @@ def test_attention_with_several_steps_on_the_same_batch():
         assert close(path.overlap, step, overlap, 0.005, 0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_convex_risk_is_minimised_in_the_end():
     """Ridge logistic regression at alpha = 3, strength 1, whose limit is known to seven digits."""
     path = descent_path(SIGN, 3.0, DescentSettings(MANY, 0.6, weight_decay=1.0), LOGISTIC)
@@ -156,7 +156,7 @@ def test_a_convex_risk_is_minimised_in_the_end():
     assert f"weights settle at step {path.settles_at}" in descent_table([path]).notes[0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_many_batches_are_new_samples():
     """One sample per dimension and step: e' = e (1 - 2 eta + 2 eta^2) + eta^2 noise for the error e of a linear row."""
@@ -169,7 +169,7 @@ def test_many_batches_are_new_samples():
     assert np.all(np.abs(path.error.value - error) < path.error.error + 0.02 * np.array(error))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_batches_are_online_descent():
     """Few new samples per dimension and step: the equations of online SGD in continuous time."""
     alpha, share, rate, steps = 100.0, 0.0025, 0.2, 12
@@ -220,7 +220,7 @@ def runs(case, d, instances, steps, rate, decay, spectrum):
     return np.array(found)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "slope", "function", "spectrum"),
@@ -241,7 +241,7 @@ def test_runs_with_features_of_two_variances_and_with_a_kink(link, slope, functi
         assert np.all(distance < 3.5 * error[:, number] + known.error[:, 0, 0] + 3 / 300)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_trajectories_are_shared_out_over_devices(monkeypatch):
     """With the axis of devices that a machine of several has, here of one."""
     settings = DescentSettings(2, 1.0, batch=0.5, trajectories=4096)
@@ -252,7 +252,7 @@ def test_trajectories_are_shared_out_over_devices(monkeypatch):
     np.testing.assert_allclose(found.measures["training_loss"], known.measures["training_loss"], rtol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_descent_leaves_a_plateau():
     """A student of two rows, equal but for 1e-5, does not settle where the rows would be equal."""
     model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]) + jnp.tanh(z[1, 0]), indices=2)
@@ -264,7 +264,7 @@ def test_descent_leaves_a_plateau():
     assert path.errors["training_loss"].value[120] < 0.016 and path.settles_at is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_weights_that_move_to_and_fro_do_not_settle():
     model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), noise_law="flip:0.1")
     settings = DescentSettings(60, 5.0, weight_decay=0.06, trajectories=4096)
@@ -274,7 +274,7 @@ def test_weights_that_move_to_and_fro_do_not_settle():
     assert correlation[0, 0] + correlation[1, 1] - 2 * correlation[0, 1] > correlation[1, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_few_trajectories_do_not_follow_a_small_overlap():
     """Overlaps of the sets, which have fewer trajectories, decay instead of growing."""
     model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] ** 2))

@@ -108,7 +108,7 @@ def test_squares_in_closed_form():
     assert np.max(error) < 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_layers_have_the_numbers_of_their_derivation():
     path = online_sgd(LAYERS, [4, 12, 20], LAYERS_PACE, cosine_start(2, 0.3), points=512)
     known = np.array([[0.274, 0.469], [0.311, 0.855], [0.386, 0.943]])
@@ -129,7 +129,7 @@ def test_last_layer_is_learned_first():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [3, 101, *(pytest.param(n, marks=pytest.mark.statistics) for n in (2, 21))])
+@pytest.mark.parametrize("count", [3, 101, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 21))])
 def test_error_of_arrival_times_includes_interpolation(count):
     """Of linear labels the cosine is known in closed form: it is 1/2 at 1.12431."""
     model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1).at_accuracy(Accuracy(points=32))
@@ -154,7 +154,7 @@ def test_without_overlap_even_labels_are_never_learned():
     assert np.all(np.linalg.eigvalsh(path.power.value[1]) > 0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_time_of_escape_grows_like_the_logarithm_of_the_dimension():
     """Two equal factors of the overlap at the start are two equal delays."""
     starts = [cosine_start(1, cosine) for cosine in (1e-2, 1e-3, 1e-4)]
@@ -169,8 +169,8 @@ def test_the_time_of_escape_grows_like_the_logarithm_of_the_dimension():
 @pytest.mark.parametrize(
     ("model", "pace"),
     [
-        pytest.param(LAYERS, LAYERS_PACE, marks=pytest.mark.statistics),
-        pytest.param(GATED, Pace(0.4, 1), marks=pytest.mark.statistics),
+        pytest.param(LAYERS, LAYERS_PACE, marks=pytest.mark.thorough),
+        pytest.param(GATED, Pace(0.4, 1), marks=pytest.mark.thorough),
         (SQUARE, Pace(0.05, 1, 0.01)),
     ],
 )

@@ -186,7 +186,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_malformed_messages_leave_nothing_in_the_log(served, tmp_path):
     with served(tmp_path) as address:
         asyncio.run(malformed(address))

@@ -148,7 +148,7 @@ def test_a_model_that_is_compiled_for_seconds_shows_its_axes_and_the_error_witho
     page.work.end()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_preview_is_drawn_over_the_last_curve_and_cannot_be_exported(opened, thread, monkeypatch, tmp_path):
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
     page = opened("?model=attention&depth=1&points=64&alpha=0.5")

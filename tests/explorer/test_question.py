@@ -143,7 +143,7 @@ def test_every_view_has_code_and_a_command_that_work(view, texts, tmp_path, caps
     assert [len(one.frame) for one in partial] == ([1, 2] if view is runs else [])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_steps_of_descent_have_a_preview_and_the_code_has_their_settings(monkeypatch, tmp_path, capsys):
     # Preview and curve have one shape, which is compiled once.
     monkeypatch.setattr(views, "_FEW", Accuracy(trajectories=32_768))
@@ -185,7 +185,7 @@ def test_the_sentence_says_what_is_seen_and_calls_errors_below_their_estimate_ze
     assert [name for _, name in answer.picture.marks] == ["perfect recovery", "nuclear norm"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_preview_comes_before_sampled_numbers_and_covers_them(monkeypatch, tmp_path):
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
     question = asked("attention", depth="1", points="128", alpha="0.4,0.8,0.6")

@@ -87,7 +87,7 @@ def test_runs_of_a_risk_agree_with_theory():
     assert any("needs the density of the fields" in note for note in runs.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_descent_follows_its_equations():
     learner = SGD(learning_rate=0.3, weight_decay=0.05, start="overlap:0.3")
     table = trajectory(TAILS, [2.0], learner, steps=6, d=600, instances=4).to_pandas()
@@ -95,7 +95,7 @@ def test_descent_follows_its_equations():
     assert np.all(abs(table["measured_error"] - table["error"]) < error)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_online_descent_follows_its_equations():
     """The theory starts at the teachers of the runs, whose rows are not orthonormal at this size."""
     learner = OnlineSGD(learning_rate=0.3, batch=2, start="overlap:0.2")
@@ -195,7 +195,7 @@ def test_samplers_are_checked(function, message):
         Drawn(function).states(1, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_accuracy_lowers_the_error():
     model = SequenceMultiIndex(sign, inputs=Drawn(two_classes))
     few, many = (

@@ -240,7 +240,7 @@ def test_revealed_inputs_have_the_same_limit():
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_descent_on_two_classes():
     """The same equations with trajectories written apart."""
     learner = SGD(loss="logistic", learning_rate=0.5, weight_decay=0.1)
@@ -251,7 +251,7 @@ def test_descent_on_two_classes():
         assert abs(row["power_1_1"] - power) < 2 * row["power_error_estimate_1_1"] + 1e-2
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_attention_finds_the_token_as_runs_do():
     learner = SGD(student=attention, learning_rate=0.1, weight_decay=0.05, start="overlap:0.3")
     table = trajectory(hidden(1.5, points=2048), [4.0], learner, steps=20, d=1000, instances=4).to_pandas()

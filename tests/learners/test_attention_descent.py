@@ -66,14 +66,14 @@ def test_gradients_agree_with_finite_differences(label):
     ("settings", "channel"),
     [
         (GradientDescent(), SOFTMAX),
-        pytest.param(GradientDescent(optimizer="sgd"), LinearAttentionChannel(1), marks=pytest.mark.statistics),
+        pytest.param(GradientDescent(optimizer="sgd"), LinearAttentionChannel(1), marks=pytest.mark.thorough),
         (GradientDescent(start="small:0.001"), LinearAttentionChannel(2)),
-        pytest.param(GradientDescent(), LinearAttentionChannel(2), marks=pytest.mark.statistics),
-        pytest.param(GradientDescent(), LinearAttentionChannel(1), marks=pytest.mark.statistics),
-        pytest.param(GradientDescent(optimizer="sgd"), SOFTMAX, marks=pytest.mark.statistics),
-        pytest.param(GradientDescent(optimizer="sgd"), LinearAttentionChannel(2), marks=pytest.mark.statistics),
-        pytest.param(GradientDescent(start="small:0.001"), SOFTMAX, marks=pytest.mark.statistics),
-        pytest.param(GradientDescent(start="small:0.001"), LinearAttentionChannel(1), marks=pytest.mark.statistics),
+        pytest.param(GradientDescent(), LinearAttentionChannel(2), marks=pytest.mark.thorough),
+        pytest.param(GradientDescent(), LinearAttentionChannel(1), marks=pytest.mark.thorough),
+        pytest.param(GradientDescent(optimizer="sgd"), SOFTMAX, marks=pytest.mark.thorough),
+        pytest.param(GradientDescent(optimizer="sgd"), LinearAttentionChannel(2), marks=pytest.mark.thorough),
+        pytest.param(GradientDescent(start="small:0.001"), SOFTMAX, marks=pytest.mark.thorough),
+        pytest.param(GradientDescent(start="small:0.001"), LinearAttentionChannel(1), marks=pytest.mark.thorough),
     ],
 )
 def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
@@ -83,7 +83,7 @@ def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
     assert found.history[-1].averaged_error < 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hardmax_labels_determine_the_signal_up_to_its_scale():
     channel = HardmaxPairChannel(1.2)
     design, signal, labels = drawn(channel, 400)
@@ -99,7 +99,7 @@ def test_hardmax_labels_determine_the_signal_up_to_its_scale():
     assert np.trace(found.signals[0]) == pytest.approx(np.sqrt(20))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_starts_are_trained_independently():
     design, signal, labels = drawn(SOFTMAX, 60)
     settings = GradientDescent(steps=40)
@@ -108,7 +108,7 @@ def test_starts_are_trained_independently():
     np.testing.assert_allclose(together.signals[0], alone.signals[0], atol=1e-9)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_averaging_over_starts_halves_the_error_of_gradient_descent():
     ask = {"d": 30, "instances": 2, "storage": "float32"}
     settings = GradientDescent(steps=1500, floor=1e-6, initialisations=16)

@@ -180,7 +180,7 @@ def published_threshold(beta, rho):
     [
         (1.0, 0.05),
         *(
-            pytest.param(*one, marks=pytest.mark.statistics)
+            pytest.param(*one, marks=pytest.mark.thorough)
             for one in ((1.0, 0.7), (5.0, 0.2), (5.0, 0.64), (5.0, 0.881), (1.2, 0.99))
         ),
         (20.0, 0.5),

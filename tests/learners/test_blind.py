@@ -23,7 +23,7 @@ MODEL = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 ASK = {"d": 40, "instances": 4, "seed": 2, "storage": "float32"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_error_of_a_wrong_width_agrees_with_theory():
     found = simulate(MODEL, [0.5], BlindMessagePassing(assumed_rho=1.0), **ASK)
     right = simulate(MODEL, [0.5], **ASK)
@@ -38,7 +38,7 @@ def test_error_of_a_wrong_width_agrees_with_theory():
 @pytest.mark.parametrize(
     ("beta", "rho", "noise", "alpha"),
     [
-        *(pytest.param(*one, marks=pytest.mark.statistics) for one in ((1, 0.3, 0.1, 0.5), (2, 0.2, 0.5, 1))),
+        *(pytest.param(*one, marks=pytest.mark.thorough) for one in ((1, 0.3, 0.1, 0.5), (2, 0.2, 0.5, 1))),
         (0.5, 1, 0.1, 0.7),
     ],
 )

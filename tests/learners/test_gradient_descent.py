@@ -121,7 +121,7 @@ def test_steps_too_short_to_learn_are_not_called_converged():
     assert silent.training.status.ok
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_narrow_student_stops_at_a_flat_objective():
     design, signal, labels = drawn(120, 6, 3)
     found = descend(factor_student(design, labels, 1), GradientDescent(), np.random.default_rng(2), 1, signal)
@@ -130,7 +130,7 @@ def test_narrow_student_stops_at_a_flat_objective():
     assert found.history[-1].training_error > 0.05
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_error():
     averaged, single = (
         simulate(MODEL, [0.2], kind(initialisations=16, learning_rate=0.5), d=36, instances=3)
@@ -170,7 +170,7 @@ def test_exploration_is_shorter_than_the_run(explore):
         GradientDescent(explore=explore)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
     ask = {"d": 30, "instances": 4, "storage": "float32"}
     plain, exploring = (
@@ -241,7 +241,7 @@ def test_combinations_that_do_not_exist_are_refused():
         GradientDescent(optimizer="adam", momentum=0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_links_with_slopes_are_fitted():
     """Enough noisy labels of a bent link: close to the optimum, from one start."""
     model = BilinearSequenceRegression(beta=1, rho=0.1, channel=jnp.tanh, noise=0.01)
@@ -284,7 +284,7 @@ def test_baselines_from_the_command_line(capsys):
     "own",
     [
         {"learning_rate": 0.2},
-        pytest.param({"momentum": 0.8, "learning_rate": 0.1}, marks=pytest.mark.statistics),
+        pytest.param({"momentum": 0.8, "learning_rate": 0.1}, marks=pytest.mark.thorough),
         {"optimizer": "adam"},
     ],
     ids=str,

@@ -24,7 +24,7 @@ def drawn(channel, samples, d=8, width=2, seed=0):
     "options",
     [
         {"layers": 2},
-        pytest.param({"layers": 3, "skip": (0.5, 2.0), "tokens": 3}, marks=pytest.mark.statistics),
+        pytest.param({"layers": 3, "skip": (0.5, 2.0), "tokens": 3}, marks=pytest.mark.thorough),
         {"layers": 2, "channel": "linear"},
     ],
 )
@@ -43,7 +43,7 @@ def test_the_loss_of_the_teacher_is_zero_and_its_signals_are_its_own(options):
     assert student.distance(signals[0], signal) < 1e-20
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_enough_samples_are_learned_from_one_of_four_starts():
     channel = DeepAttentionIndexed(0.25).channel
     design, signal, _, labels = drawn(channel, 400)
@@ -51,9 +51,9 @@ def test_enough_samples_are_learned_from_one_of_four_starts():
     assert min(np.sum((one - signal) ** 2) for one in found.signals) < 1e-2
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    "learner", [GradientDescent, pytest.param(AveragedGradientDescent, marks=pytest.mark.statistics)]
+    "learner", [GradientDescent, pytest.param(AveragedGradientDescent, marks=pytest.mark.thorough)]
 )
 def test_simulations_tell_the_error_of_every_layer(learner):
     result = simulate(DeepAttentionIndexed(0.3), [0.3], learner(initialisations=2, steps=200), d=10, instances=1)

@@ -144,7 +144,7 @@ def one_index(samples=600, d=150, accuracy=None, **settings):
     return gamp(model, design, labels, MessagePassing(**settings), accuracy=accuracy), weights
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_tolerance_is_honoured_where_scores_are_exact():
     """It was clamped at 5e-3 for all models of several rows."""
     loose, _ = one_index(accuracy=Accuracy(tolerance=1e-1))
@@ -200,7 +200,7 @@ def squared_labels(seed, samples, steps=40):
     return step, min(states, key=lambda state: state.claimed_error)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_that_are_improbable_under_the_estimate_contradict_it():
     """Residuals agree with the claimed variance at a wrong signal too: this was called converged."""
     step, wrong = squared_labels(2, samples=200)
@@ -226,7 +226,7 @@ def test_a_random_start_does_not_know_the_teacher_of_its_seed():
             assert abs(np.corrcoef(start.ravel(), teacher.ravel())[0, 1]) < 0.2
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_untrained_network_is_not_converged():
     """Row errors 0.92 and 1.49 where 1.0 and 0.05 were claimed, with a Nishimori ratio of exactly 1, were."""
     result = simulate(

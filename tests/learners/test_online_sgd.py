@@ -91,8 +91,8 @@ def test_diverged_runs_have_no_measured_quantities():
     assert np.isfinite(table["measured_error"][0]) and np.all(np.isnan(table["measured_error"][1:]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", [pytest.param(TANH, marks=pytest.mark.statistics), GATED])
+@pytest.mark.thorough
+@pytest.mark.parametrize("model", [pytest.param(TANH, marks=pytest.mark.thorough), GATED])
 def test_runs_follow_the_equations_from_their_starts(model):
     learner = OnlineSGD(learning_rate=0.3, batch=1).at_accuracy(Accuracy(points=256))
     table = trajectory(model, [3.0], learner, steps=3, start="overlap:0.3", d=300, instances=6)
@@ -161,7 +161,7 @@ def test_refusals_name_the_remedy():
         OnlineSGD(start="overlap:0.5").learn(TANH, DataSet(ProjectionDesign(drawn()[0]), drawn()[1]))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_on_the_command_line(capsys, tmp_path):
     plot = tmp_path / "way.png"
     asked = [

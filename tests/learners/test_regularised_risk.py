@@ -187,7 +187,7 @@ def test_hinge_has_a_certified_gap():
             AttentionIndexed(rho=0.5, channel="softmax"),
             0.3,
             RegularisedRisk("cross-entropy", "trace", 0.3),
-            marks=pytest.mark.statistics,
+            marks=pytest.mark.thorough,
         ),
         (AttentionIndexed(rho=0.5, channel="hardmax"), 0.3, RegularisedRisk("cross-entropy", "trace", 0.5)),
     ],
@@ -203,7 +203,7 @@ def test_runs_follow_the_theory(model, alpha, learner):
     assert result.converged
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "model",
     [
@@ -221,7 +221,7 @@ def test_the_residual_of_descent_is_its_gap_to_the_convex_optimum(model):
     assert 0 <= gaps[0] < 1e-4 < 1e-2 < gaps[1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_descent_with_decay_ends_at_the_convex_optimum():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     convex = simulate(model, [0.8], RegularisedRisk(strength=0.15), d=8, instances=1)
@@ -240,7 +240,7 @@ def test_inputs_that_are_not_kept():
     assert found.converged
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_on_the_command_line(capsys, tmp_path):
     words = ["limits", "bsr", "--alpha", "2", "--rho", "0.3", "--channel", "sign", "--learner", "risk"]
     assert main([*words, "--loss", "logistic", "--strength", "0.3", "--json"]) == 0
@@ -277,7 +277,7 @@ def test_every_interpolator_has_its_own_remedy(penalty, text):
         simulate(BilinearSequenceRegression(rho=0.3, noise=0.1), [0.5], learner, d=10)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("d", [16, 30])
 def test_the_hinge_reaches_its_default_tolerance(d):
     """Envelopes that only grew narrower ended at 2.1e-5 and 3.9e-5 after all 5000 steps."""

@@ -41,7 +41,7 @@ def drawn(model, d, alpha):
         (SIGN, 3.0, RowRisk("logistic", intercept=True), 0.3),
         (SPARSE, 1.5, RowRisk("square", "lasso"), 0.5),
         # The loss is in the next case, the penalty in the first.
-        pytest.param(CLASSES, 3.0, RowRisk("cross-entropy"), 0.5, marks=pytest.mark.statistics),
+        pytest.param(CLASSES, 3.0, RowRisk("cross-entropy"), 0.5, marks=pytest.mark.thorough),
         (CLASSES, 3.0, RowRisk("cross-entropy", "group"), 0.5),
     ],
 )
@@ -69,13 +69,13 @@ def test_steps_have_the_errors_of_theory():
     np.testing.assert_allclose(table["measured_error"][-1], runs["error"][0], atol=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_steps_of_attention_have_the_errors_of_theory():
     table = trajectory(ATTENTION, [3.0], RegularisedRisk("square", strength=0.1), steps=3, d=400, instances=2)
     np.testing.assert_allclose(table["measured_error"][1:], table["error"][1:], atol=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_theory_ends_at_the_limit():
     risk = RowRisk("logistic", strength=0.3)
     model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])).at_accuracy(Accuracy(points=256))

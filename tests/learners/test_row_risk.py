@@ -237,7 +237,7 @@ def test_lowest_of_several_minima_is_returned():
     assert flipped.measured(ATTENTION, dataset.teacher, new)["overlap"][0, 0] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_students_may_have_more_rows_than_the_teacher():
     model = SequenceMultiIndex(lambda z: jnp.sign(jnp.tanh(z[0, 0]) + 0.5), 1, 1)
     dataset, new = drawn(model, 50, 4.0)

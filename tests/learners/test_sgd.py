@@ -74,6 +74,7 @@ def test_steps_are_those_of_the_formula(momentum, nesterov):
     assert found.status is Status.ITERATION_LIMIT
 
 
+@pytest.mark.thorough
 def test_runs_converge_where_rows_come_to_rest_away_from_their_start():
     """Or where nothing is learned because steps are too small: these have not converged."""
     data = drawn(60)
@@ -122,7 +123,7 @@ def test_passes_over_any_number_of_samples_have_the_steps_of_theory(samples, sha
     assert len(np.unique(chosen)) == chosen.size
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_published_protocol_is_three_steps_on_every_batch_of_200_in_every_pass():
     """Explicit updates of the squared error over d, on the batches of each pass."""
     d, model = 60, SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0])).at_accuracy(Accuracy(points=32))
@@ -210,7 +211,7 @@ def test_theory_is_of_independent_batches():
         trajectory(SIGN, [2.0], replace(LOGISTIC, record_every=2), steps=3, d=20)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_descent_that_diverges_at_every_ratio_has_the_same_columns():
     table = limits(SIGN, [2.0], replace(LOGISTIC, learning_rate=50.0, weight_decay=1.0, steps=6), throw=False)
     assert table.status == [Status.DIVERGING]
@@ -297,7 +298,7 @@ def test_equal_sample_ratios_are_solved_once(monkeypatch):
     assert solved == [2.0] and len(table["error"]) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_descent_needs_no_theory_of_its_minimum():
     """A linear row on labels that fall with their field: the risk is refused, the descent has its equations."""
     model = SequenceMultiIndex(lambda z: 1 - 2.0 * (z[0, 0] > 0))
@@ -374,7 +375,7 @@ def test_command_line(tmp_path, capsys):
     assert "--learning-rate = 'x' is not allowed" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_limits_are_the_end_of_the_path_and_plans_know_where_to_stop():
     learner = SGD(steps=15).at_accuracy(Accuracy(trajectories=1024))
     model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=1.0).at_accuracy(Accuracy(points=32))

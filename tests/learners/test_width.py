@@ -31,7 +31,7 @@ def close(found, rho, noise):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "rho", "noise", "alpha"),
-    [*(pytest.param(*one, marks=pytest.mark.statistics) for one in GRID[:2]), GRID[2]],
+    [*(pytest.param(*one, marks=pytest.mark.thorough) for one in GRID[:2]), GRID[2]],
 )
 def test_width_and_noise_are_found(shape, rho, noise, alpha):
     inputs, labels, signal = drawn(shape, rho, noise, alpha, seed=1)
@@ -44,7 +44,7 @@ def test_width_and_noise_are_found(shape, rho, noise, alpha):
     assert error == pytest.approx(claimed, rel=0.4)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_bars_cover_the_truth_over_the_grid():
     """Of 64 data sets at most eight outside one of two intervals of 95 per cent, where 6.4 are expected."""
     right = [
@@ -55,7 +55,7 @@ def test_bars_cover_the_truth_over_the_grid():
     assert np.sum(~np.array(right)) <= 8
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_width_of_one_behind_much_noise_is_in_its_interval():
     """The end of the range: quantiles of a posterior of widths above it never hold it where the width is open."""
     rng = np.random.default_rng(0)
@@ -103,8 +103,8 @@ def of_width_two(noise, samples, seed=5, size=30):
     return inputs, fields + np.sqrt(noise) * rng.standard_normal(samples)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", [pytest.param(1e-4, marks=pytest.mark.statistics), 1e-8])
+@pytest.mark.thorough
+@pytest.mark.parametrize("noise", [pytest.param(1e-4, marks=pytest.mark.thorough), 1e-8])
 def test_labels_almost_without_noise(noise):
     """The signal of these inputs has a mean of its own; widths of two hardly fluctuate there."""
     found = estimate_model(*of_width_two(noise, 600))
@@ -113,7 +113,7 @@ def test_labels_almost_without_noise(noise):
     assert found.offset == pytest.approx(0, abs=5 * np.sqrt(noise / 600))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_power_of_a_faint_signal_is_in_the_error_of_the_noise():
     """Without it 12 of 24 intervals held a noise of one, 8 of 24 one of five."""
     found = [estimate_model(*of_width_two(4.0, 500, seed, 20)) for seed in range(2)]

@@ -92,8 +92,8 @@ def test_published_hardmax_is_above_the_optimum():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rho", [0.0, 0.2, pytest.param(1.0, marks=pytest.mark.statistics), np.inf])
-@pytest.mark.parametrize("tokens", [2, pytest.param(3, marks=pytest.mark.statistics), 5])
+@pytest.mark.parametrize("rho", [0.0, 0.2, pytest.param(1.0, marks=pytest.mark.thorough), np.inf])
+@pytest.mark.parametrize("tokens", [2, pytest.param(3, marks=pytest.mark.thorough), 5])
 @pytest.mark.parametrize("channel", ["linear", "softmax"])
 def test_all_numbers_of_tokens_collapse(channel, tokens, rho):
     first = AttentionIndexed(rho, 1, "linear")
@@ -127,7 +127,7 @@ def test_the_temperature_drops_out_of_everything_but_the_label():
     [
         (0.1, 0.19),
         (1.0, 1.0),
-        *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(0.5, 0.75), (3.0, 1.0)]),
+        *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in [(0.5, 0.75), (3.0, 1.0)]),
     ],
 )
 @pytest.mark.parametrize(("channel", "tokens"), [("linear", 1), ("linear", 2), ("softmax", 2), ("softmax", 4)])
@@ -215,7 +215,7 @@ def test_landscape_peaks_at_the_limit():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("v", [1.4, 0.05, *(pytest.param(v, marks=pytest.mark.statistics) for v in (0.5, 1e-3))])
+@pytest.mark.parametrize("v", [1.4, 0.05, *(pytest.param(v, marks=pytest.mark.thorough) for v in (0.5, 1e-3))])
 def test_hardmax_information_by_integration_over_the_shared_index(v):
     """Products of two one-dimensional rules, over the plane of row differences and over h_12: nothing in common."""
     channel, size = HardmaxPairChannel(1.5), np.sqrt((1.5 - v) * 3)
@@ -238,7 +238,7 @@ def test_hardmax_information_by_integration_over_the_shared_index(v):
     assert channel.information(np.array([v])).value[0] == pytest.approx(value, rel=1e-6)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("v", [0.5])
 def test_hardmax_information_by_brute_force(v):
     """Average of |g|^2 over the plane of row differences, with SciPy's bivariate normal and finite differences."""
@@ -423,7 +423,7 @@ def _points_in_a_circle(y):
     return False
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("v", [0.95, 0.6])
 def test_few_fields_of_five_tokens_are_in_the_error(v):
     few = HardmaxChannel(5, draws=64).averages_at(v, 256)
@@ -432,8 +432,8 @@ def test_few_fields_of_five_tokens_are_in_the_error(v):
     assert many[1] < 0.1 * many[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", [1e-2, pytest.param(1e-6, marks=pytest.mark.statistics)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("noise", [1e-2, pytest.param(1e-6, marks=pytest.mark.thorough)])
 def test_tables_hold_between_their_nodes_and_below_them(noise):
     """One token and the identity as a link: linear labels of half the noise."""
     channel = NoisyAttentionChannel(_same, 1, noise, draws=32)
@@ -461,7 +461,7 @@ def test_a_linear_link_with_noise_by_sampling():
     assert error < 0.02 * expected
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_hardmax_of_three_tokens_has_the_checked_limits():
     table = limits(AttentionIndexed(0.5, 3, "hardmax"), [0.3, 0.8])
     for error, estimate, checked in zip(table["error"], table["error_estimate"], (0.1412, 0.0281), strict=True):
@@ -492,9 +492,9 @@ def test_fields_and_their_transpose(storage):
 @pytest.mark.parametrize(
     ("channel", "tokens", "ratio"),
     [
-        pytest.param("linear", 1, 0.6, marks=pytest.mark.statistics),
+        pytest.param("linear", 1, 0.6, marks=pytest.mark.thorough),
         ("softmax", 2, 0.5),
-        pytest.param("softmax", 3, 0.8, marks=pytest.mark.statistics),
+        pytest.param("softmax", 3, 0.8, marks=pytest.mark.thorough),
         ("hardmax", 2, 2.5),
     ],
 )
@@ -509,7 +509,7 @@ def test_message_passing_agrees_with_theory(channel, tokens, ratio):
     assert all(abs(np.log(run.nishimori_ratio)) < 0.3 for run in result.instances[0])
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
 @pytest.mark.parametrize(("channel", "tokens"), [("linear", 1), ("linear", 2), ("softmax", 2), ("hardmax", 2)])
 def test_message_passing_never_diverges(channel, tokens, rho):
@@ -619,8 +619,8 @@ def test_a_function_that_bears_a_channels_name_stays_itself():
     assert model.at_size(15).model.channel.function is softmax
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", [pytest.param(1.0, marks=pytest.mark.statistics), 10.0])
+@pytest.mark.thorough
+@pytest.mark.parametrize("noise", [pytest.param(1.0, marks=pytest.mark.thorough), 10.0])
 def test_sampled_slopes_are_unbiased_for_weakly_informative_labels(noise):
     """The slope that message passing is given, against the closed form of iid noise on all entries."""
     channel, rng, v = NoisyAttentionChannel(lambda h: h, 2, noise, 1.5), np.random.default_rng(0), 0.5

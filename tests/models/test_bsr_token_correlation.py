@@ -191,7 +191,7 @@ FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS)]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "learner",
-    [*FITTED, pytest.param(AveragedGradientDescent(initialisations=2, **STEPS), marks=pytest.mark.statistics)],
+    [*FITTED, pytest.param(AveragedGradientDescent(initialisations=2, **STEPS), marks=pytest.mark.thorough)],
     ids=lambda learner: learner.name,
 )
 def test_learners_learn_from_it_beside_no_theory(learner):

@@ -72,7 +72,7 @@ def _last_layer_by_quadrature(skip):
     return 0.4**2 * np.sum(density), 0.4**2 * np.sum(density * np.sum(second**2, axis=(1, 2)))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit", ["linear-committee", "large-skip"])
 def test_first_threshold_agrees_with_quadrature(limit):
     """Labels of both limits show the same vectors."""
@@ -118,7 +118,7 @@ def test_growth_outside_a_part_of_a_committee_is_that_of_its_rows():
     assert len(symmetric_basis(np.diag([0.0, 1, 0]), model).matrices) == 1
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_layers_of_a_committee_have_one_threshold():
     found = thresholds(DeepAttention(depth=3, limit="linear-committee").at_accuracy(Accuracy(points=64)))
@@ -127,7 +127,7 @@ def test_layers_of_a_committee_have_one_threshold():
     assert found["weak_recovery"].alpha < found["weak_recovery_2"].alpha < found["perfect_recovery"].alpha
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_labels_say_as_much_of_every_layer_of_a_committee():
     channel = DeepAttention(depth=3, limit="linear-committee").at_accuracy(Accuracy(points=64)).channel
@@ -136,7 +136,7 @@ def test_labels_say_as_much_of_every_layer_of_a_committee():
     assert 0 < information[0, 0] < information[2, 2]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_message_passing_finds_the_committee():
     model = DeepAttention(depth=2, limit="linear-committee").at_accuracy(Accuracy(points=128))
@@ -144,7 +144,7 @@ def test_message_passing_finds_the_committee():
     assert np.all(np.diagonal(run["overlap"], axis1=-2, axis2=-1) > 0.5)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_the_linear_committee_passes_the_checks_of_a_model():
     report = check_model(DeepAttention(limit="linear-committee").at_accuracy(Accuracy(points=256)), d=20)
     assert report.ok, str(report)

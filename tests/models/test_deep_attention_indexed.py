@@ -46,7 +46,7 @@ def test_labels_are_those_of_the_network(tokens, skip, temperature):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variance", [pytest.param((1.0, 1.0), marks=pytest.mark.statistics), (0.3, 0.2)])
+@pytest.mark.parametrize("variance", [pytest.param((1.0, 1.0), marks=pytest.mark.thorough), (0.3, 0.2)])
 def test_posterior_of_two_layers_agrees_with_a_grid(variance):
     """Scores and log partition from Gauss-Hermite quadrature over all three fields of the first layer."""
     channel = DeepAttentionIndexedChannel(2, (1.0,), 1.5, effort=Effort(2048, 8, 10))
@@ -76,7 +76,7 @@ def test_posterior_of_two_layers_agrees_with_a_grid(variance):
         assert found.log_partition[k] == pytest.approx(level, abs=0.01)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("variance", [(1.0, 1.0), (0.4, 0.05), (1e-3, 1e-3)])
 def test_squares_of_scores_equal_their_slopes_on_average(variance):
     """Nishimori; without the determinant of the mixing the two differ by tens of per cent."""
@@ -93,7 +93,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(variance):
     assert np.all(np.abs(gap.mean(axis=0)) < 4 * error + 0.01)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_strong_skip_leaves_one_layer_visible():
     channel = DeepAttentionIndexedChannel(2, (1e4,), 1.5, last="linear", points=64)
     value = channel.inference.information(np.diag([1.0, 0.5])[None]).value[0]
@@ -101,7 +101,7 @@ def test_strong_skip_leaves_one_layer_visible():
     assert abs(value[0, 0]) < 1e-3
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_information_is_the_slope_of_the_expected_log_partition():
     channel = MODEL.channel.inference.with_points(512).channel
     v, step = np.array([0.5, 0.3]), 0.05
@@ -157,9 +157,9 @@ def test_layers_of_negligible_width_do_not_couple():
     assert not couples_to_second_order(prior)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("layers", "skip", "least"), [(2, 1.0, 0.01), pytest.param(3, (1.0, 2.0), 0.5, marks=pytest.mark.statistics)]
+    ("layers", "skip", "least"), [(2, 1.0, 0.01), pytest.param(3, (1.0, 2.0), 0.5, marks=pytest.mark.thorough)]
 )
 def test_limits_follow_overlaps_between_layers(layers, skip, least):
     """Off-diagonal conjugate overlaps of two thirds of the diagonal are followed, and the next order is in the bar."""
@@ -176,7 +176,7 @@ def test_limits_follow_overlaps_between_layers(layers, skip, least):
     assert error > np.linalg.norm(found.error[0])
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_limits_report_overlaps_per_layer():
     table = limits(MODEL, [0.15])
     overlap, error = table["overlap"][0], table["row_error"][0]
@@ -188,7 +188,7 @@ def test_limits_report_overlaps_per_layer():
     assert table["residual"][0] < 5e-3
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_fixed_points_make_the_free_entropy_stationary():
     channel = MODEL.channel.inference.with_points(512).channel
     model = DeepAttentionIndexed(0.5, 2, 2, 1.0, channel)
@@ -218,7 +218,7 @@ def test_perfect_recovery_is_where_labels_are_as_many_as_unknowns():
     assert found.hard_phase is None
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_state_evolution_recovers_perfectly_above_the_counting_threshold_only():
     # Averages over a few hundred data points are not what is tested.
     table = limits(MODEL, [0.34, 0.41], throw=False)
@@ -226,7 +226,7 @@ def test_state_evolution_recovers_perfectly_above_the_counting_threshold_only():
     assert np.all(table["row_error"][1] < 1e-5)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_message_passing_approaches_theory_layer_by_layer():
     near, far = (simulate(MODEL, [0.15], d=d, instances=instances, seed=1) for d, instances in ((80, 4), (30, 8)))
     for result, allowed in ((near, 0.08), (far, 0.25)):
@@ -275,7 +275,7 @@ def test_varied_models_have_the_channel_of_their_parameters(changed):
     assert repr(varied.channel) == repr(DeepAttentionIndexed(**given).channel) != repr(MODEL.channel)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_landscape_of_one_layer_peaks_at_its_fixed_point():
     model = DeepAttentionIndexed(rho=0.5)
     reached = limits(model, [0.2], throw=False)["overlap"][0]

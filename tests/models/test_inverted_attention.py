@@ -68,7 +68,7 @@ def plain_score(mean, variance, label, given, charts):
     return moment / total / np.diag(variance)[:, None]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "given", "charts"),
     [
@@ -95,12 +95,12 @@ def test_one_layer_has_the_same_information_as_sequence_and_as_attention():
     np.testing.assert_allclose(np.abs(shown), np.abs(fields[:, 0]), atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [
         {"depth": 1, "heads": 2, "head_weights": [[1.0, -0.5]]},
-        pytest.param({"output": "sequence"}, marks=pytest.mark.statistics),
+        pytest.param({"output": "sequence"}, marks=pytest.mark.thorough),
     ],
 )
 def test_every_possible_latent_gives_fields_with_the_label(options):
@@ -125,7 +125,7 @@ def test_every_possible_latent_gives_fields_with_the_label(options):
                 np.testing.assert_allclose(channel.label_from(fields[None], np.empty((1, 0)))[0], label, atol=1e-9)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [{"depth": 1, "heads": 3}, {"heads": 2}, {"depth": 3, "output": "sequence"}, {"output": "sequence", "skip": 0.5}],
@@ -141,7 +141,7 @@ def test_square_and_slope_of_the_score_are_equal_on_average(options):
         assert np.all(np.abs(gap.mean(axis=0)) < 4 * gap.std(axis=0) / np.sqrt(len(gap)) + 0.03 * square.mean(axis=0))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "layer", "bound"),
     [

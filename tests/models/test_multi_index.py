@@ -68,7 +68,7 @@ def network(x, keys, queries, model):
         {"depth": 2, "tokens": 2, "activation": "linear"},
         {"depth": 2, "tokens": 3, "untied": True},
         {"depth": 2, "tokens": 2, "heads": 2},
-        pytest.param({"depth": 2, "tokens": 2, "heads": 2, "untied": True}, marks=pytest.mark.statistics),
+        pytest.param({"depth": 2, "tokens": 2, "heads": 2, "untied": True}, marks=pytest.mark.thorough),
         {"depth": 2, "tokens": 2, "output": "sequence"},
     ],
 )
@@ -126,7 +126,7 @@ def test_sign_perceptron_against_one_dimensional_quadrature():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tokens", [3, *(pytest.param(t, marks=pytest.mark.statistics) for t in (2, 4))])
+@pytest.mark.parametrize("tokens", [3, *(pytest.param(t, marks=pytest.mark.thorough) for t in (2, 4))])
 def test_threshold_of_one_tied_layer_is_its_closed_form(tokens):
     found = thresholds_of(DeepAttention(depth=1, tokens=tokens).at_accuracy(Accuracy(points=64)))
     assert found["weak_recovery"].alpha == pytest.approx(1 / (tokens * (tokens + 1)), rel=1e-6)
@@ -146,7 +146,7 @@ def test_strong_skip_hides_the_first_layer():
     assert weak.matrix[1, 1] == pytest.approx(1, abs=1e-2)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_leading_threshold_of_two_layers_against_plain_sampling():
     """F = 6 - E|z z^T - E[z z^T | y]|^2, the posterior by plain importance sampling from the prior."""
     rng, gaps = np.random.default_rng(0), []
@@ -165,8 +165,8 @@ def test_leading_threshold_of_two_layers_against_plain_sampling():
     assert found.matrix[1, 1] == pytest.approx(1, abs=0.02)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("variance", [pytest.param((0.6, 0.3), marks=pytest.mark.statistics), (0.95, 1e-3)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("variance", [pytest.param((0.6, 0.3), marks=pytest.mark.thorough), (0.95, 1e-3)])
 def test_posterior_of_two_layers_agrees_with_a_grid(variance):
     channel = TiedAttentionChannel(DeepAttention().network, effort=Effort(8192, 32, 15))
     rng, v = np.random.default_rng(3), np.array(variance)
@@ -208,7 +208,7 @@ def channel_named(name, points):
     return replace(link_channel(LINKS[name], 2, 1), effort=Effort(points, 8, 10))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_committee_of_two_signs_against_plain_averages():
     """Posterior means given y = sign + sign at zero mean: half-normal in the corners, zero on the mixed ones."""
     channel = channel_named("committee of two signs", 1024)
@@ -219,7 +219,7 @@ def test_committee_of_two_signs_against_plain_averages():
     np.testing.assert_allclose(np.exp(found.log_partition), [0.25, 0.5, 0.25], atol=0.01)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_polynomial_link_against_two_dimensional_integration():
     """Posterior mean of z_1 given z_1 z_2 + z_1 = y: an integral over z_2 with the root z_1 = y/(1 + z_2)."""
     channel = channel_named("polynomial", 4096)
@@ -242,7 +242,7 @@ def test_polynomial_link_against_two_dimensional_integration():
         assert found.score[k, 0, 0] == pytest.approx((mean / total - 0.3) / 0.5, abs=0.02)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_threshold_of_an_untied_linear_layer_is_its_closed_form():
     """F on the identity: with s = |k||q| and m = E[|k|^2 | s] = s K_1(s)/K_0(s), the eigenvalue is 2 + E m^2."""
     square = quad(lambda s: s**3 * k1e(s) ** 2 / k0e(s) * np.exp(-s), 0, 60)[0]
@@ -253,7 +253,7 @@ def test_threshold_of_an_untied_linear_layer_is_its_closed_form():
     np.testing.assert_allclose(found.matrix, 0.5 * np.eye(2), atol=0.01)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_threshold_of_an_untied_softmax_layer_is_its_closed_form():
     """Two tokens: m = s + 1, E[q~^2 | s] = s make F = [[3, 2], [2, 1]] on the diagonal."""
     found = instability(
@@ -276,7 +276,7 @@ def test_untied_labels_show_the_vectors_they_are_made_of(options):
     np.testing.assert_allclose(signs * shown, known, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_layers_are_learned_one_after_the_other():
     solution = state_evolution(DeepAttention().at_accuracy(Accuracy(points=256)), [0.15, 0.5])
     assert solution.converged
@@ -293,7 +293,7 @@ def test_perfect_recovery_of_two_layers_above_ratio_one():
     assert np.all(np.diag(solution.value[0]) < 1e-4)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_staircase_of_two_layers():
     found = thresholds_of(DeepAttention().at_accuracy(Accuracy(points=512)))
     assert [entry.layer for entry in found.entries] == ["layer 2", "layer 1", None, None]
@@ -302,7 +302,7 @@ def test_staircase_of_two_layers():
     assert found["perfect_recovery"].alpha == 1.0
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_message_passing_finds_the_last_layer_first_and_both_perfectly():
     result = simulate(DeepAttention().at_accuracy(Accuracy(points=64)), [1.2], d=500, instances=2, seed=3)
     assert np.all(1 - result["row_error"] > 0.99)
@@ -315,7 +315,7 @@ def test_message_passing_finds_the_last_layer_first_and_both_perfectly():
         assert np.all(errors[0] > 0.05)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_noise_close_to_zero_overlap_does_not_end_a_run():
     """Slopes of the score are noise there, many times its square: their quotient must not become a gain."""
     result = simulate(DeepAttention().at_accuracy(Accuracy(points=64)), [0.6], d=150, instances=8)
@@ -323,7 +323,7 @@ def test_noise_close_to_zero_overlap_does_not_end_a_run():
     assert np.all(np.isfinite(result["error"]))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_message_passing_of_two_heads_follows_theory():
     """Heads see disjoint coordinates: the sample ratio that counts is alpha times their number."""
     model = DeepAttention(depth=1, heads=2, noise=0.1, activation="linear", head_weights=[[1.0, 0.6]]).at_accuracy(
@@ -344,7 +344,7 @@ def test_labels_of_weighted_heads_are_understood(untied):
 
 
 # What a link hides is in the suite as a symmetry: tests/bayes_optimal/test_textbook_models.py.
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_rows_seen_in_one_combination_only():
     """Their sum is known exactly, and of their difference nothing: sampling says so, or says that it cannot tell."""
     found = state_evolution(SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2).at_accuracy(Accuracy(points=32)), [3.0])
@@ -354,7 +354,7 @@ def test_rows_seen_in_one_combination_only():
     assert found.converged == (found.error_estimate[0] < 0.2)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_close_to_a_threshold_all_starts_lead_to_one_point():
     model = DeepAttention(depth=1).at_accuracy(Accuracy(points=1024))
     ends = [state_evolution(model, [1.05 / 6], start) for start in ("uninformed", [[[0.85]]])]
@@ -364,7 +364,7 @@ def test_close_to_a_threshold_all_starts_lead_to_one_point():
     assert overlaps[0] > 4e-3
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_stochastic_gradients_find_the_last_layer_first():
     learner = replace(SGD.published(100), passes=25, record_every=9)
     result = simulate(DeepAttention().at_accuracy(Accuracy(points=64)), [15.0], learner, d=100, instances=2)
@@ -413,7 +413,7 @@ def test_side_information_raises_the_overlap():
     assert informed < 0.9
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_conjugate_overlap_reaches_the_requested_accuracy():
     found = conjugate_overlap(DeepAttention().at_accuracy(Accuracy(points=64)), [0.5, 0.9], accuracy=0.024)
     assert found.reached
@@ -465,7 +465,7 @@ def test_arguments_out_of_range_are_refused():
         simulate(DeepAttention(heads=2), [0.5], d=11)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_deep_attention_from_the_command_line(capsys, tmp_path):
     assert main(["limits", "attention", "--alpha", "0.4", "--depth", "1", "--points", "64", "--json"]) == 0
     point = json.loads(capsys.readouterr().out)["points"][0]
@@ -492,7 +492,7 @@ def test_deep_attention_from_the_command_line(capsys, tmp_path):
     assert "other" in capsys.readouterr().err
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_without_skip_mixing_may_be_singular_and_thresholds_are_finite():
     found = instability(DeepAttention(skip=0.0).at_accuracy(Accuracy(points=256)), np.eye(2), np.eye(2))
     assert np.isfinite(found.rate)
@@ -526,7 +526,7 @@ def test_landscape_of_one_row_peaks_at_its_fixed_point():
         landscape(model, 0.3, row=3)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_landscape_without_data_has_its_maximum_at_the_side_information():
     curve = landscape(DeepAttention(side_information=0.3).at_accuracy(Accuracy(points=64)), 0.0, overlaps=30)
     assert curve.maxima == pytest.approx(0.3, abs=2e-3)

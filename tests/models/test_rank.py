@@ -54,7 +54,7 @@ def _turned(directions, hidden):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("activation", ["linear", pytest.param("softmax", marks=pytest.mark.statistics)])
+@pytest.mark.parametrize("activation", ["linear", pytest.param("softmax", marks=pytest.mark.thorough)])
 def test_posterior_agrees_with_a_grid_over_rotations(activation):
     """Two directions and tokens: an angle and an orientation, and for softmax the hidden component of the mean."""
     model = DeepAttention(depth=1, rank=2, activation=activation)
@@ -80,7 +80,7 @@ def test_posterior_agrees_with_a_grid_over_rotations(activation):
     "tokens, activation",
     [(2, "softmax"), (3, "softmax"), (2, "linear")],
 )
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_labels_fix_as_many_fields_as_they_have_dimensions(tokens, activation):
     model = DeepAttention(depth=1, tokens=tokens, rank=2, activation=activation).at_accuracy(Accuracy(points=64))
     variance = 1e-4 * np.eye(2)
@@ -119,7 +119,7 @@ def test_estimates_are_turned_before_they_are_compared():
     assert abs(aligning[2, 2]) == 1
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_threshold_of_a_linear_layer_agrees_with_its_gram_matrix():
     """D = (S/r - 1) I, so alpha_c = r/(L(L + 1)); the bound of labels in cells is not passed."""
     model = DeepAttention(depth=1, rank=2, activation="linear").at_accuracy(Accuracy(points=64))
@@ -142,7 +142,7 @@ def test_ranks_that_are_refused():
     assert DeepAttention(depth=1, rank=1).parameters == DeepAttention(depth=1).parameters
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_the_command_line_takes_one_rank_or_one_per_layer(capsys):
     words = ["limits", "attention", "--depth", "1", "--rank", "2", "--activation", "linear", "--alpha", "0.2"]
     assert main([*words, "--points", "32", "--json"]) == 0
@@ -154,7 +154,7 @@ def test_a_rank_that_is_none_is_named(capsys):
     assert "rank = 'two'" in capsys.readouterr().err
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "points", "d"), [({}, 512, 60), ({"noise": 0.05}, 512, 60), ({"untied": True, "noise": 0.05}, 128, 12)]
 )
@@ -164,14 +164,14 @@ def test_parts_agree(options, points, d):
     assert report.ok, str(report)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_message_passing_agrees_with_theory():
     model = DeepAttention(depth=1, rank=2, activation="linear").at_accuracy(Accuracy(points=256))
     found = simulate(model, [0.6], d=1000, instances=1, seed=1)
     assert np.all(np.abs(found["row_error"] - found["row_theory"]) < 0.06)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_effort_suffices():
     """Eight times the work per data point moves information by less than its error estimate."""
     channel = DeepAttention(depth=1, rank=2).channel
@@ -181,7 +181,7 @@ def test_effort_suffices():
         assert np.all(np.abs(first.value - second.value) <= 3 * np.hypot(first.error, second.error) + 1e-12)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_two_layers_of_two_directions():
     found = limits(DeepAttention(depth=2, rank=(1, 2)).at_accuracy(Accuracy(points=128)), [0.3], throw=False)
     assert np.all(np.abs(found["overlap"]) < 0.1)

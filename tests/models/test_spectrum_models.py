@@ -14,7 +14,7 @@ PUBLISHED = {26515.6: 0.0533897, 160000: 0.0144176}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("samples", [160000, pytest.param(26515.6, marks=pytest.mark.statistics)])
+@pytest.mark.parametrize("samples", [160000, pytest.param(26515.6, marks=pytest.mark.thorough)])
 def test_released_power_law_theory(samples):
     """arXiv:2509.24882: eigenvalues k^-1.25 of power d, label noise 0.1, decay 0.1 sqrt(n)/d, d = 400."""
     d = 400
@@ -28,7 +28,7 @@ def test_released_power_law_theory(samples):
     assert limits(model, [samples / d**2])["error"][0] < table["error"][0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "components"),
     [
@@ -48,7 +48,7 @@ def test_stationary_points_of_the_free_entropy_are_fixed_points(model, component
     assert abs(above - below) < 0.1 * bend
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_transposed_and_scaled_models_have_the_same_theory():
     values = [0.0, 1.0, 3.0, 3.0]
     first, second, third = (
@@ -59,7 +59,7 @@ def test_transposed_and_scaled_models_have_the_same_theory():
     assert np.isclose(first, third, rtol=1e-12)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_perfect_recovery_is_where_degrees_of_freedom_are_counted():
     model = BilinearSequenceRegression(beta=2.0, spectrum=[0.0, 1.0])
     at = counting_threshold(model)
@@ -67,7 +67,7 @@ def test_perfect_recovery_is_where_degrees_of_freedom_are_counted():
     assert limits(model, [1.02 * at])["error"][0] < 1e-9
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_risk_never_beats_the_optimum_and_has_its_threshold():
     model = BilinearSequenceRegression(beta=1.0, spectrum=[0.0, 0.0, 1.0, 2.0])
     at = model.baseline_thresholds["nuclear_norm_perfect_recovery"]
@@ -77,7 +77,7 @@ def test_risk_never_beats_the_optimum_and_has_its_threshold():
     assert error[0] > limits(model, [0.95 * at])["error"][0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_runs_agree_with_theory():
     model = BilinearSequenceRegression(beta=1.5, spectrum="power-law:1.0:10", noise=0.2)
     for algorithm in ("gamp", RegularisedRisk(strength=0.2)):

@@ -55,7 +55,7 @@ def test_one_layer_is_inverted_for_correlated_tokens():
     assert found.alpha == pytest.approx(1 / 6, rel=1e-6)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_two_layers_respect_the_bound_of_their_own_labels():
     model = DeepAttention(depth=2, token_correlation=0.6).at_accuracy(Accuracy(points=256))
     rate, error = growth_bound(model)
@@ -68,7 +68,7 @@ def test_two_layers_respect_the_bound_of_their_own_labels():
     assert rate - 5 * error > 4
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_message_passing_agrees():
     model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5).at_accuracy(Accuracy(points=256))
     result = simulate(model, [1.0], d=150, instances=3)
@@ -114,13 +114,13 @@ def test_indices_of_correlated_tokens_are_linear_in_those_of_independent_ones():
     np.testing.assert_allclose(labels, np.exp(found) / np.exp(found).sum(axis=2, keepdims=True), rtol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [
         {"channel": "softmax"},
-        pytest.param({"channel": "linear", "noise": 0.2}, marks=pytest.mark.statistics),
-        pytest.param({"channel": "softmax", "noise": 0.05}, marks=pytest.mark.statistics),
+        pytest.param({"channel": "linear", "noise": 0.2}, marks=pytest.mark.thorough),
+        pytest.param({"channel": "softmax", "noise": 0.05}, marks=pytest.mark.thorough),
     ],
 )
 def test_parts_of_attention_indices_agree(options):

@@ -17,8 +17,8 @@ MODELS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["softmax", pytest.param("linear", marks=pytest.mark.statistics)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["softmax", pytest.param("linear", marks=pytest.mark.thorough)])
 def test_channel_and_design_agree(name):
     report = check_model(MODELS[name], d=24)
     assert report.ok, str(report)

@@ -185,7 +185,7 @@ def test_a_curve_of_two_panels_is_computed_and_written_once():
     assert len(content.data) == 11
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_descent_is_drawn_with_the_error_of_its_equations_and_runs_at_some_steps():
     case = descent._Case("full batch", 2.0, DESCENT, 4)
     looks = {"training_loss": {"xscale": "log"}, "label_error": {"legend": None}}

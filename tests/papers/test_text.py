@@ -108,7 +108,7 @@ def test_gradients_agree_with_finite_differences(data):
     assert slope == pytest.approx(difference, rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_classes_are_learned_and_the_layers_reach_their_final_value(data):
     run = train_classifier(data, SMALL)
     assert run.test_accuracy[-1] > 0.9
@@ -155,7 +155,7 @@ def test_settings_out_of_range_are_named(name):
         ClassifierTraining(**{name: -1})
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_the_figure(tmp_path, capsys):
     folder = tmp_path / "data"
     folder.mkdir()

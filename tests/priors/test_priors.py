@@ -65,7 +65,7 @@ def test_mutual_information_of_a_kink_is_continuous():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "prior", [*BILINEAR[::2], *(pytest.param(p, marks=pytest.mark.statistics) for p in BILINEAR[1::2])], ids=repr
+    "prior", [*BILINEAR[::2], *(pytest.param(p, marks=pytest.mark.thorough) for p in BILINEAR[1::2])], ids=repr
 )
 def test_error_estimate_of_the_mutual_information(prior):
     q_hat = np.array([0.3, 3.0, 30.0])

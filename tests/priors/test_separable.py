@@ -330,7 +330,7 @@ def test_one_weak_recovery_threshold_for_all_laws():
     assert second == pytest.approx(first, abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_any_data_recover_discrete_weights_perfectly():
     """Any number of labels without noise fixes them; of laws that do not say so nothing is known."""
     model = SequenceMultiIndex(lambda z: z[0, 0], prior="rademacher")

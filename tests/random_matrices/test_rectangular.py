@@ -73,36 +73,36 @@ def merging_noise(beta, rho):
 @pytest.mark.slow
 # The corners of the range are a test of their own.
 @pytest.mark.parametrize(
-    "point", [pytest.param(p, marks=pytest.mark.statistics if p in CORNERS + LONG else ()) for p in HARD]
+    "point", [pytest.param(p, marks=pytest.mark.thorough if p in CORNERS + LONG else ()) for p in HARD]
 )
 def test_mmse_at_hard_points(oracle, point):
     check_mmse(oracle, point)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "factor",
-    [1 - 1e-3, *(pytest.param(f, marks=pytest.mark.statistics) for f in (1 + 1e-6, 1 - 1e-6, 1 + 1e-4, 1 + 1e-2))],
+    [1 - 1e-3, *(pytest.param(f, marks=pytest.mark.thorough) for f in (1 + 1e-6, 1 - 1e-6, 1 + 1e-4, 1 + 1e-2))],
 )
-@pytest.mark.parametrize(("beta", "rho"), [(1.0, 0.3), pytest.param(30.0, 0.5, marks=pytest.mark.statistics)])
+@pytest.mark.parametrize(("beta", "rho"), [(1.0, 0.3), pytest.param(30.0, 0.5, marks=pytest.mark.thorough)])
 def test_mmse_where_two_bulks_merge(oracle, beta, rho, factor):
     check_mmse(oracle, (beta, rho, merging_noise(beta, rho) * factor))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(6))
 def test_mmse_over_the_promised_range(oracle, seed):
     for point in np.exp(np.random.default_rng(seed).uniform(*RANGE.T, (15, 3))):
         check_mmse(oracle, point)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_mmse_at_the_corners_of_the_promised_range(oracle):
     for point in itertools.product(*np.exp(RANGE)):
         check_mmse(oracle, point)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("beta", [1.0, 1.2, 5.0, 1000.0])
 def test_mmse_just_above_the_merging_of_two_bulks(oracle, beta):
     for rho in (0.02, 0.2, 0.5, 0.7, 0.9):

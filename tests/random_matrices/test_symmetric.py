@@ -56,32 +56,32 @@ def check_mmse(rho, noise, tolerance=1e-8):
     assert error[0] <= tolerance * expected
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rho", "noise"), [(1.0, 1.0), (0.3, 1e6)])
 def test_mmse(rho, noise):
     check_mmse(rho, noise)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("noise", "rho"),
     [
         (1e-6, 10.0),
-        *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(1e6, 10.0), (1e-6, 0.01), (1e6, 0.01)]),
+        *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in [(1e6, 10.0), (1e-6, 0.01), (1e6, 0.01)]),
     ],
 )
 def test_mmse_at_the_corners_of_the_promised_range(rho, noise):
     check_mmse(rho, noise)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_mmse_over_the_promised_range(seed):
     rng = np.random.default_rng(seed)
     check_mmse(*np.exp(rng.uniform(np.log([0.01, 1e-6]), np.log([10, 1e6]))))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("factor", [1 - 1e-3, 1 - 1e-6, 1 + 1e-6, 1 + 1e-3])
 def test_mmse_where_two_bulks_merge(factor):
     rho, low, high = 0.3, 1e-2, 1.0
@@ -91,7 +91,7 @@ def test_mmse_where_two_bulks_merge(factor):
     check_mmse(rho, low * factor)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rho", "noise"), [(1.8646578193708595e-06, 66.9043896717317), (0.029403217703892977, 1.6332711492947504e-07)]
 )

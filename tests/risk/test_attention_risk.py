@@ -165,7 +165,7 @@ def test_softmax_labels_of_two_tokens():
     assert warm["error"][0] > limits(aim("softmax"), [0.15])["error"][0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_the_end_of_exact_fits():
     weak = [risk(aim("softmax"), [0.4], strength)["error"][0] for strength in (1e-2, 1e-3)]
     assert 0 < weak[1] < 0.02 * weak[0]
@@ -176,7 +176,7 @@ def test_the_end_of_exact_fits():
     assert best["training_loss"][1] == pytest.approx(0.8952478, abs=1e-6)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_never_better_than_bayes():
     rng = np.random.default_rng(0)
     for _ in range(6):
@@ -185,7 +185,7 @@ def test_never_better_than_bayes():
         assert found["error"][0] > optimum["error"][0] and found["label_error"][0] > optimum["label_error"][0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rho", "alpha"), [(0.13369584, 2.5489897), (1.5, 0.70267556)])
 def test_the_best_strength_is_that_of_fine_averages(rho, alpha):
     """Coarse ones had it .7 times as large where labels are nearly fitted, and 40 times too small in the other case."""
@@ -195,7 +195,7 @@ def test_the_best_strength_is_that_of_fine_averages(rho, alpha):
         assert risk(model, [alpha], factor * best["strength"][0])["label_error"] > best["label_error"] * (1 + 1e-4)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_the_best_strength():
     row = risk(aim("hardmax"), [0.3], None)
     for factor in (0.8, 1.25):
@@ -203,7 +203,7 @@ def test_the_best_strength():
     assert row["label_error"][0] > limits(aim("hardmax"), [0.3])["label_error"][0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("channel", ["hardmax", "softmax"])
 def test_error_estimates_of_samples(channel):
     """Those of two tokens cover what quadrature says, and three tokens teach more than two."""

@@ -320,7 +320,7 @@ def absolute(y, h):
     return jnp.abs(y - h)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_wide_huber_loss_is_the_square_and_a_narrow_one_the_absolute_error():
     square, wide = columns(NUMBERS, 1.5, Square(), strength=0.2), columns(NUMBERS, 1.5, Huber(50.0), strength=0.2)
     for name in ("error", "training_loss", "free_energy", "stability"):
@@ -368,7 +368,7 @@ def test_a_loss_of_ones_own_sees_one_linear_row_whatever_the_link():
     np.testing.assert_allclose(own["error"], known["error"], rtol=1e-6)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_poisson_regression():
     """The rate is exp(z/2); 8 fits with SciPy at d = 2000 give 0.7450 +- 0.0061."""
     model = SequenceMultiIndex(lambda z: 0.5 * z[0, 0], noise_law="poisson").at_accuracy(Accuracy(points=64))

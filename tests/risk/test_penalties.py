@@ -109,6 +109,7 @@ def test_an_own_penalty_has_the_theory_of_the_named_one(model, name, alpha):
     assert own.parameters["penalty"] == "absolute"
 
 
+@pytest.mark.thorough
 def test_an_own_penalty_of_several_rows_has_the_theory_of_the_named_one():
     learners = (RegularisedRisk("square", one, 0.5, student="linear") for one in (Absolute(), "lasso"))
     own, named = (limits(ROWS, [2.0], learner, accuracy=FEW) for learner in learners)
@@ -125,7 +126,10 @@ def test_a_best_strength_and_thresholds_of_an_own_penalty():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "alpha", "d"), [(MATRIX, 1.0, 60), (POSITIVE, 0.5, 60), (LINE, 2.0, 300)])
+@pytest.mark.parametrize(
+    ("model", "alpha", "d"),
+    [pytest.param(MATRIX, 1.0, 60, marks=pytest.mark.thorough), (POSITIVE, 0.5, 60), (LINE, 2.0, 300)],
+)
 def test_theory_of_an_own_penalty_agrees_with_its_minimiser_on_data(model, alpha, d):
     learner = RegularisedRisk("square", Bridge(), 0.3)
     theory, runs = limits(model, [alpha], learner), simulate(model, [alpha], learner, d=d, instances=6)

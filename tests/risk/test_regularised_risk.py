@@ -125,7 +125,7 @@ def test_weight_decay_at_full_width(rho, alpha, noise, strength, tokens, error, 
         np.testing.assert_allclose(found, [training, rank], atol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_losses_of_linear_attention_act_on_each_component():
     """One token has one component and two have three, of which a wide Huber loss is half the square."""
     one, two = (AttentionIndexed(rho=0.5, tokens=t, channel="linear", noise=0.5) for t in (1, 2))
@@ -164,7 +164,7 @@ def test_a_pinned_trace():
             risk(other, [0.5], penalty="pinned", strength=strength)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_pinned_trace_without_noise(monkeypatch):
     """Below the statistical dimension of the trace many positive matrices fit the labels, above it only the signal."""
     # Below it there is no fixed point to converge to, however many steps are allowed.
@@ -191,7 +191,7 @@ def test_the_best_strength():
         assert other["label_error"][0] > signs["label_error"][0]
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_never_better_than_bayes():
     rng = np.random.default_rng(0)
     for _ in range(6):
@@ -205,8 +205,8 @@ def test_never_better_than_bayes():
     [
         ("square", "elastic"),
         ("hinge", "ridge"),
-        pytest.param("huber", "nuclear", marks=pytest.mark.statistics),
-        pytest.param("logistic", "nuclear", marks=pytest.mark.statistics),
+        pytest.param("huber", "nuclear", marks=pytest.mark.thorough),
+        pytest.param("logistic", "nuclear", marks=pytest.mark.thorough),
     ],
 )
 def test_no_loss_or_penalty_is_better_than_bayes(loss, penalty):
@@ -229,7 +229,7 @@ def test_the_best_strength_between_slopes_that_bend_away():
         assert other["cosine"][0] < found["cosine"][0]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_elastic_interpolator_next_to_its_threshold():
     """Where the map hardly contracts; the error as Newton's method with slopes to both sides finds it."""
     found = risk(bsr(), [0.915], penalty="elastic", strength=0.0)
@@ -297,7 +297,7 @@ def test_custom_loss():
         CustomLoss(lambda y, h: -((y - h) ** 2))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_custom_losses_with_kinks():
     """Least absolute residuals are the limit of Huber's loss."""
     model = bsr(noise=0.1)
@@ -306,7 +306,7 @@ def test_custom_losses_with_kinks():
     assert own["error"][0] == pytest.approx(2 * near - far, rel=1e-6)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_custom_hinge_equals_the_named_hinge():
     hinge = risk(bsr(channel="sign"), [1.0], CustomLoss(lambda y, h: jnp.maximum(0.0, 1 - y * h)), strength=0.2)
     assert hinge["error"][0] == pytest.approx(risk(bsr(channel="sign"), [1.0], "hinge", strength=0.2)["error"][0])
@@ -375,7 +375,7 @@ def test_the_end_of_the_interpolator():
     assert 0 < network["error"][0] < 1e-3 and network["error"][1] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
     """Where its error vanishes with the strength, and not where that of the nuclear norm does."""
     found = thresholds(bsr(), RegularisedRisk("square", "elastic", 0.0))["perfect_recovery"]
@@ -391,7 +391,7 @@ def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
     assert problem.extrapolated_dimension()[0] == pytest.approx(nuclear_norm_threshold(1, 0.3), abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_best_strengths_of_many_ratios_cost_a_few_times_a_fixed_one(monkeypatch):
     """Counted in evaluations of the map, which the processor time follows and other processes do not change."""
     evaluations, learned = [0], RiskProblem.order_parameters
@@ -488,7 +488,7 @@ def test_models_of_several_rows_are_referred_to_the_learner(model):
     assert "rho" not in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_note_if_the_best_strength_does_not_minimise_the_error():
     """Of labels of signs the scale of a logistic fit is free, and grows with the samples."""
     signs = bsr(channel="sign")

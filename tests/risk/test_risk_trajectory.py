@@ -34,11 +34,11 @@ HARDMAX = AttentionIndexed(rho=0.5, tokens=2, channel="hardmax")
     ("model", "learner", "alpha"),
     [
         (LINEAR, RegularisedRisk("square", "nuclear", 0.1), [0.5, 1.2]),
-        pytest.param(WIDE, RegularisedRisk("square", "nuclear"), [0.8], marks=pytest.mark.statistics),
-        pytest.param(LINEAR, RegularisedRisk("huber", "elastic", 0.2), [0.5], marks=pytest.mark.statistics),
-        pytest.param(SIGNS, RegularisedRisk("logistic", "nuclear", 0.3), [2.0], marks=pytest.mark.statistics),
+        pytest.param(WIDE, RegularisedRisk("square", "nuclear"), [0.8], marks=pytest.mark.thorough),
+        pytest.param(LINEAR, RegularisedRisk("huber", "elastic", 0.2), [0.5], marks=pytest.mark.thorough),
+        pytest.param(SIGNS, RegularisedRisk("logistic", "nuclear", 0.3), [2.0], marks=pytest.mark.thorough),
         (SIGNS, RegularisedRisk("hinge", "ridge", 0.3), [1.0]),
-        pytest.param(QUADRATIC, RegularisedRisk("square", "trace", 0.1), [0.3], marks=pytest.mark.statistics),
+        pytest.param(QUADRATIC, RegularisedRisk("square", "trace", 0.1), [0.3], marks=pytest.mark.thorough),
         (QUADRATIC, RegularisedRisk("square", "pinned"), [0.6]),
     ],
 )
@@ -84,7 +84,7 @@ def test_message_passing_follows_the_trajectory_with_and_without_convergence():
         (WIDE, ("square", "nuclear", 0.2), 0.8),
         (SIGNS, ("logistic", "elastic", 0.4), 1.0),
         (LINEAR, ("huber", "ridge", 0.3), 0.7),
-        pytest.param(HARDMAX, ("cross-entropy", "trace", 0.5), 1.0, marks=pytest.mark.statistics),
+        pytest.param(HARDMAX, ("cross-entropy", "trace", 0.5), 1.0, marks=pytest.mark.thorough),
     ],
 )
 def test_message_passing_converges_to_the_minimiser(model, learner, alpha):
@@ -112,7 +112,7 @@ def test_runs_that_do_not_converge_are_reported():
     assert any("1 of 1 runs do not converge" in note for note in table.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_runs_that_deviate_from_theory_are_reported():
     """One token: its outer product with itself is a Gaussian matrix up to terms of order 1/d only."""
     model = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1)

@@ -52,9 +52,7 @@ def random_model(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", [0, 1, 3, 5, 9, 11, *(pytest.param(n, marks=pytest.mark.statistics) for n in (2, 7, 8))]
-)
+@pytest.mark.parametrize("seed", [0, 1, 3, 5, 9, 11, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 7, 8))])
 def test_no_risk_is_below_the_bayes_optimal_error(seed):
     rng = np.random.default_rng(seed)
     model, losses, signs = random_model(rng)
@@ -100,7 +98,7 @@ def test_bayes_optimal_estimates_of_a_full_matrix_are_those_of_a_row():
     np.testing.assert_allclose(wide["error"], row["error"], rtol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_that_are_random_at_any_field_have_a_label_error():
     """Bayes, theory of a risk and runs count new labels with their noise, and the Bayes-optimal share is the least."""
     model = SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law="logistic")

@@ -86,7 +86,7 @@ def test_sampled_averages_of_one_row_agree_with_quadrature():
         np.testing.assert_allclose(sampled[name], exact[name], rtol=5e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_attention_has_the_order_parameters_of_the_prototype(attention_limits):
     table = attention_limits
     assert table.status == [Status.CONVERGED]
@@ -108,7 +108,7 @@ def test_two_rows_have_the_order_parameters_of_the_prototype():
     assert 0.5 < table["stability"][0] < 1.1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_positional_and_semantic_minima_of_attention():
     # In units of tokens of variance 1: lambda / s2, encodings of +-1 / s2 and s2 = 1/4.
     model = SequenceMultiIndex(mixed, tokens=2).at_accuracy(Accuracy(points=256))
@@ -123,7 +123,7 @@ def test_positional_and_semantic_minima_of_attention():
     assert energies[0] > 0 > energies[1] or table.status[1] is not Status.BISTABLE
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_multinomial_regression_treats_classes_alike(multinomial_limits):
     table = multinomial_limits
     overlap, error = table["overlap"][0], table["overlap_error_estimate"][0]
@@ -136,7 +136,7 @@ def test_multinomial_regression_treats_classes_alike(multinomial_limits):
 
 
 # Of random models of one row: tests/risk/test_row_properties.py.
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "model", "ratio", "table"),
     [("label", "classes", 3.0, "multinomial_limits"), ("prediction", "softmax", 2.0, "attention_limits")],
@@ -257,7 +257,7 @@ def test_side_information_is_refused():
         RegularisedRisk("logistic").check(model)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_branches_follow_two_minima():
     model = SequenceMultiIndex(mixed, tokens=2).at_accuracy(Accuracy(points=128))
     risk = RegularisedRisk(strength=0.04, student=attention, positions=[2.0, -2.0])
@@ -268,7 +268,7 @@ def test_branches_follow_two_minima():
     assert "free energies cross near" in " ".join(found.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_start_may_be_given(softmax, attention_limits):
     given = limits(softmax, [2.0], RegularisedRisk(strength=0.05, branch=([[0.5]], [[1.0]])))
     assert within(given, "error", attention_limits["error"][0])
@@ -349,7 +349,7 @@ def test_rare_classes_are_found_and_unknown_ones_refused():
         student.targets(np.array([1.0, 3.0]))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_margins_of_classes_and_signs(classes, multinomial_limits):
     table, found = multinomial_limits, RegularisedRisk("cross-entropy", strength=0.1).margins(classes, 3.0)
     wrong = float(np.interp(0.0, found["test_margin"], found["level"]))
@@ -359,7 +359,7 @@ def test_margins_of_classes_and_signs(classes, multinomial_limits):
         RegularisedRisk(strength=0.1).margins(DeepAttention(depth=1, tokens=2, noise=0.05), 1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_student_may_be_the_link_of_another_network(softmax, attention_limits):
     other = DeepAttention(depth=1, tokens=2, activation="linear")
     table = limits(softmax, [2.0], RegularisedRisk(strength=0.05, student=other.traceable_label, branch="informed"))
@@ -404,7 +404,7 @@ def test_an_intercept_is_a_flag_of_the_command_line(links, capsys):
     assert "intercept = True" in printed and "0.2558643" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_line_lists_several_minima(links, capsys):
     words = ["limits", "smi", "--indices", "1", "--tokens", "2", "--link", f"{links}:mixed", "--alpha", "1.5"]
     own = ["--student", f"{links}:attention", "--positions", "2,-2", "--strength", "0.04", "--points", "128"]
@@ -413,7 +413,7 @@ def test_the_command_line_lists_several_minima(links, capsys):
     assert "bistable" in printed and "several minima, of which the first counts: informed" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_six_rows_converge_and_sets_have_free_energies_of_their_own():
     """Six rows have 78 order parameters, more than a fixed number of evaluations of the map measures slopes for."""
     model = SequenceMultiIndex(lambda z: z[:, 0].argmax(), 6).at_accuracy(Accuracy(points=64))

@@ -48,7 +48,7 @@ def test_published_errors_of_narrow_students_of_a_power_law(width, error):
     assert limits(model, [samples / d**2], learner)["error"][0] / power == pytest.approx(error, rel=0.02)
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_factors_of_the_width_descend_close_to_the_theory():
     learner = RegularisedRisk(strength=0.1, student_rho=0.4).at_accuracy(Accuracy(max_iterations=500))
     found = simulate(LINEAR, [0.5], learner, d=20, instances=4, throw=False)

@@ -35,7 +35,7 @@ def test_bayes_and_theory_need_no_validation_and_do_better():
     assert lost["bayes"] < 0.8 * lost["cv"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_message_passing_that_does_not_settle_falls_back_and_says_so():
     """Tokens that are almost copies of one another: standardised inputs are far from independent numbers."""
     rng = np.random.default_rng(0)
@@ -63,7 +63,7 @@ def of_attention(seed=0, samples=250, dimension=10, positive=True):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sign", [pytest.param(1.0, marks=pytest.mark.statistics), -1.0])
+@pytest.mark.parametrize("sign", [pytest.param(1.0, marks=pytest.mark.thorough), -1.0])
 def test_attention_by_message_passing(sign):
     """A positive matrix, or minus one: as good as cross-validation or better, and intervals hold."""
     inputs, fields, noise = of_attention(dimension=12, samples=250)
@@ -77,7 +77,7 @@ def test_attention_by_message_passing(sign):
     assert 0.85 <= np.mean((low <= labels[part[1]]) & (labels[part[1]] <= high)) <= 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_matrix_that_is_not_positive_is_noticed():
     inputs, fields, noise = of_attention(positive=False)
     with pytest.warns(DataWarning, match="regularised risk is fitted instead"):
@@ -106,14 +106,14 @@ def test_two_classes_by_message_passing(kind, drawn):
         assert abs(share - said) < 4 * np.sqrt(said * (1 - said) / len(bin_)) + 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:strength = .* gives a fit of zero")
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
         (BilinearClassifier, {"strength": "theory"}),
-        pytest.param(AttentionRegressor, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.statistics),
-        pytest.param(AttentionClassifier, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.statistics),
+        pytest.param(AttentionRegressor, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.thorough),
+        pytest.param(AttentionClassifier, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.thorough),
     ],
 )
 def test_strengths_by_theory_are_near_the_best(kind, arguments):
@@ -134,7 +134,7 @@ def test_strengths_by_theory_are_near_the_best(kind, arguments):
     assert found.score(inputs[400:], labels[400:]) > max(one.score(inputs[400:], labels[400:]) for one in others) - 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_probabilities_with_strengths_by_theory_at_few_noisy_samples():
     """In five bins of 2000 new samples, a sample per entry: within four standard errors, and what estimates leave open.
 
@@ -153,7 +153,7 @@ def test_probabilities_with_strengths_by_theory_at_few_noisy_samples():
     assert max(abs(chance[part].mean() - share[part].mean()) for part in bins) < 0.12
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_inputs_that_are_known_by_their_singular_values():
     """Random directions of falling singular values: vector message passing."""
     rng = np.random.default_rng(1)
@@ -216,7 +216,7 @@ def common_mode(seed, unit, samples=100):
     return inputs, np.einsum("nld,ld->n", inputs, matrix)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:the data violate the assumptions of message passing")
 def test_inputs_of_a_common_mode_are_learned_one_way_or_another():
     """Vector message passing whose best iterate is its start; scores of classes without a slope."""
@@ -229,7 +229,7 @@ def test_inputs_of_a_common_mode_are_learned_one_way_or_another():
     assert told.solver_ == "risk" and told.score(inputs[100:], labels[100:] > 0) > 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::glassformer.errors.DataWarning")
 @pytest.mark.parametrize(
     ("kind", "arguments", "samples"),

@@ -51,8 +51,9 @@ def unmet(estimator):
     ("kind", "arguments"),
     [
         (BilinearRegressor, QUICK),
-        pytest.param(BilinearClassifier, {"strengths": 2, "folds": 2, "tolerance": 1e-3}, marks=pytest.mark.statistics),
-        *((kind, {"strength": 1.0, "tolerance": 1e-3}) for kind in (AttentionRegressor, AttentionClassifier)),
+        pytest.param(BilinearClassifier, {"strengths": 2, "folds": 2, "tolerance": 1e-3}, marks=pytest.mark.thorough),
+        (AttentionRegressor, {"strength": 1.0, "tolerance": 1e-3}),
+        pytest.param(AttentionClassifier, {"strength": 1.0, "tolerance": 1e-3}, marks=pytest.mark.thorough),
     ],
 )
 def test_the_checks_of_scikit_learn(kind, arguments):
@@ -60,14 +61,14 @@ def test_the_checks_of_scikit_learn(kind, arguments):
     assert not unmet(kind(**arguments))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.filterwarnings(FIT_OF_ZERO)
 def test_the_checks_with_tokens_of_one_feature():
     """Not those of attention: forms of single features do not depend on the order, and cannot learn what checks ask."""
     assert not unmet(BilinearClassifier((-1, 1), strength=1.0, tolerance=1e-3))
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:X = .* is flat", "ignore:folds = 5, but there are 4", FEWER_FOLDS)
 @pytest.mark.filterwarnings("ignore:y = .*a class with", "ignore:the best strength")
 @pytest.mark.parametrize("kind", ALL)
@@ -347,8 +348,8 @@ def test_data_that_do_not_vary_teach_the_mean(kind):
         kind(solver="bayes").fit(np.ones_like(inputs), labels)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strength", [1e-3, pytest.param(1e-6, marks=pytest.mark.statistics)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("strength", [1e-3, pytest.param(1e-6, marks=pytest.mark.thorough)])
 def test_errors_of_fits_that_follow_every_label_are_those_of_other_samples(strength):
     inputs, labels, _ = bilinear(n=28)
     found = BilinearRegressor(strength=strength).fit(inputs, labels)
@@ -402,7 +403,7 @@ def test_repetitions_promise_no_smaller_errors():
     assert often.predict(inputs[:1], return_std=True)[1] > 0.8 * once.predict(inputs[:1], return_std=True)[1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_interval_holds_more_than_its_residuals_can_tell():
     inputs, labels, _ = bilinear(n=30)
     found = BilinearRegressor(**QUICK).fit(inputs, labels)

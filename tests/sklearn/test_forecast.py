@@ -44,7 +44,7 @@ def pilot():
     return samples, forecast(BilinearRegressor(solver="bayes"), *samples(130), [260, 520], splits=1)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_truth_at_larger_sizes_lies_in_the_band(pilot):
     samples, found = pilot
     true = reached(BilinearRegressor(solver="bayes"), samples, [260, 520])
@@ -104,15 +104,15 @@ def quadratic(seed, n, size=10):
     return inputs, seen / np.sqrt(4 * np.sum(matrix**2))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::glassformer.errors.DataWarning")
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
-        pytest.param(BilinearClassifier, {"solver": "bayes"}, marks=pytest.mark.statistics),
+        pytest.param(BilinearClassifier, {"solver": "bayes"}, marks=pytest.mark.thorough),
         (BilinearClassifier, {"penalty": "ridge", "strengths": 5}),
-        pytest.param(AttentionRegressor, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.statistics),
-        pytest.param(AttentionClassifier, {"solver": "bayes"}, marks=pytest.mark.statistics),
+        pytest.param(AttentionRegressor, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.thorough),
+        pytest.param(AttentionClassifier, {"solver": "bayes"}, marks=pytest.mark.thorough),
     ],
 )
 def test_forecasts_of_classes_and_of_attention_hold_the_truth(kind, arguments):
@@ -182,7 +182,7 @@ def test_what_has_no_theory_is_continued_as_it_was_measured(tmp_path):
         forecast(Ridge(), inputs[:60], numbers[:60], 900, by="measured")
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::glassformer.errors.DataWarning")
 @pytest.mark.parametrize("arguments", [{"solver": "bayes"}, {"strengths": 10}], ids=["bayes", "risk"])
 def test_bands_hold_what_they_say(arguments):
@@ -198,7 +198,7 @@ def test_bands_hold_what_they_say(arguments):
     assert np.mean(inside) >= 0.85
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_bands_of_shares_of_wrong_classes_hold_the_truth():
     inside = []
     for seed in range(40):
@@ -247,7 +247,7 @@ def held_back_errors(monkeypatch):
     return given
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:the data violate the assumptions of message passing")
 def test_a_theory_that_did_not_settle_gives_no_number(held_back_errors):
     """Correlated tokens, with which message passing oscillates."""

@@ -59,7 +59,7 @@ def test_plans_have_the_sample_ratios_and_numbers_of_samples(tmp_path):
         assert here["status"].item() == "converged"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plans_of_a_hard_phase_have_both_curves(tmp_path):
     fixed = {"channel": "absolute"}
     swept = found(tmp_path, "bsr", {"rho": [0.5]}, "plan", fixed, target=0.3)
@@ -114,14 +114,14 @@ def test_trajectories_beside_runs(tmp_path):
     assert main(["sweep", "collect", str(tmp_path), "--netcdf", str(tmp_path / "a.nc")]) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_axis_of_whole_numbers_is_drawn(tmp_path):
     swept = found(tmp_path, "attention", {"depth": [1, 2]}, "thresholds", accuracy={"points": 64})
     plot(swept, tmp_path / "a.png", "weak_recovery")
     assert (tmp_path / "a.png").stat().st_size > 5000
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_trajectories_of_several_rows_keep_the_entries_of_vectors(tmp_path):
     (tmp_path / "links.py").write_text("def two(z):\n    return z[0, 0] + 0.5 * z[1, 0]\n")
     parameters = {"indices": 2, "tokens": 1, "noise": 0.1}
@@ -168,7 +168,7 @@ def test_message_passing_in_a_hard_phase_has_its_own_error_beside_the_bayes_opti
     assert swept["status"].item() == "bistable"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_comparisons_beside_runs_and_without_theory(tmp_path):
     grid, runs = {"rho": [0.5], "alpha": [0.0, 0.6]}, {"d": 12, "instances": 2, "seed": 5}
     sweep = Sweep("bsr", {**grid, "alpha": [0.3, 0.6]}, "compare", FIXED, ["gd", "ridge"], runs)
@@ -199,7 +199,7 @@ def fit(X, y, rng):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_training_of_ones_own_is_simulated_and_compared(tmp_path):
     (tmp_path / "train.py").write_text(TRAINING.format(strength=0.1))
     toml = """

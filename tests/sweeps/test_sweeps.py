@@ -528,7 +528,7 @@ def workers_of(process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), pytest.param(("--workers", "2"), marks=pytest.mark.statistics)])
+@pytest.mark.parametrize("options", [(), pytest.param(("--workers", "2"), marks=pytest.mark.thorough)])
 def test_a_killed_driver_loses_and_repeats_nothing(options, tmp_path, undisturbed):
     process = started(tmp_path, *options)
     until_recorded(tmp_path, 2, process)
@@ -543,7 +543,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(options, tmp_path, undisturbe
     assert content(tmp_path / "store") == undisturbed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     process = started(tmp_path, "--workers", "2")
     until_recorded(tmp_path, 1, process)
@@ -552,7 +552,7 @@ def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     assert content(tmp_path / "store") == undisturbed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_interrupts_end_a_sweep_and_its_workers_without_a_word_more(tmp_path):
     (tmp_path / "sweep.toml").write_text(TOML.replace("instances = 2", "instances = 400"))
     command = [sys.executable, "-m", "glassformer", "sweep", "run", "sweep.toml", "--store", "store", "--workers", "2"]
@@ -570,7 +570,7 @@ def test_interrupts_end_a_sweep_and_its_workers_without_a_word_more(tmp_path):
 
 
 # The documented job below has two processes as well.
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_two_processes_share_a_store(tmp_path, undisturbed):
     together = [started(tmp_path) for _ in range(2)]
@@ -579,7 +579,7 @@ def test_two_processes_share_a_store(tmp_path, undisturbed):
     assert content(tmp_path / "store") == undisturbed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_cluster_loses_a_worker_and_nothing_else(tmp_path, undisturbed):
     from distributed import LocalCluster
 
@@ -607,7 +607,7 @@ wait
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_documented_job_script_computes_a_sweep(tmp_path, undisturbed):
     (script,) = re.findall(r"```bash\n(#!.*?)```", DOCUMENTATION.read_text(), flags=re.DOTALL)
     (tmp_path / "job.sh").write_text(script)
@@ -645,7 +645,7 @@ def always(marker):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_tasks_of_lost_workers_are_tried_again_and_given_up_at_last(tmp_path, monkeypatch):
     (tmp_path / "deadly.py").write_text(DEADLY)
     monkeypatch.syspath_prepend(tmp_path)
@@ -688,7 +688,7 @@ def test_an_address_without_a_scheduler_is_one_error(place, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_scheduler_that_dies_is_one_line(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(importlib.import_module("glassformer.sweeps.workers"), "_PATIENCE", 2)
     (tmp_path / "sweep.toml").write_text(TOML)
@@ -729,7 +729,7 @@ def test_a_wrong_scheduler_loses_nothing(tmp_path):
     assert run_sweep(THEORY, tmp_path).computed == 5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_of_a_spectrum_is_found_beside_the_sweep_and_part_of_the_key(tmp_path, monkeypatch):
     """What the file holds determines a point, not its name."""
     (tmp_path / "own").mkdir()

@@ -54,6 +54,7 @@ def test_in_a_hard_phase_message_passing_has_a_curve_of_its_own():
     assert np.any(passing.value > optimal.value + 0.1)
 
 
+@pytest.mark.thorough
 def test_labels_that_are_equal_are_numbered_and_every_learner_has_its_colour():
     found = compare(NOISY, np.linspace(0.2, 1.0, 9), ["gamp", Ridge(), Ridge(0.1), "nuclear-norm"], d=6, instances=2)
     axes = Figure().subplots()

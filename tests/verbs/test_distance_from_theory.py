@@ -115,7 +115,7 @@ def test_settings_of_runs_do_not_hide_parameters_and_are_written_as_json():
         assert json.dumps(runs.table({}, [], []).to_dict()["parameters"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_theory_that_did_not_converge_is_noted_beside_runs(monkeypatch):
     model, alpha = BilinearSequenceRegression(rho=0.5, noise=0.1), np.array([0.5, 1.0])
     known = BlindMessagePassing(assumed_rho=1.0).theory(model).of_runs(alpha)

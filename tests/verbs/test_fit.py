@@ -100,6 +100,7 @@ def test_bad_data_and_arguments_are_named():
         fit(model, X + 3, X[:, 0, 0], throw=False)
 
 
+@pytest.mark.thorough
 def test_what_did_not_converge_raises_with_the_fit_and_training_continues(tmp_path):
     model, X, y, _ = drawn(NOISY, 0.5, 12)
     with pytest.raises(ConvergenceError) as caught:

@@ -45,7 +45,7 @@ def test_sampled_wrong_labels_of_fields_of_any_power():
     assert found.value == pytest.approx(expected, abs=4 * np.max(found.error) + 0.005)  # sampling error of 8 replicas
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_several_indices():
     """The sign of a product of two: wrong where an odd number of the two signs is."""
     channel = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2, 1).at_accuracy(Accuracy(points=64)).channel
@@ -74,8 +74,8 @@ def test_simulations_count_them():
     assert "label_error" not in continuous.columns
 
 
-@pytest.mark.statistics
-@pytest.mark.parametrize("name", ["flipped", "one index", pytest.param("hardmax of two", marks=pytest.mark.statistics)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["flipped", "one index", pytest.param("hardmax of two", marks=pytest.mark.thorough)])
 def test_message_passing_errs_as_often_as_theory_says(name):
     found = simulate(MODELS[name], [3.0], d=60, instances=3)
     assert abs(found["label_error"] - found["label_theory"])[0] < 5 * found["label_standard_error"][0] + 0.03
@@ -84,7 +84,7 @@ def test_message_passing_errs_as_often_as_theory_says(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("channel", "noise"),
-    [("gaussian", 0.1), ("sign", 0.0), pytest.param("absolute", 0.0, marks=pytest.mark.statistics)],
+    [("gaussian", 0.1), ("sign", 0.0), pytest.param("absolute", 0.0, marks=pytest.mark.thorough)],
 )
 def test_errors_of_predictions_are_measured_of_one_matrix(channel, noise):
     """Of an estimate as good as the posterior mean: those of the theory at that overlap."""

@@ -59,7 +59,7 @@ def test_target_lost_at_the_interpolation_peak():
     assert f"lost again at alpha = {above:g}" in first.note
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_a_hard_phase_is_named(hard):
     """Bayes-optimal: perfect recovery at alpha = 0.51 by counting; message passing: at the end of the hard phase."""
     best, algorithm = hard["bayes_optimal"], hard["message_passing"]
@@ -104,7 +104,7 @@ def test_small_targets_are_looked_for_farther_away():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", [1e-20, *(pytest.param(x, marks=pytest.mark.statistics) for x in (1e-12, 1e-15))])
+@pytest.mark.parametrize("target", [1e-20, *(pytest.param(x, marks=pytest.mark.thorough) for x in (1e-12, 1e-15))])
 def test_rounding_beyond_perfect_recovery_is_no_curve(target):
     found = plan(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0), target)
     assert [entry.name for entry in found.entries] == ["bayes_optimal", "message_passing"]

@@ -76,12 +76,12 @@ def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name)
         assert found[quantity] == pytest.approx(theory, rel=allowed)
 
 
-# Of further tokens, weights and widths among the statistics.
+# Of further tokens, weights and widths among the thorough tests.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.statistics if name.startswith(("softmax ", "softmax,", "narrow")) else ())
+        pytest.param(name, marks=pytest.mark.thorough if name.startswith(("softmax ", "softmax,", "narrow")) else ())
         for name in MODELS
     ],
 )
@@ -114,7 +114,7 @@ def test_labels_that_are_positions_have_none():
     assert "label_error" in found.columns and not {"prediction_error", "plugin_error"} & set(found.columns)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_more_tokens_than_theory_averages_over_are_measured_all_the_same():
     found = simulate(AttentionIndexed(0.5, tokens=13), [0.01], d=12, instances=1)
     assert 0 < found["prediction_error"][0] < 1
@@ -154,7 +154,7 @@ SIZES = {
 }
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SIZES)
 def test_message_passing_predicts_as_theory_says(name):
     alpha, d, instances, allowed = SIZES[name]
@@ -179,7 +179,7 @@ ROWS = {
 }
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ROWS)
 def test_models_of_several_rows_predict_as_theory_says(name):
     model, alpha, d, instances, allowed = ROWS[name]
