@@ -23,7 +23,7 @@ SMALLER = (
     (r"(linspace\(.*), (10|24)\)", r"\1, 3)"),
     (r"\[1\.0, 2\.0, 3\.0\], trained", "[2.0], trained"),
     (r"weight_decay=0\.016\), steps=20", "weight_decay=0.016), steps=3, accuracy=Accuracy(trajectories=1024)"),
-    (r"d=(60|30)(, instances=4)?\b", "d=20, instances=2"),
+    (r"d=(60, instances=4|30)\)\.plot", "d=20, instances=2).plot"),
     (r"(\bSGD\([^()]*\))$", r"\1.at_accuracy(Accuracy(trajectories=1024))"),
     (r"steps=24, d=200", "steps=3, d=40"),
     (r"\[(\d+), \d+\], splits=1", r"[\1], splits=1"),
