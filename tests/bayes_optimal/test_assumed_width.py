@@ -69,7 +69,7 @@ def test_the_excess_of_a_wrong_denoiser_shows_in_singular_values():
     assert np.isclose(seen, excess, rtol=20 / d)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_right_width_is_the_optimum_and_no_other_is_better():
     optimum = limits(MODEL, [0.5])["error"][0]
     errors = [assuming(rho)["error"][0] for rho in (0.25, 0.3, 0.36)]

@@ -57,7 +57,7 @@ def gap_of_the_perceptron(alpha):
     return -log(2) - (alpha * output + entropy_of_signs(q_hat)[0] - q * q_hat / 2)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_binary_perceptron_against_plain_quadrature():
     """Gyorgyi (1990) prints 1.245."""
     model = SequenceMultiIndex(sign_of_one, 1, 1, prior="rademacher")

@@ -70,7 +70,7 @@ def test_search_along_a_known_direction_agrees_with_single_fixed_points(monkeypa
     assert along.error_estimate < 0.01 * along.alpha
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_noise_that_breaks_rotations_does_not_grow():
     """Labels of one layer of rank two are blind to rotations: both halves of a sample may err alike."""
     model = DeepAttention(depth=1, tokens=1, rank=2, activation="linear").at_accuracy(Accuracy(points=32))

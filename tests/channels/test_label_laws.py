@@ -69,7 +69,7 @@ def exact_information(law, slope, labels, variance):
     return integrate.trapezoid(np.array(rows) * np.exp(-(means**2) / 2) / np.sqrt(2 * np.pi), means)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     ["own", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("logistic", "laplace", "poisson"))],

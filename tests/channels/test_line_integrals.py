@@ -133,7 +133,7 @@ def _density_of_jump(y, omega):
     return sum(density * norm.cdf(sign * mean / deviation) for sign, density, mean, deviation in parts)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("link", "density"),
     [

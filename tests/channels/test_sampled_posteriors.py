@@ -63,7 +63,7 @@ def _linear_labels():
     return LatentPosterior(target, lambda x, datum: x[None], label=None)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_posteriors_of_linear_labels_are_gaussian():
     labels = np.random.default_rng(0).standard_normal(64) * np.sqrt(NOISE + WEIGHTS @ WEIGHTS)
     found = posterior_moments(PosteriorFamily(_linear_labels), 2, (labels,), Effort(1024, 4, 8))

@@ -72,7 +72,7 @@ def test_estimate_overlaps_with_the_signal_as_with_itself(draw):
     assert abs(np.mean(differences)) <= 5 * np.std(differences, ddof=1) / np.sqrt(6) + 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_even_channel_is_solved_up_to_a_global_sign():
     result = simulate(ABSOLUTE, [1.0], d=30, instances=2, seed=2)
     for run in result.instances[0]:

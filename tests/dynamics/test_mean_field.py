@@ -69,7 +69,7 @@ def test_square_loss_of_a_linear_student_in_closed_form(alpha, settings):
     np.testing.assert_allclose(path.error.value, 1 - 2 * overlap + power, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_learning_rate_changes_nothing():
     path = descent_path(
         SIGN, 1.0, DescentSettings(STEPS, 0.0, trajectories=4096), LOGISTIC, start=DescentStart.of_cosine(1, 1, 0.3)

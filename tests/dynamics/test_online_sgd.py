@@ -196,7 +196,7 @@ def test_means_over_starts_are_those_of_single_ones():
     np.testing.assert_allclose(together.error.value, np.mean([one.error.value for one in alone], axis=0), rtol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_symmetric_students_stay_symmetric():
     """Rows drifted apart by sampling at the unstable symmetric plateau, by far more than the estimate of the error."""
     committee = SequenceMultiIndex(

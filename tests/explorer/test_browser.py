@@ -179,6 +179,7 @@ def test_another_model_is_named_in_the_menu_and_has_its_own_texts_and_axes_at_on
     assert (menu.input_value(), noise.input_value()) == ("bsr", "0.01")
 
 
+@pytest.mark.thorough
 def test_tabs_that_are_left_while_they_compute_leave_nothing_behind(visit):
     page = visit("?alpha=0:1:5")
     for name in ("In time", "On data", "What can be learned?", "Phase", "Free entropy", "In time", "What can"):
@@ -189,6 +190,7 @@ def test_tabs_that_are_left_while_they_compute_leave_nothing_behind(visit):
     _said(page, f"With 0 samples per entry the best possible error is {expected:.3g}")
 
 
+@pytest.mark.thorough
 def test_code_from_the_page_runs_and_is_described(person, trusting):
     page = person.new_page()
     page.goto(f"{trusting}?model=link&family=bsr&alpha=0.5:1:3")
@@ -203,6 +205,7 @@ def test_code_from_the_page_runs_and_is_described(person, trusting):
     page.close()
 
 
+@pytest.mark.thorough
 def test_indices_of_a_link_are_found_and_can_be_changed(person, trusting):
     page = person.new_page()
     page.goto(f"{trusting}?alpha=0.5&points=32")

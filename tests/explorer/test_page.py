@@ -191,7 +191,7 @@ def test_progress_is_not_reported_more_often_than_it_can_be_read():
     assert told[0] == "step 0" and len(told) < 100
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_shape_of_a_link_is_the_smallest_that_works_unless_another_is_asked_for():
     assert shape_of(lambda z: z[0, 0] * z[1, 0], "smi", {}) == {"indices": "2", "tokens": "1"}
     assert shape_of(lambda z: z[0, 0] * z[1, 0], "smi", {"indices": "3"}) == {"indices": "3", "tokens": "1"}

@@ -19,7 +19,7 @@ def drawn(channel, samples, d=8, width=2, seed=0):
     return design, signal, weights, channel.label_from(design.forward(signal, 0), np.empty((samples, 0)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [

@@ -226,7 +226,7 @@ def test_decisions_are_between_signs():
     assert "label_error" not in quality
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_runs_lie_on_the_theory():
     """Logistic regression on labels +1 and -1, whole samples and batches; fluctuations are of order d^(-1/2)."""
     for learner in (

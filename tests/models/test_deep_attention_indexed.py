@@ -45,7 +45,7 @@ def test_labels_are_those_of_the_network(tokens, skip, temperature):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("variance", [pytest.param((1.0, 1.0), marks=pytest.mark.thorough), (0.3, 0.2)])
 def test_posterior_of_two_layers_agrees_with_a_grid(variance):
     """Scores and log partition from Gauss-Hermite quadrature over all three fields of the first layer."""

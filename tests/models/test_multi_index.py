@@ -139,7 +139,7 @@ def test_phase_retrieval_begins_at_one_half():
     assert found["weak_recovery"].alpha == pytest.approx(0.5, abs=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_strong_skip_hides_the_first_layer():
     weak = instability(DeepAttention(skip=10.0).at_accuracy(Accuracy(points=64)), np.eye(2), np.eye(2))
     assert 1 / weak.rate == pytest.approx(1 / 6, rel=5e-3)
@@ -516,7 +516,7 @@ def test_limits_of_large_depth():
         DeepAttention(skip=0.0, limit="large-skip")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_landscape_of_one_row_peaks_at_its_fixed_point():
     model = DeepAttention(depth=1).at_accuracy(Accuracy(points=256))
     curve = landscape(model, 0.3, overlaps=30)

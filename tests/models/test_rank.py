@@ -53,7 +53,7 @@ def _turned(directions, hidden):
     return np.einsum("abk,nbl->knal", turns, base).reshape(-1, 2, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("activation", ["linear", pytest.param("softmax", marks=pytest.mark.thorough)])
 def test_posterior_agrees_with_a_grid_over_rotations(activation):
     """Two directions and tokens: an angle and an orientation, and for softmax the hidden component of the mean."""

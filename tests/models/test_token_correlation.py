@@ -28,7 +28,7 @@ def both(z):
     return z[0, 0] + z[0, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_sum_of_two_tokens_is_one_field_of_more_power():
     """y = z1 + z2 with noise: variance 2 (1 + c) of the field instead of 2."""
     model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5).at_accuracy(Accuracy(points=128))

@@ -404,7 +404,7 @@ def test_message_passing_on_factors_of_signs_reaches_the_theory():
     assert result["theory"][0] < 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("sparsity", [0.1, 1e-12])
 def test_factors_with_a_hard_phase_are_refused(sparsity):
     """Those so sparse that they are known below the onset as well."""
