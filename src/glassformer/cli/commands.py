@@ -37,7 +37,10 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "limits": Command(
-        "limits", "Bayes-optimal error and overlap against the sample ratio", settings="limits", accuracy="limits"
+        "limits",
+        "error against the sample ratio: the best possible, or of a learner",
+        settings="limits",
+        accuracy="limits",
     ),
     "thresholds": Command(
         "thresholds",
