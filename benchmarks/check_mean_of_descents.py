@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ EXPLORERS = 8
 # Fewest draws of a size that is extrapolated.
 EXTRAPOLATED = 3
 # Fewest draws with control variates, and their names; their means are zero in the limit.
-FEWEST = 16
+FEWEST = 40
 CONTROLS = (
     *("start_overlap", "start_replica_overlap", "label_power", "start_training_error"),
     "teacher_fourth_moment",
@@ -104,6 +104,19 @@ ATTENTION = [
     for alpha in (0.02962, 0.06039, 0.10304)
 ]
 EXPLORATION = [Cell("exploration", alpha, "adam", 0.5, noise=0.1, stored=True) for alpha in (0.2, 0.4)]
+# Released errors of one descent and of the mean, their standard deviations, and the number of starts: of bsr at
+# d = 100, and of attention with two tokens at d = 200.
+RELEASED = {
+    ("step", 0.1): ((1.766, 0.021), (0.869, 0.008), 64),
+    ("step", 0.15): ((1.591, 0.013), (0.771, 0.011), 64),
+    ("step", 0.2): ((1.258, 0.007), (0.680, 0.044), 64),
+    ("step", 0.25): ((0.908, 0.003), (0.555, 0.031), 64),
+    ("attention", 0.02962): ((1.470, 0.038), (0.902, 0.018), 32),
+    ("attention", 0.06039): ((1.235, 0.024), (0.720, 0.021), 32),
+    ("attention", 0.10304): ((0.824, 0.029), (0.432, 0.012), 32),
+}
+# The rate of bsr, and the optimizer of attention, whose draws stand beside released errors.
+BESIDE = {"step": ("rate", 0.7), "attention": ("optimizer", "adam")}
 QUICK = [STEPS[0], STARTS[0], ATTENTION[0]]
 
 
@@ -133,7 +146,9 @@ def plan(quick: bool) -> Iterator[tuple[Cell, int, int]]:
         (quick_cells, 100, 6),
         # Up to here some 25 minutes of a processor.
         (slow[:1], 100, 4),
+        (usual[2:], 400, 4),
         (EXPLORATION, 50, 6),
+        (usual, 100, 24),
         (ATTENTION, 50, 8),
         (STARTS + MOMENTA, 50, 12),
         (usual, 200, 12),
@@ -335,8 +350,20 @@ def _text(value: object) -> str:
 
 Value = tuple[float, float]
 """A number and its standard error."""
-Found = tuple[dict[int, Value], Value | None]
-"""Means at every size, and the limit."""
+
+
+class Found(NamedTuple):
+    """What is known of a quantity.
+
+    Attributes:
+        means: values at every size.
+        limit: that of large sizes; None if there are too few draws.
+        plain: the limit without control variates and differences; None where there are none.
+    """
+
+    means: dict[int, Value]
+    limit: Value | None = None
+    plain: Value | None = None
 
 
 def fit(d: Array, values: Array, controls: Array) -> Found:
@@ -351,9 +378,12 @@ def fit(d: Array, values: Array, controls: Array) -> Found:
     found = {int(size): (mean, error) for size, mean, error in zip(sizes, means, errors, strict=False)}
     several = [size for size in sizes if np.sum(d == size) >= EXTRAPOLATED]
     if len(several) < 2:
-        return found, None
-    line, errors = _least_squares(np.column_stack([d, np.ones(len(d)), scaled]), d * values)
-    return found, (line[0], errors[0])
+        return Found(found)
+    columns = np.column_stack([d, np.ones(len(d)), scaled])
+    limit, plain = (
+        tuple(part[0] for part in _least_squares(columns[:, :kept], d * values)) for kept in (columns.shape[1], 2)
+    )
+    return Found(found, limit, plain if scaled.shape[1] else None)
 
 
 def _least_squares(columns: Array, target: Array) -> tuple[Array, Array]:
@@ -388,7 +418,7 @@ class Summary:
         return bayes(self.cell.model, self.cell.alpha)
 
     def limit(self, quantity: str) -> Value | None:
-        return self.values.get(quantity, ({}, None))[1]
+        return self.values.get(quantity, Found({})).limit
 
 
 @cache
@@ -413,9 +443,9 @@ def summaries(path: Path) -> list[Summary]:
             if known.any():
                 values[name] = fit(d[known], numbers[known], controls[known])
         usual = next((one for one in found if one.cell == _usual(cell)), None)
-        for name in ("mean", "one"):
-            if usual and f"difference_{name}" in values:
-                values[name] = _more_exact(values[name], usual.values[name], values[f"difference_{name}"])
+        if usual and _differences_are_more_exact(values):
+            for name in PAIRED:
+                values[name] = _sum(usual.values[name], values[f"difference_{name}"], values[name])
         every = _column(own, "d")
         counts = {int(size): int(np.sum(every == size)) for size in np.unique(every)}
         fitted = float(np.mean([row["fitted"] == "True" for row in own]))
@@ -423,17 +453,25 @@ def summaries(path: Path) -> list[Summary]:
     return found
 
 
-def _more_exact(own: Found, usual: Found, difference: Found) -> Found:
-    """Return estimates at every size and in the limit, by the difference where its error is less than half the own."""
+def _differences_are_more_exact(values: dict[str, Found]) -> bool:
+    """Return whether the error of the mean has twice the standard error of its difference from the usual rate."""
+    if "difference_mean" not in values:
+        return False
+    direct, difference = values["mean"], values["difference_mean"]
+    if direct.limit and difference.limit:
+        return 2 * difference.limit[1] < direct.limit[1]
+    largest = max(difference.means)
+    return difference.limit is not None or 2 * difference.means[largest][1] < direct.means[largest][1]
 
-    def choose(direct: Value | None, first: Value | None, second: Value | None) -> Value | None:
-        if first is None or second is None:
-            return direct
-        by_difference = first[0] + second[0], float(np.hypot(first[1], second[1]))
-        return by_difference if direct is None or 2 * second[1] < direct[1] else direct
 
-    sizes = {d: choose(value, usual[0].get(d), difference[0].get(d)) or value for d, value in own[0].items()}
-    return sizes, choose(own[1], usual[1], difference[1])
+def _sum(usual: Found, difference: Found, direct: Found) -> Found:
+    """Return the values at the usual rate plus the differences from them, and direct values where there are none."""
+
+    def total(first: Value | None, second: Value | None) -> Value | None:
+        return first and second and (first[0] + second[0], float(np.hypot(first[1], second[1])))
+
+    sizes = {d: total(usual.means.get(d), difference.means.get(d)) or value for d, value in direct.means.items()}
+    return Found(sizes, total(usual.limit, difference.limit) or direct.limit, direct.plain or direct.limit)
 
 
 def _quantities(cell: Cell, rows: list[dict[str, str]], draws: dict[Key, dict[str, str]]) -> dict[str, Array]:
@@ -448,12 +486,15 @@ def _quantities(cell: Cell, rows: list[dict[str, str]], draws: dict[Key, dict[st
     found = dict(zip(("one", "mean"), errors(rows), strict=True))
     found |= dict(zip(("earlier_one", "earlier_mean"), errors(rows, "earlier_"), strict=True))
     found |= {name: _column(rows, name) for name in ("power", "overlap", "replica_overlap", "training_error")}
-    if cell.study in ("step", "start", "momentum"):
-        usual = _usual(cell)
-        same = [draws.get((usual.key, int(row["d"]), int(row["draw"]))) for row in rows]
-        for place, name in enumerate(("one", "mean")):
-            paired = np.array([np.nan if row is None or cell == usual else errors([row])[place][0] for row in same])
-            found[f"difference_{name}"] = found[name] - paired
+    if cell.study in ("step", "start", "momentum") and cell != _usual(cell):
+        same = [draws.get((_usual(cell).key, int(row["d"]), int(row["draw"]))) for row in rows]
+        known = np.array([row is not None for row in same], dtype=bool)
+        theirs = [row for row in same if row is not None]
+        paired = dict(zip(("one", "mean"), errors(theirs), strict=True))
+        paired |= {name: _column(theirs, name) for name in ORDERS}
+        for name in PAIRED:
+            found[f"difference_{name}"] = np.full(len(rows), np.nan)
+            found[f"difference_{name}"][known] = found[name][known] - paired[name]
     return found
 
 
@@ -468,7 +509,10 @@ def _column(rows: list[dict[str, str]], name: str) -> Array:
 
 # --- table and figure -------------------------------------------------------------------------------------------------
 
-SIZES = (50, 100, 200)
+# Where the figure has released errors, whose learning rate is not published.
+RELEASED_AT = 0.78
+# Quantities that are compared draw by draw with those at the usual rate.
+PAIRED = ("mean", "one", *ORDERS)
 # Decimal places of a table; smaller errors stand without them.
 MOST_DIGITS = 6
 # Study, what distinguishes its settings, and the quantities of a table.
@@ -501,23 +545,53 @@ def write_tables(found: list[Summary], folder: Path) -> None:
     """Write all tables."""
     folder.mkdir(parents=True, exist_ok=True)
     for table, (study, settings, quantities) in TABLES.items():
-        sizes = [f"d = {d}" for d in SIZES]
-        rows = [[*settings, "quantity", *sizes, "limit", "posterior", "over Bayes", "draws", "fitted"]]
+        own = [one for one in found if one.cell.study == study]
+        sizes = sorted({d for one in own for d in one.draws})
+        ended = "converged" if study == "exploration" else "fitted"
+        plain = ["plain limit"] if study == "step" else []
+        head = [*settings, "quantity", *(f"d = {d}" for d in sizes), "limit", *plain, "posterior", "over Bayes"]
+        rows = [[*head, "draws", ended]]
+        for one in own:
+            rows += [_row(one, settings, name, sizes) for name in quantities if name in one.values or name == "mean"]
+        _write(folder / f"mean_of_descents_{table}.csv", rows)
+    for study, (setting, value) in BESIDE.items():
+        rows = [["alpha", "released, one", "here, one", "released, mean", "here, mean", "Bayes-optimal"]]
         for one in found:
-            if one.cell.study == study:
-                rows += [_row(one, settings, name) for name in quantities if name in one.values or name == "mean"]
-        with (folder / f"mean_of_descents_{table}.csv").open("w", newline="") as lines:
-            csv.writer(lines, lineterminator="\n").writerows(rows)
+            known = RELEASED.get((study, one.cell.alpha))
+            if known and one.cell.study == study and getattr(one.cell, setting) == value:
+                rows.append(_beside(one, *known))
+        _write(folder / f"mean_of_descents_released_{study}.csv", rows)
 
 
-def _row(one: Summary, settings: tuple[str, ...], name: str) -> list[str]:
-    means, limit = one.values.get(name, ({}, None))
+def _write(path: Path, rows: list[list[str]]) -> None:
+    with path.open("w", newline="") as lines:
+        csv.writer(lines, lineterminator="\n").writerows(rows)
+
+
+def _row(one: Summary, settings: tuple[str, ...], name: str, sizes: list[int]) -> list[str]:
+    means, limit, plain = one.values.get(name, Found({}))
     where = [str(getattr(one.cell, setting)) for setting in settings]
-    sizes = [_with_error(means.get(d)) for d in SIZES]
+    values = [_with_error(value) for value in (*(means.get(d) for d in sizes), limit)]
+    if one.cell.study == "step":
+        values.append(_with_error(plain))
     over = _with_error((limit[0] / one.bayes, limit[1] / one.bayes) if limit and "error of" in NAMES[name] else None)
-    draws = " + ".join(str(one.draws.get(d, 0)) for d in SIZES)
+    draws = " + ".join(str(one.draws.get(d, 0)) for d in sizes)
     fitted = f"{one.diverged} diverged" if one.diverged else f"{100 * one.fitted:.0f} %"
-    return [*where, NAMES[name], *sizes, _with_error(limit), _posterior(one, name), over, draws, fitted]
+    return [*where, NAMES[name], *values, _posterior(one, name), over, draws, fitted]
+
+
+def _beside(one: Summary, of_one: Value, of_mean: Value, starts: int) -> list[str]:
+    """Return released errors and those here at the largest size, or in the limit, with as many starts."""
+    size = max(one.draws)
+    where = "limit" if one.limit("mean") and one.limit("one") else f"d = {size}"
+    alone, infinite = (
+        one.limit(name) if where == "limit" else one.values[name].means[size] for name in ("one", "mean")
+    )
+    share = 1 / starts
+    mean = (1 - share) * infinite[0] + share * alone[0], float(np.hypot((1 - share) * infinite[1], share * alone[1]))
+    here = [f"{_with_error(value)}, {where}" for value in (alone, mean)]
+    released = [f"{value} ({deviation})" for value, deviation in (of_one, of_mean)]
+    return [str(one.cell.alpha), released[0], here[0], released[1], here[1], f"{one.bayes:.4f}"]
 
 
 def _posterior(one: Summary, name: str) -> str:
@@ -551,28 +625,42 @@ def draw_figure(found: list[Summary], path: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), constrained_layout=True)
     for axis, name, optimum in zip(axes, ("mean", "one"), (1, 2), strict=True):
         for number, alpha in enumerate(ALPHAS):
-            known = [one for one in found if (one.cell.study, one.cell.alpha) == ("step", alpha)]
-            points = sorted((one.cell.rate, *_best(one, name), one.limit(name) is not None) for one in known)
-            if not points:
-                continue
-            rate, value, error, limit = np.array(points).T
-            colour, known_limit = f"C{number}", limit == 1
-            axis.errorbar(rate, value, 2 * error, color=colour, capsize=3, label=rf"$\alpha$ = {alpha:g}")
-            axis.plot(rate[known_limit], value[known_limit], "o", color=colour)
-            axis.plot(rate[~known_limit], value[~known_limit], "o", color=colour, markerfacecolor="white")
+            own = sorted(
+                (one for one in found if (one.cell.study, one.cell.alpha) == ("step", alpha)),
+                key=lambda one: one.cell.rate,
+            )
+            if own:
+                _draw_ratio(axis, own, name, 0.006 * (number - 1.5), f"C{number}")
         axis.axhline(optimum, color="black", linewidth=1, linestyle="--")
         axis.set_xlabel("learning rate")
     axes[0].set_ylabel("error over Bayes-optimal error")
     axes[0].set_title("mean of infinitely many descents")
     axes[1].set_title("one descent")
-    axes[0].legend()
+    axes[0].legend(fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
+def _draw_ratio(axis: Any, own: list[Summary], name: str, shift: float, colour: str) -> None:
+    """Draw one sample ratio: limits as points, joined; values at the largest size empty; released values as crosses."""
+    points = [(one.cell.rate + shift, *_best(one, name)) for one in own]
+    known = [point for point, one in zip(points, own, strict=True) if one.limit(name) is not None]
+    for rate, value, error in points:
+        axis.errorbar(rate, value, 2 * error, color=colour, capsize=3)
+    axis.plot(*np.array(known)[:, :2].T, "o-", color=colour, label=rf"$\alpha$ = {own[0].cell.alpha:g}")
+    for one, (rate, value, _) in zip(own, points, strict=True):
+        if one.limit(name) is None:
+            axis.plot(rate, value, "o" if one.fitted == 1 else "v", color=colour, markerfacecolor="white")
+            text = {"textcoords": "offset points", "xytext": (6, 4), "fontsize": 7, "color": colour}
+            axis.annotate(f"d = {max(one.draws)}", (rate, value), **text)
+    (alone, _), (mean, _), starts = RELEASED["step", own[0].cell.alpha]
+    infinite = (starts * mean - alone) / (starts - 1)
+    axis.plot(RELEASED_AT, (infinite if name == "mean" else alone) / own[0].bayes, "x", color=colour)
+
+
 def _best(one: Summary, name: str) -> Value:
     """Return the limit of an error over the Bayes-optimal one, or the value at the largest size."""
-    sizes, limit = one.values[name]
+    sizes, limit, _ = one.values[name]
     value, error = limit or sizes[max(sizes)]
     return value / one.bayes, error / one.bayes
 
@@ -588,8 +676,8 @@ def main() -> None:
     found = summaries(draws)
     write_tables(found, pages)
     draw_figure(found, pages / "mean_of_descents.png")
-    for study in TABLES:
-        print((pages / f"mean_of_descents_{study}.csv").read_text())
+    for table in (*TABLES, *(f"released_{study}" for study in BESIDE)):
+        print((pages / f"mean_of_descents_{table}.csv").read_text())
 
 
 if __name__ == "__main__":
