@@ -53,7 +53,7 @@ class Cell:
     """One setting.
 
     Attributes:
-        study: ``step``, ``start`` or ``momentum`` of bsr, ``attention``, or ``exploration``.
+        study: ``step``, ``rate``, ``start`` or ``momentum`` of bsr, ``attention``, or ``exploration``.
         alpha: sample ratio.
         optimizer: sgd or adam.
         rate: learning rate; the loss is a quarter of the squared residuals.
@@ -96,6 +96,8 @@ STEPS = [Cell("step", alpha, rate=rate, stored=(alpha, rate) == (0.25, 0.7)) for
 STARTS = [Cell("start", 0.25, rate=rate, start=0.5, stored=rate == 0.7) for rate in RATES]
 MOMENTA = [Cell("momentum", 0.25, rate=rate, momentum=0.9, stored=True) for rate in RATES]
 MOMENTA.append(Cell("momentum", 0.25, momentum=0.99, stored=True))
+# The rate of released runs of bsr is not known. Where samples are not fitted their training errors tell it.
+UNFITTED = [Cell("rate", alpha, rate=rate, stored=True) for alpha in (0.3, 0.33) for rate in (0.5, 0.6, 0.7, 0.8)]
 # Ratios of the released runs of two tokens, and those of four tokens at the same ratio to the counting threshold.
 ATTENTION = [
     Cell("attention", round(alpha * 4 / (tokens**2 + tokens - 2), 5), name, rate, tokens=tokens, steps=steps)
@@ -147,6 +149,7 @@ def plan(quick: bool) -> Iterator[tuple[Cell, int, int]]:
         # Up to here some 25 minutes of a processor.
         (slow[:1], 100, 4),
         (usual[2:], 400, 4),
+        (UNFITTED, 50, 3),
         (EXPLORATION, 50, 6),
         (usual, 100, 24),
         (ATTENTION, 50, 8),
@@ -431,7 +434,7 @@ def summaries(path: Path) -> list[Summary]:
     """Return what is known of all cells of which there are draws."""
     draws = read(path)
     found = []
-    for cell in dict.fromkeys([*STEPS, *STARTS, *MOMENTA, *ATTENTION, *EXPLORATION, *QUICK]):
+    for cell in dict.fromkeys([*STEPS, *UNFITTED, *STARTS, *MOMENTA, *ATTENTION, *EXPLORATION, *QUICK]):
         own = [row for (key, _, _), row in draws.items() if key == cell.key]
         good = [row for row in own if np.isfinite(float(row["power"]))]
         if not own:
@@ -519,6 +522,7 @@ MOST_DIGITS = 6
 TABLES = {
     "step": ("step", ("alpha", "rate"), ("mean", "difference_mean", "one")),
     "overlaps": ("step", ("alpha", "rate"), ("power", "overlap", "replica_overlap")),
+    "rate": ("rate", ("alpha", "rate"), ("training_error", "one")),
     "start": ("start", ("rate", "start"), ("mean", "difference_mean", "one", "power")),
     "momentum": ("momentum", ("rate", "momentum"), ("mean", "difference_mean", "one", "power")),
     "attention": ("attention", ("tokens", "alpha", "optimizer"), ("mean", "one", "power")),
