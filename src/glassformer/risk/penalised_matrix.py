@@ -16,7 +16,7 @@ from scipy.interpolate import PchipInterpolator
 
 from glassformer.core.estimate import Array
 from glassformer.priors.base import ScalarPrior
-from glassformer.random_matrices.atoms import SpectralLaw
+from glassformer.random_matrices.atoms import LawNodes, SpectralLaw
 from glassformer.risk.order_parameters import ConjugateParameters, OrderParameters
 from glassformer.risk.penalty_base import Penalty
 
@@ -25,8 +25,9 @@ _STEPS, _LAST_STEP = 60, 1e-13
 # Largest share of the singular values that a quadrature may miss (chosen by trial).
 _MISSED_MASS = 1e-4
 _ROUNDING = 4e-16
-# Corrections of the value of a rank by the share above it: two leave an error of 1e-9.
-_CORRECTIONS = 2
+# Corrections of the value of a rank by the share above it: two leave an error of 1e-9. A smaller share is moved across
+# the cut as it is, which changes averages by its square.
+_CORRECTIONS, _MOVED_SHARE = 2, 1e-5
 
 
 def threshold_of(penalty: Penalty, prior: ScalarPrior, strength: Array, conjugate: ConjugateParameters) -> Array:
@@ -69,8 +70,8 @@ def matrix_order(
         return OrderParameters(gain * power, total, 1 / stiffness, error, one, one, _ROUNDING * error)
     law = prior.noisy_law(conjugate.noise)
     threshold = threshold_of(penalty, prior, strength, conjugate)
-    cut = threshold if width is None else np.maximum(threshold, value_of_rank(law, width))
-    s, weight, denoised = law.nodes(cut)
+    cut, nodes = (threshold, law.nodes(threshold)) if width is None else _largest_values(law, width, threshold)
+    s, weight, denoised = nodes
     # The estimate in units of the gain, which is one for penalties that are not known to contain a square.
     if penalty.parts is None:
         field = s * gain[:, None]
@@ -102,9 +103,16 @@ def value_of_rank(law: SpectralLaw, share: float) -> Array:
         >>> round(float(np.sum(weight[s > cut])), 9)
         0.2
     """
-    s, weight, _ = law.nodes(0.0)
-    found, slopes = np.empty(len(s)), np.empty(len(s))
-    for row, (values, own) in enumerate(zip(s, weight, strict=True)):
+    found, slopes = _near_rank(law.nodes(0.0), share)
+    for _ in range(_CORRECTIONS):
+        found = found - slopes * (_share_above(law.nodes(found), found) - share)
+    return found
+
+
+def _near_rank(nodes: LawNodes, share: float) -> tuple[Array, Array]:
+    """Return the value of a rank as interpolated between the nodes of a quadrature, and its slope in the share."""
+    found, slopes = np.empty(len(nodes.s)), np.empty(len(nodes.s))
+    for row, (values, own) in enumerate(zip(nodes.s, nodes.weight, strict=True)):
         # Nodes of negligible weight at the edges of bulks share their rank.
         order = np.flatnonzero(own > _ROUNDING)
         order = order[np.argsort(values[order])]
@@ -112,10 +120,34 @@ def value_of_rank(law: SpectralLaw, share: float) -> Array:
         above = 1 - np.cumsum(mass) + 0.5 * mass
         inverse = PchipInterpolator(above[::-1], at[::-1])
         found[row], slopes[row] = inverse(share), inverse.derivative()(share)
-    for _ in range(_CORRECTIONS):
-        s, weight, _ = law.nodes(found)
-        found = found - slopes * (np.sum(weight * (s > found[:, None]), axis=1) - share)
-    return found
+    return found, slopes
+
+
+def _share_above(nodes: LawNodes, cut: Array) -> Array:
+    return np.asarray(np.sum(nodes.weight * (nodes.s > cut[:, None]), axis=1))
+
+
+def _largest_values(law: SpectralLaw, share: float, threshold: Array) -> tuple[Array, LawNodes]:
+    """Return the values above which there is at most this share, not below a threshold, and a quadrature split there.
+
+    The share that is missed, or too much, is moved across the cut, from and to the nearest nodes.
+    """
+    cut, nodes = threshold, law.nodes(threshold)
+    wide = _share_above(nodes, cut) > share
+    if not wide.any():
+        return cut, nodes
+    found, slopes = _near_rank(nodes, share)
+    for correction in range(_CORRECTIONS + 1):
+        cut = np.where(wide, found, threshold)
+        nodes = law.nodes(cut)
+        missed = np.where(wide, share - _share_above(nodes, cut), 0.0)
+        if correction == _CORRECTIONS or np.all(np.abs(missed) <= _MOVED_SHARE):
+            break
+        found = found + slopes * missed
+    rows, beyond, weight = np.arange(len(cut)), nodes.s - cut[:, None], nodes.weight.copy()
+    weight[rows, np.argmin(np.where(beyond > 0, beyond, np.inf), axis=1)] += missed
+    weight[rows, np.argmin(np.where(beyond > 0, np.inf, -beyond), axis=1)] -= missed
+    return cut, nodes._replace(weight=weight)
 
 
 def _threshold_of_trace(law: SpectralLaw, gain: Array) -> Array:
