@@ -103,12 +103,13 @@ class Logistic(Loss):
         # the field that is fitted already, or from the longest step. In between it is off by less than log 2.
         right = margin > -0.5 * v
         with np.errstate(divide="ignore", over="ignore"):
-            step = _near_omega(np.log(v) + np.where(right, -margin, margin + v))
+            step = _near_omega(np.log(variance) + np.where(right, -margin, margin + v))
             z = margin + np.where(right, step, v - step)
             for _ in range(_HALLEY_STEPS):
                 miss = 1 / (1 + np.exp(z))
-                curvature = v * miss * (1 - miss)
-                residual, slope = z - margin - v * miss, 1 + curvature
+                pull = v * miss
+                curvature = pull * (1 - miss)
+                residual, slope = z - margin - pull, 1 + curvature
                 step = residual / (slope + 0.5 * residual * curvature * (1 - 2 * miss) / slope)
                 z = z - step
                 if not np.any(np.abs(step) > _LAST_HALLEY_STEP * np.maximum(np.abs(z), 1.0)):
@@ -133,9 +134,12 @@ class Logistic(Loss):
 
 
 def _near_omega(x: Array) -> Array:
-    """Return the solution of ``w + log w = x`` to two per cent (S. Winitzki), where SciPy's is exact and slower."""
-    log = np.logaddexp(0.0, x)
-    return np.asarray(log * (1 - np.log1p(log) / (2 + log)))
+    """Return the solution of ``w + log w = x`` to two per cent (S. Winitzki), where SciPy's is exact and slower.
+
+    Solutions below the rounding of one are zero: the logarithms that keep their digits are ten times as slow.
+    """
+    log = np.maximum(x, 0.0) + np.log(1 + np.exp(-np.abs(x)))
+    return np.asarray(log * (1 - np.log(1 + log) / (2 + log)))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ field. An intercept ``b``, a number added to the fitted field, is the one with :
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.spatial import cKDTree
 from scipy.special import ndtr
 
 from glassformer.core.cache import memoize
@@ -34,8 +36,15 @@ from glassformer.risk.loss_base import Loss, ResidualAverages
 from glassformer.risk.order_parameters import OrderParameters
 from glassformer.risk.rows.one_row_labels import BinaryLaw, JointNodes
 
-# Newton steps for the intercept, and the relative step that ends them: the remaining error is about its square.
+# Newton steps for the intercept, and the relative one that ends them, as the root of the product of the last two:
+# averages are extrapolated along the last step, with an error of about that product, and the next is of its square.
 _STEPS, _LAST_STEP = 60, 1e-6
+# Averages at an intercept: score, field and score, square, slope, two losses, square of the slope.
+_SUMS = 7
+# Latest intercepts from which the next ones start, in sets (chosen by trial).
+_LATEST = 16
+# Place of infinite order parameters.
+_FAR = 1e3
 # Rounding error of a mean score and of its slope.
 _ROUNDING = 1e-15
 # Weight of a margin from which on labels count as separable at any number.
@@ -53,12 +62,14 @@ class OneRowAverages(LabelAverages):
     Attributes:
         model: of the teacher, of one index and one token.
         has_intercept: whether a number is fitted that is added to the field.
-        last_intercepts: by the number of order parameters, those found last, near which the next ones are.
+        last_intercepts: those found last with the places of their order parameters, near which the next ones are.
     """
 
     model: Any = field(kw_only=True)
     has_intercept: bool = field(default=False, kw_only=True)
-    last_intercepts: dict[int, Array] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
+    last_intercepts: deque[tuple[Array, Array]] = field(
+        default_factory=lambda: deque(maxlen=_LATEST), compare=False, repr=False, kw_only=True
+    )
 
     @classmethod
     def of(cls, model: Any, loss: Loss, has_intercept: bool = False) -> OneRowAverages:
@@ -133,7 +144,7 @@ class OneRowAverages(LabelAverages):
         r"""Return the intercept, with :math:`E\,g = 0`, at these order parameters; zero without one."""
         if not self.has_intercept or self.loss.quadratic:
             return np.full_like(order.power, self.joint.mean if self.has_intercept else 0.0)
-        return np.concatenate([self._balanced(part) for part in self._batches(order)])
+        return np.concatenate([self._balanced(part)[0] for part in self._batches(order)])
 
     def slope_square(self, order: OrderParameters) -> Array:
         r"""Return :math:`E(\partial_\omega g)^2`."""
@@ -143,8 +154,14 @@ class OneRowAverages(LabelAverages):
 
     def _all_averages(self, order: OrderParameters, with_losses: bool) -> tuple[Array, ...]:
         """Return the averages, and that of the squared slope of the score."""
-        parts = [self._at_intercept(part, self._balanced(part), with_losses) for part in self._batches(order)]
+        parts = [self._at_balance(part, with_losses) for part in self._batches(order)]
         return tuple(np.concatenate(every) for every in zip(*parts, strict=True))
+
+    def _at_balance(self, order: OrderParameters, with_losses: bool) -> tuple[Array, ...]:
+        if not self.has_intercept or with_losses:
+            shift = self._balanced(order)[0] if self.has_intercept else np.zeros(len(order.power))
+            return self._at_intercept(order, shift, with_losses)[1:]
+        return tuple(self._balanced(order)[1][1:])
 
     def _batches(self, order: OrderParameters) -> Iterator[OrderParameters]:
         """Split order parameters such that arrays over all nodes stay small."""
@@ -153,17 +170,16 @@ class OneRowAverages(LabelAverages):
         for begin in range(0, len(order.power), rows):
             yield OrderParameters(*(part[begin : begin + rows] for part in order))
 
-    def _balanced(self, order: OrderParameters) -> Array:
-        """Return the intercept at which the mean score vanishes, by Newton's method; zero without an intercept."""
-        size = len(order.power)
-        if not self.has_intercept:
-            return np.zeros(size)
-        shift = self._near_intercepts(size)
+    def _balanced(self, order: OrderParameters) -> tuple[Array, Array]:
+        """Return the intercept at which the mean score vanishes, by Newton's method, and the averages there."""
+        size, shift = len(order.power), self._near_intercepts(order)
         # The score changes over the width of the field, and within its longest step.
         longest = 1 + np.sqrt(np.minimum(order.power, 1 / EMPTY)) + np.minimum(order.susceptibility, 1 / EMPTY)
         low, high = np.full(size, -np.inf), np.full(size, np.inf)
+        found, last = np.zeros((_SUMS, size)), np.full(size, np.inf)
         for _ in range(_STEPS):
-            score, curvature = self._mean_score(order, shift)
+            before, found = found, np.array(self._at_intercept(order, shift, False))
+            score, curvature = found[0].copy(), found[3]
             # Weights close to zero leave a range of intercepts of equal loss, of which Newton's method keeps the first.
             score[np.maximum(np.abs(score), curvature) <= _ROUNDING] = 0.0
             low, high = np.where(score > 0, shift, low), np.where(score < 0, shift, high)
@@ -172,47 +188,42 @@ class OneRowAverages(LabelAverages):
             outside = np.where(score > 0, shift + step >= high, (score < 0) & (shift + step <= low))
             step[outside] = 0.5 * (low[outside] + high[outside]) - shift[outside]
             shift = shift + step
-            if np.all(np.abs(step) <= _LAST_STEP * (1 + np.abs(shift))):
+            if np.all(np.abs(step) * np.minimum(np.abs(last), 1.0) <= (_LAST_STEP * (1 + np.abs(shift))) ** 2):
+                found = found + step / np.where(last == 0, np.inf, last) * (found - before)
                 break
-        self.last_intercepts[size] = shift
-        return shift
+            last = step
+        if np.all(np.isfinite(shift)):
+            self.last_intercepts.append((_places(order), shift))
+        return shift, found
 
-    def _near_intercepts(self, size: int) -> Array:
-        """Return the last intercepts of so many order parameters, or of those that these surround as differences."""
-        found = self.last_intercepts.get(size)
-        if found is None:
-            fewer = max((count for count in self.last_intercepts if size % count == 0), default=0)
-            found = np.repeat(self.last_intercepts[fewer], size // fewer) if fewer else np.zeros(size)
-        return found
-
-    def _mean_score(self, order: OrderParameters, shift: Array) -> tuple[Array, Array]:
-        """Return the mean score, and that of its slope."""
-        residual = None if self.binary else self._residual_averages(order, shift)
-        if residual is not None:
-            return self.joint.weight @ residual.score, self.joint.weight @ residual.curvature
-        nodes = self._label_nodes(order, shift)
-        score, curvature = self.loss.score(nodes.y, nodes.omega, _column(order.susceptibility))
-        return _total(nodes.weight * score), _total(nodes.weight * curvature)
+    def _near_intercepts(self, order: OrderParameters) -> Array:
+        """Return the intercepts of the nearest order parameters among the latest; zero if there are none."""
+        places = _places(order)
+        if not self.last_intercepts:
+            return np.zeros(len(places))
+        known, intercepts = (np.concatenate(parts) for parts in zip(*self.last_intercepts, strict=True))
+        return np.asarray(intercepts[cKDTree(known).query(places)[1]])
 
     def _at_intercept(self, order: OrderParameters, shift: Array, with_losses: bool) -> tuple[Array, ...]:
+        """Return the mean score, the averages, and that of the squared slope of the score."""
         residual = None if self.binary else self._residual_averages(order, shift)
         if residual is not None:
-            score, *rest = (self.joint.weight @ part for part in residual)
-            square, curvature, curvature_square, training, test = rest
+            score, square, curvature, curvature_square, training, test = (self.joint.weight @ part for part in residual)
             # By parts, the average with the true field given the fitted one is that of field and score.
             m_hat = (self.joint.weight * self.joint.field) @ residual.score + self._by_parts(order, curvature)
-            return m_hat, square, curvature, training, test, curvature_square
+            return score, m_hat, square, curvature, training, test, curvature_square
         y, omega, weight, truth = self._label_nodes(order, shift)
         v = _column(order.susceptibility)
-        score, curvature = self.loss.score(y, omega, v)
+        score, slope = self.loss.score(y, omega, v)
         fitted = (omega + v * score, omega)
         losses = [self.loss.value(y, one) for one in fitted] if with_losses else [np.full((1, 1, 1), np.nan)] * 2
         # Losses of new labels may be infinite.
         with np.errstate(invalid="ignore"):
-            values = (truth * score, *(weight * part for part in (score**2, curvature, *losses, curvature**2)))
-            m_hat, *rest = (_total(part) for part in values)
+            values = (truth * score, *(weight * part for part in (score, score**2, slope, *losses, slope**2)))
+            m_hat, mean, square, curvature, *rest = (_total(part) for part in values)
         # By parts, the average with the true field given the fitted one is that of field and score.
-        return m_hat if self.binary else m_hat + self._by_parts(order, rest[1]), *rest
+        m_hat = m_hat if self.binary else m_hat + self._by_parts(order, curvature)
+        return mean, m_hat, square, curvature, *rest
 
     def _by_parts(self, order: OrderParameters, curvature: Array) -> Array:
         """Return the average of field and score that the variance of the true field at its nodes leaves out."""
@@ -347,6 +358,13 @@ class _Nodes(NamedTuple):
     omega: Array
     weight: Array
     truth: Array
+
+
+def _places(order: OrderParameters) -> Array:
+    """Return points in space, one for each set of order parameters, near each other where intercepts are."""
+    power, susceptibility = (np.maximum(part, EMPTY) for part in (order.power, order.susceptibility))
+    places = [0.5 * np.log(power), order.overlap / np.sqrt(power), np.log(susceptibility)]
+    return np.nan_to_num(np.stack(places, axis=1), posinf=_FAR, neginf=-_FAR)
 
 
 def _total(values: Array) -> Array:
