@@ -179,11 +179,12 @@ def _plane_nodes(edges: Array, nodes: int) -> _PlaneNodes:
 def _label_probability(nodes: _PlaneNodes, scale: float) -> tuple[Array, Array]:
     """Return the probability that row differences with these means have these signs, and its slopes, (2, n)."""
     first, second = margin = scale * nodes.value
-    correlation = CORRELATION * np.prod(nodes.sign, axis=0)
+    product = np.prod(nodes.sign, axis=0)
+    correlation = CORRELATION * product
     root = np.sqrt(1 - CORRELATION**2)
     conditional = ndtr(np.stack([second - correlation * first, first - correlation * second]) / root)
     slopes = nodes.sign * np.exp(-0.5 * margin**2) / np.sqrt(2 * np.pi) * conditional
-    return np.maximum(orthant(first, second, correlation), 0.0), slopes
+    return np.maximum(orthant(first, second, product), 0.0), slopes
 
 
 # Other labels: nodes of the fields of teacher and student ------------------------------------------------------------

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr, owens_t, xlogy
+from scipy.special import log_ndtr, ndtr, xlogy
 
 from glassformer.channels.attention.prediction import largest_entries
 from glassformer.channels.attention.shares import positions
@@ -19,6 +19,7 @@ from glassformer.channels.labels import Labels
 from glassformer.channels.scalar.base import Array, Estimate, JointScoreChannel, PowerChannel
 from glassformer.designs.token_pairs import to_matrices
 from glassformer.numerics.normal import inverse_mills_ratio
+from glassformer.numerics.quadrature import gauss_panels
 
 # Correlation of the standardised row differences.
 CORRELATION = 1 / 3
@@ -35,6 +36,8 @@ _LIKELY = 1e-5
 _SHARED = np.linspace(-6.5, 6.5, 27)
 # Newton steps to the mode of the shared index.
 _NEWTON_STEPS = 6
+# Gauss nodes over the correlation from none to that of the row differences: exact to rounding.
+_CORRELATIONS = 10
 
 _hermite_rule = lru_cache(maxsize=4)(np.polynomial.hermite_e.hermegauss)
 
@@ -139,13 +142,11 @@ def _closed_form(sign: Array, omega: Array, variance: Array) -> tuple[Array, Arr
     :math:`-\partial_h^2\log Z = a(a + h) + r\varphi_2/Z` and :math:`\partial_h\partial_k\log Z = \varphi_2/Z - ab`.
     """
     width, both = np.sqrt(3 * variance), sign[..., 0] * sign[..., 1]
-    # An offset far below rounding avoids the singular point of Owen's function.
     h, k = (
-        sign[..., row] * (np.sqrt(2) * omega[..., entry] - omega[..., 1]) / width + 1e-100
-        for row, entry in enumerate((0, 2))
+        sign[..., row] * (np.sqrt(2) * omega[..., entry] - omega[..., 1]) / width for row, entry in enumerate((0, 2))
     )
     r, root = CORRELATION * both, _ACROSS
-    z = orthant(h, k, r)
+    z = orthant(h, k, both)
     likely = z > _LIKELY
     safe, height, across = np.where(likely, z, 1.0), np.exp(-0.5 * h**2), (k - r * h) / root
     a = height * ndtr(across) / (np.sqrt(2 * np.pi) * safe)
@@ -190,14 +191,19 @@ def _by_shared_index(sign: Array, omega: Array, variance: Array) -> tuple[Array,
     return score, curvature, top + np.log(total * step / np.sqrt(2 * np.pi))
 
 
-def orthant(h: Array, k: Array, correlation: Array | float) -> Array:
-    """Return P(x < h, y < k) for standard normals of the given correlation, by Owen's T function."""
-    root = np.sqrt(1 - correlation**2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        first = owens_t(h, (k - correlation * h) / (h * root))
-        second = owens_t(k, (h - correlation * k) / (k * root))
-    opposite = (h * k < 0) | ((h * k == 0) & (h + k < 0))
-    return np.asarray(0.5 * (ndtr(h) + ndtr(k)) - first - second - 0.5 * opposite)
+def orthant(h: Array, k: Array, sign: Array | float) -> Array:
+    r"""Return P(x < h, y < k) for standard normals of the correlation of row differences, times a sign.
+
+    .. math:: \Phi_2(h, k; r) = \Phi(h)\Phi(k) + \frac1{2\pi}\int_0^{\arcsin r}d\theta\,
+       \exp\Bigl[-\frac{h^2 + k^2 - 2hk\sin\theta}{2\cos^2\theta}\Bigr]
+
+    Source: R. L. Plackett, Biometrika 41, 351 (1954).
+    """
+    theta, width = gauss_panels(np.array([0.0, np.arcsin(CORRELATION)]), _CORRELATIONS)
+    squares, product, total = 0.5 * (h**2 + k**2), h * k * sign, np.zeros(np.shape(h))
+    for angle, weight in zip(theta.tolist(), width.tolist(), strict=True):
+        total += weight * np.exp((np.sin(angle) * product - squares) / np.cos(angle) ** 2)
+    return np.asarray(ndtr(h) * ndtr(k) + sign / (2 * np.pi) * total)
 
 
 def _of_differences(first: Array, second: Array) -> tuple[Array, Array]:
@@ -205,7 +211,7 @@ def _of_differences(first: Array, second: Array) -> tuple[Array, Array]:
     square, log_z = np.zeros_like(first), np.zeros_like(first)
     for sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
         h, k, r = sign[0] * first, sign[1] * second, sign[0] * sign[1] * CORRELATION
-        z = np.maximum(orthant(h, k, r), 0.0)
+        z = np.maximum(orthant(h, k, sign[0] * sign[1]), 0.0)
         p = np.exp(-0.5 * h**2) / np.sqrt(2 * np.pi) * ndtr((k - r * h) / _ACROSS)
         s = np.exp(-0.5 * k**2) / np.sqrt(2 * np.pi) * ndtr((h - r * k) / _ACROSS)
         # A probability below rounding contributes nothing.
@@ -219,7 +225,7 @@ def _box(nodes: int) -> tuple[Array, Array, tuple[Array, Array], tuple[Array, Ar
     """Return Gauss nodes and weights, and both functions on the box and where the label of the other row is certain."""
     x, w = np.polynomial.legendre.leggauss(nodes)
     x, w = _REACH * x, _REACH * w
-    first, second = (np.where(part == 0, 1e-12, part) for part in np.meshgrid(x, x, indexing="ij"))
+    first, second = np.meshgrid(x, x, indexing="ij")
     square = np.exp(-(x**2)) / (2 * np.pi) / (ndtr(x) * ndtr(-x))
     log_z = np.asarray(ndtr(x) * log_ndtr(x) + ndtr(-x) * log_ndtr(-x))
     return x, w, _of_differences(first, second), (square, log_z)
@@ -249,7 +255,6 @@ def _over_box(ratio: float, nodes: int, which: int) -> float:
 def _over_normal(ratio: float, nodes: int, which: int) -> float:
     t, w = _hermite_rule(nodes)
     w = w / np.sqrt(2 * np.pi)
-    # An offset far below rounding avoids the singular line of Owen's function at zero.
-    first = ratio * t[:, None] + 1e-12
-    second = ratio * (CORRELATION * t[:, None] + _ACROSS * t) + 1e-12
+    first = ratio * t[:, None]
+    second = ratio * (CORRELATION * t[:, None] + _ACROSS * t)
     return float(w @ _of_differences(np.broadcast_to(first, second.shape), second)[which] @ w)
