@@ -13,6 +13,7 @@ from glassformer import (
     OnlineSGD,
     RegularisedRisk,
     SequenceMultiIndex,
+    compare,
     hysteresis,
     limits,
     simulate,
@@ -24,6 +25,7 @@ from glassformer.cli import main
 from glassformer.core.hashing import identity
 from glassformer.errors import ParameterError
 from glassformer.inputs import FieldSampler, Mixture
+from glassformer.learners.rows_risk import RowTheory
 
 NU = 2.0
 LOGISTIC = RegularisedRisk("logistic", strength=0.1)
@@ -165,6 +167,13 @@ def test_bayes_optimal_learning_is_refused(verb):
 def test_message_passing_is_refused_on_data():
     with pytest.raises(IncompatibleError, match="learner gamp needs the density of the fields"):
         simulate(TAILS, [1.0], d=20, instances=1)
+
+
+@pytest.mark.parametrize("d", [None, 20])
+def test_message_passing_is_refused_before_others_are_compared(d, monkeypatch):
+    monkeypatch.setattr(RowTheory, "limits", lambda *_: pytest.fail("computed"))
+    with pytest.raises(IncompatibleError, match=r"learner gamp needs the density of the fields, .* use risk"):
+        compare(TAILS, [1.0], [RegularisedRisk("square", strength=0.1), "gamp"], d=d)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from glassformer.core.results import Table, error_column
 from glassformer.core.status import Status
 from glassformer.learners.base import Learner, Theory, accuracy_used
 from glassformer.learners.labels import learner_label, settings_label
-from glassformer.learners.registry import resolve_learner
+from glassformer.learners.registry import require_compatible, resolve_learner
 from glassformer.models.base import Model
 from glassformer.verbs.instances import Simulation
 from glassformer.verbs.quantities import QUANTITIES, column_of, require_quantity
@@ -127,6 +127,7 @@ def compare(
     _require_claims(quantity, model, chosen)
     if d is None and run_alpha is not None:
         raise IncompatibleError("run_alpha is for runs: give their token dimension d")
+    _require_runs_or_theory(own, chosen, d)
     places = _places(ratios) if run_alpha is None else validated_alpha(run_alpha)
     curves, notes, tables = list[ComparedCurve](), list[str](), list[Table]()
     for learner in chosen:
@@ -160,6 +161,15 @@ def _require_claims(quantity: str, model: Model, learners: Sequence[Learner]) ->
     if own is not None and not allowed.get(quantity, False):
         there = " or ".join(name for name, has in allowed.items() if has) or "none: labels have no error here"
         raise ParameterError("quantity", quantity, f"{there} beside {own.name}, which predicts labels")
+
+
+def _require_runs_or_theory(model: Model, learners: Sequence[Learner], d: int | None) -> None:
+    """Raise, before anything is computed, for a learner that cannot run, or without runs for one without theory."""
+    for learner in learners:
+        if d is None:
+            learner.theory(model)
+        else:
+            require_compatible(learner, model)
 
 
 def _places(ratios: Array) -> Array:
