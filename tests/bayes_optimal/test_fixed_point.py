@@ -10,6 +10,7 @@ from glassformer.core.estimate import Estimate
 from glassformer.core.settings import Iteration
 from glassformer.numerics.fixed_points import solve as fixed_points
 from glassformer.numerics.fixed_points.accelerated import Accelerated
+from glassformer.numerics.fixed_points.damped import Damped
 from glassformer.numerics.fixed_points.newton import Newton
 from glassformer.results import Solution
 
@@ -42,6 +43,26 @@ def test_finds_a_known_root(settings):
     assert solution.converged
     np.testing.assert_allclose(solution.value, COSINE, atol=1e-9)
     assert solution.residual.max() < 1e-9
+
+
+@pytest.mark.parametrize("power", [3, 9])
+def test_damped_steps_that_overshoot_are_taken_back(power):
+    """Far from its root x - x^power leads to ever larger numbers of both signs, and to infinity."""
+    damped = Damped(lambda x: np.all(np.isfinite(x), axis=1))
+
+    def function(x, index):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return Estimate(x - x**power - 2 * x, 0 * x)
+
+    found = fixed_points.solve(function, np.array([[2.0], [1e-3]]), damped, Iteration(tolerance=1e-6, floor=1e-6))
+    assert found.converged
+    np.testing.assert_allclose(found.value, 0.0, atol=1e-6)
+
+
+def test_damped_steps_end_where_the_map_is_not_finite():
+    damped = Damped(lambda x: np.all(np.isfinite(x), axis=1))
+    found = fixed_points.solve(lambda x, index: Estimate(np.full_like(x, np.nan), x), np.ones((1, 1)), damped)
+    assert found.status == [Status.NON_FINITE]
 
 
 @pytest.mark.slow

@@ -261,6 +261,13 @@ def test_attention_finds_the_token_as_runs_do():
         assert abs(row["measured_cosine_2"] - row["cosine_2"]) < error
 
 
+def test_attention_has_a_risk_at_strong_signals():
+    """Few samples, whose map overshoots; 64 times as many give a prediction error of 0.138."""
+    learner = RegularisedRisk("square", strength=0.3, student=attention, branch="informed")
+    row = limits(hidden(9.0, points=128), [6.0], learner)
+    assert abs(row["prediction_error"][0] - 0.138) < row["prediction_error_error_estimate"][0] < 0.05
+
+
 @pytest.mark.slow
 def test_sampled_risk_agrees_with_quadrature():
     """A linear student given as a function has no quadrature."""

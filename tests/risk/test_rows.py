@@ -448,3 +448,15 @@ def test_a_transition_needs_converged_branches(monkeypatch, lost):
         assert "did not converge near alpha = 2" in transition.note
     else:
         assert abs(transition.alpha - 2) <= transition.error_estimate < 0.05
+
+
+def test_a_loss_without_minimum_has_no_values():
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1).at_accuracy(Accuracy(points=128))
+    loss = {"loss": lambda y, f: -jnp.sum(f**4), "student": lambda z: z[0, 0], "branch": "uninformed"}
+    learner = RegularisedRisk(**loss, strength=0.1)
+    table = limits(model, [1.0], learner, throw=False)
+    assert table.status == [Status.NON_FINITE]
+    assert all(
+        np.all(np.isnan(table[name])) for name in ("error", "power", "training_loss", "free_energy", "stability")
+    )
+    assert any("no fixed point was found from the start uninformed" in note for note in table.notes)

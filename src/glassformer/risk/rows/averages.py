@@ -155,20 +155,22 @@ class LabelSampler:
 
     @cached_property
     def samples(self) -> SampledLabels:
-        """The samples, with exact second moments of all normal fields within every set."""
+        """The samples: within every set normal fields have exact second moments, and none with shifts of states."""
         channel, student = self.model.channel, self.student
         inference = channel.inference
         true_shape, own_shape = (channel.fields.rows, channel.fields.columns), (student.rows, student.tokens)
         sizes = int(np.prod(true_shape)), int(np.prod(own_shape))
         total = sizes[0] + 2 * sizes[1] + inference.sources + channel.fields.sources
         normal = normal_points(total, self.points, self.sets)
+        sources = normal[..., sizes[0] + 2 * sizes[1] :].reshape(self.sets * self.points, -1)
+        source, of_state = np.split(sources, [inference.sources], axis=1)
         both = normal[..., : sizes[0] + sizes[1]]
+        if channel.fields.states is not None:
+            shifts = channel.fields.shifts(np.zeros((len(sources), *true_shape)), of_state)
+            both = _without_moments(both, shifts.reshape(self.sets, self.points, -1))
         moments = np.einsum("snd,sne->sde", both, both) / self.points
         both = np.swapaxes(np.linalg.solve(np.linalg.cholesky(moments), np.swapaxes(both, 1, 2)), 1, 2)
-        true = both[..., : sizes[0]].reshape(-1, *true_shape)
-        sources = normal[..., sizes[0] + 2 * sizes[1] :].reshape(len(true), -1)
-        source, of_state = np.split(sources, [inference.sources], axis=1)
-        true = channel.fields.shifted(true, of_state)
+        true = channel.fields.shifted(both[..., : sizes[0]].reshape(-1, *true_shape), of_state)
         labels = student.targets(inference.labels_from(true, source, np.random.default_rng(0)))
         shape = (self.sets, self.points)
         return SampledLabels(
@@ -227,6 +229,18 @@ class LabelSampler:
         root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
         student = state.overlap @ samples.true + root @ samples.own + state.means
         return samples.true, student
+
+
+def _without_moments(normal: Array, shifts: Array) -> Array:
+    """Return normal fields of sets, shape (sets, points, fields), without their moments with the shifts of states.
+
+    The moments of few samples are multiplied by large shifts, and the map of order parameters then repels its fixed
+    point. All are returned as they are where samples are too few.
+    """
+    if shifts.shape[2] + normal.shape[2] > normal.shape[1] // 2:
+        return normal
+    pairs = zip(normal, shifts, strict=True)
+    return np.stack([own - shift @ np.linalg.lstsq(shift, own)[0] for own, shift in pairs])
 
 
 def _averages(state: Any, samples: Any, begin: jax.Array, is_near: jax.Array, student: Student, convex: bool) -> Any:

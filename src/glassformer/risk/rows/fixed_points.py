@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
+from glassformer.core.solution import Solution
 from glassformer.core.status import Status
 from glassformer.numerics.fixed_points.damped import Damped
 from glassformer.numerics.fixed_points.newton import Newton
@@ -31,6 +32,8 @@ _ROUGH = Iteration(tolerance=1e-3, floor=1e-3, max_iterations=40)
 # proximal map jumps, averages over samples jump as well, by less than that.
 _UNIT, _SMALLEST_ERROR = 30.0, 1e-6
 _SETTINGS = Iteration(tolerance=1e-12, floor=5e-3, max_iterations=60)
+# Share of samples without a minimum beyond which the loss counts as unbounded below (a convention).
+_UNSOLVED = 0.01
 # Standard errors beyond which jumps of the proximal map are significant (a convention).
 _SIGNIFICANT = 3.0
 
@@ -44,7 +47,8 @@ class RowFixedPoint:
         state: order parameters.
         step: averages and conjugate parameters there.
         status: of the search.
-        residual: largest change of an order parameter by one step of the map.
+        residual: largest change of an order parameter by one step of the map; NaN, as stability and free energy, where
+            the search left the domain of the map or the loss has no minimum, so that the state means nothing.
         iterations: evaluations of the map, those of a search with few samples by their share of the work.
         deviations: of the fixed point of every set from that of all, in the order of :meth:`Packing.pack`.
         stability: the replicon's radius.
@@ -134,24 +138,19 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
         vector, count = searched.value[0], -(-int(searched.iterations[0] + rough.iterations[0]) // problem.sets)
         if rough.converged:
             vector, slopes = rough.value[0], rough.extra["slopes"]
-    minima = NearbyMinima()
-    unit, settings = _units(problem, packing, vector, minima), _with_slopes(_SETTINGS, vector)
-    if slopes is not None:
-        slopes = slopes / unit[:, None] * unit
-    solution = solve(_map_of(problem, packing, minima, unit), (vector / unit)[None], Newton(slopes), settings)
+    solution, unit, step = _with_all_samples(problem, packing, vector, slopes)
+    if not (solution.converged or near):
+        # Few samples may lead into another neighbourhood, from which Newton's method does not find back.
+        again = solve(
+            _map_of(problem, packing, NearbyMinima()), packing.pack(start)[None], _damped(problem, packing), _SEARCH
+        )
+        count += int(solution.iterations[0] + again.iterations[0])
+        solution, unit, step = _with_all_samples(problem, packing, again.value[0], None)
     state = packing.unpack(solution.value[0] * unit)
-    step = problem.step(state)
-    missed = np.linalg.norm(packing.pack(step.state) / unit - solution.value[0]) - solution.residual[0]
-    if missed > _SETTINGS.floor:
-        # Minima have appeared since the last usual starts of the minimisations.
-        method = Newton(solution.extra["slopes"])
-        again = solve(_map_of(problem, packing, None, unit), solution.value, method, settings)
-        solution = replace(again, iterations=solution.iterations + again.iterations)
-        state = packing.unpack(solution.value[0] * unit)
-        step = problem.step(state)
     vector, slopes = solution.value[0] * unit, solution.extra["slopes"][0] * unit[:, None] / unit
     deviations = _deviations(problem, packing, state, step, slopes)
     status = solution.status[0]
+    lost = status is Status.NON_FINITE
     if status.ok and not np.all(np.isfinite(deviations)):
         status = Status.NON_FINITE
     return RowFixedPoint(
@@ -159,12 +158,39 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
         state=state,
         step=step,
         status=status,
-        residual=float(np.max(np.abs(packing.pack(step.state) - vector))),
+        residual=np.nan if lost else float(np.max(np.abs(packing.pack(step.state) - vector))),
         iterations=int(solution.iterations[0]) + count,
         deviations=deviations,
-        stability=problem.stability(step),
-        free_energy=problem.free_energy(step),
+        stability=np.nan if lost else problem.stability(step),
+        free_energy=np.nan if lost else problem.free_energy(step),
     )
+
+
+def _with_all_samples(
+    problem: RowProblem, packing: Packing, vector: Array, slopes: Array | None
+) -> tuple[Solution, Array, RowStep]:
+    """Return the fixed point near a vector with all samples, the units of its coordinates, and a step there.
+
+    Args:
+        problem: teacher, student, penalty, ratio and strength.
+        packing: of the order parameters.
+        vector: where the search begins.
+        slopes: of the residual there, if they are known, shape (1, size, size).
+    """
+    minima = NearbyMinima()
+    unit, settings = _units(problem, packing, vector, minima), _with_slopes(_SETTINGS, vector)
+    if slopes is not None:
+        slopes = slopes / unit[:, None] * unit
+    solution = solve(_map_of(problem, packing, minima, unit), (vector / unit)[None], Newton(slopes), settings)
+    step = problem.step(packing.unpack(solution.value[0] * unit))
+    missed = np.linalg.norm(packing.pack(step.state) / unit - solution.value[0]) - solution.residual[0]
+    if missed > _SETTINGS.floor:
+        # Minima have appeared since the last usual starts of the minimisations.
+        method = Newton(solution.extra["slopes"])
+        again = solve(_map_of(problem, packing, None, unit), solution.value, method, settings)
+        solution = replace(again, iterations=solution.iterations + again.iterations)
+        step = problem.step(packing.unpack(solution.value[0] * unit))
+    return solution, unit, step
 
 
 def _with_slopes(settings: Iteration, vector: Array) -> Iteration:
@@ -184,14 +210,18 @@ def _damped(problem: RowProblem, packing: Packing) -> Damped:
 def _map_of(
     problem: RowProblem, packing: Packing, minima: NearbyMinima | None, unit: Array | float = 1.0
 ) -> FixedPointMap:
-    """Return the map of vectors of order parameters in these units; not a number where they leave their domain."""
+    """Return the map of vectors of order parameters in these units.
+
+    It is not a number where they leave their domain, or the loss of many samples has no minimum.
+    """
 
     def one(vector: Array) -> Array:
         own = packing.unpack(vector * unit)
         if not is_inside(own):
             return np.full_like(vector, np.nan)
-        new = problem.step(own, minima).state
-        return packing.pack(new) / unit if is_inside(new) else np.full_like(vector, np.nan)
+        step = problem.step(own, minima)
+        known = is_inside(step.state) and float(step.averages.mean.unsolved) <= _UNSOLVED
+        return packing.pack(step.state) / unit if known else np.full_like(vector, np.nan)
 
     def every(vectors: Array, index: Index) -> Estimate:
         del index

@@ -175,7 +175,10 @@ def _given_state(problem: RowProblem, given: Any) -> OrderState:
 
 
 def quantities(problem: RowProblem, point: RowFixedPoint) -> dict[str, tuple[Any, Any]]:
-    """Return what a fixed point predicts, by column: values and error estimates."""
+    """Return what a fixed point predicts, by column: values and error estimates, NaN where none was found."""
+    if not np.isfinite(point.residual):
+        names = {**errors_at(problem, start_state(problem, 0.0), -1), "training_loss": 0.0}
+        return {name: (np.full_like(value, np.nan, dtype=float),) * 2 for name, value in names.items()}
     packing = Packing(problem, point.state)
     vector = packing.pack(point.state)
     states = [point.state, *(packing.unpack(vector + one) for one in point.deviations)]
@@ -324,7 +327,7 @@ def _row_at(problem: RowProblem, risk: RowRisk) -> _Row:
     points = [fixed_point_from(problem, name, start) for name, start in risk.starts(problem).items()]
     measured = [quantities(problem, point) for point in points]
     settled = [place for place, point in enumerate(points) if point.status.ok] or list(range(len(points)))
-    lowest = min(settled, key=lambda place: points[place].free_energy)
+    lowest = min(settled, key=lambda place: (np.isnan(points[place].free_energy), points[place].free_energy))
     best, columns = points[lowest], {}
     for name, (value, error) in measured[lowest].items():
         columns[name] = value
@@ -348,6 +351,11 @@ def _row_at(problem: RowProblem, risk: RowRisk) -> _Row:
     if risk.strength is None and not _STRENGTHS[0] * (1 + _LOG_ACCURACY) < problem.strength < _LARGEST_STRENGTH:
         notes.append(f"alpha = {alpha:g}: the best strength is an end of the search, {problem.strength:.3g}")
     missed = float(best.step.averages.mean.unsolved)
+    if np.isnan(best.residual):
+        notes.append(
+            f"alpha = {alpha:g}: no fixed point was found from the start {best.start}, and there are no values; raise "
+            "the strength or the points, or check whether the loss has a minimum"
+        )
     if missed > 0:
         notes.append(f"alpha = {alpha:g}: the proximal map was not found for a share {missed:.2g} of the samples")
     jumping = float(best.step.averages.mean.several)
