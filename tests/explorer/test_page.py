@@ -41,6 +41,7 @@ def test_every_tab_has_its_controls_and_the_code_restores_the_view(opened):
     again = opened(page.address())
     assert (again.address(), again.answer.sentence) == (page.address(), page.answer.sentence)
     page.code.value = page.table.value = True
+    assert "gradient descents are not drawn here: their theory takes" in field(page, "in time")["text"]
     assert "glassformer limits bsr --rho 0.4" in page.drawer.object and "<table" in page.drawer.object
     assert page.address().replace("&", "&amp;") in page.drawer.object
     assert page._csv().read().decode().startswith("alpha,")

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.options import Option
-from glassformer.explorer.limits_view import learners_with_theory
+from glassformer.explorer.limits_view import IN_TIME, learners_with_theory
 from glassformer.explorer.question import SETTINGS, Question, learner_options
 from glassformer.learners.registry import learner_type
 
@@ -97,6 +97,10 @@ def _learner_fields(texts: Mapping[str, str], setting: str, refused: Mapping[str
             parts.append({"name": f"learners.{name}", "kind": "flag", "label": label, "text": text})
         for option in learner_options(name) if chosen else ():
             parts.append(option_field(option, texts, f"{name}.", look="inner"))
+    slow = [learner_type(name).info.title for name in IN_TIME if name not in refused]
+    if many and slow:
+        why = "their theory takes some ten seconds at every sample ratio. The tab In time has it, step by step."
+        parts.append(note("in time", f"{' and '.join(slow).capitalize()} are not drawn here: {why}"))
     if many:
         parts += [note(f"refused {name}", why, group="Not for this model") for name, why in refused.items()]
     return parts

@@ -36,7 +36,7 @@ _RELATIVE, _ROUNDING = 1e-6, 1e-9
 _QUICK, _COARSE, _REST = 0.08, 4, 0.1
 _seconds: dict[str, float] = {}
 # Learners whose theory takes some ten seconds a sample ratio, too long for a curve.
-_IN_TIME = ("gd", "averaged-gd")
+IN_TIME = ("gd", "averaged-gd")
 _PHRASES = {
     "weak_recovery": "weak recovery begins at",
     "perfect_recovery": "perfect recovery begins at",
@@ -66,7 +66,7 @@ def learners_with_theory() -> list[str]:
         >>> "ridge" in learners_with_theory(), "gd" in learners_with_theory()
         (True, False)
     """
-    return [name for name in learners_with_limits() if name not in (names()[0], *_IN_TIME)]
+    return [name for name in learners_with_limits() if name not in (names()[0], *IN_TIME)]
 
 
 def refusals(model: Model) -> dict[str, str]:
