@@ -265,12 +265,25 @@ def _kind(size: FiniteSize) -> Any:
 
 def _drawn(size: FiniteSize, alpha: float, settings: MatrixSettings, exact: bool, draw: int) -> dict[str, Array]:
     """Return order parameters after every step of one draw, each with an axis of steps first, and final values."""
-    model, d = size.model, _d(size)
-    rng = np.random.default_rng([13, d, draw])
+    rng = np.random.default_rng([13, _d(size), draw])
+    teacher = teacher_of(size, rng)
+    samples = _samples(size, alpha * size.unit, settings, (draw * _GOLDEN) % 1 if exact else None, teacher, rng)
+    return descended(size, samples, teacher, settings, rng)
+
+
+def teacher_of(size: FiniteSize, rng: np.random.Generator) -> Array:
+    """Return a teacher that has exactly the power of the limit."""
+    model = size.model
     teacher = model.prior.sample(model.signal_shape(_kind(size)), rng)
     power = float(model.matrix_prior.second_moment)
-    teacher = teacher * np.sqrt(power / inner(model, teacher, teacher))
-    samples = _samples(size, alpha * size.unit, settings, (draw * _GOLDEN) % 1 if exact else None, teacher, rng)
+    return teacher * np.sqrt(power / inner(model, teacher, teacher))
+
+
+def descended(
+    size: FiniteSize, samples: Samples, teacher: Array, settings: MatrixSettings, rng: np.random.Generator
+) -> dict[str, Array]:
+    """Return order parameters after every step of descent from random starts on samples, and final values."""
+    model, d = size.model, _d(size)
     width = model.matrix_prior.factor_width(d) if settings.width is None else _columns(settings.width, d)
     student = student_of(model, samples, width)
     parameters = [rng.standard_normal((settings.replicas, *shape)) for shape in student.parameters]
