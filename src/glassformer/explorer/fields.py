@@ -99,7 +99,7 @@ def _learner_fields(texts: Mapping[str, str], setting: str, refused: Mapping[str
             parts.append(option_field(option, texts, f"{name}.", look="inner"))
     slow = [learner_type(name).info.title for name in IN_TIME if name not in refused]
     if many and slow:
-        why = "their theory takes some ten seconds at every sample ratio. The tab In time has it, step by step."
+        why = "their theory takes several seconds at every sample ratio. The tab In time has it, step by step."
         parts.append(note("in time", f"{' and '.join(slow).capitalize()} are not drawn here: {why}"))
     if many:
         parts += [note(f"refused {name}", why, group="Not for this model") for name, why in refused.items()]

@@ -35,7 +35,7 @@ _RELATIVE, _ROUNDING = 1e-6, 1e-9
 # full once the hand has rested for some seconds.
 _QUICK, _COARSE, _REST = 0.08, 4, 0.1
 _seconds: dict[str, float] = {}
-# Learners whose theory takes some ten seconds a sample ratio, too long for a curve.
+# Learners whose theory takes several seconds a sample ratio, too long for a curve.
 IN_TIME = ("gd", "averaged-gd")
 _PHRASES = {
     "weak_recovery": "weak recovery begins at",
