@@ -3,7 +3,7 @@
 Runs on stored data at two sizes are extrapolated in 1/d, for three tokens and more in 1/sqrt(d). Draws of theory and
 runs are kept in files, row by row: the script computes those that are missing and can be stopped at any time.
 
-    python benchmarks/check_matrix_descent.py runs [WORD ...] [--sizes D D] [--table]   # settings with one of the words
+    python benchmarks/check_matrix_descent.py runs [WORD ...] [--table]   # settings with one of the words
     python benchmarks/check_matrix_descent.py coverage [--settings N] [--table]   # error bars of random settings
     python benchmarks/check_matrix_descent.py small                          # a small start at full width
     python benchmarks/check_matrix_descent.py published [--reference DIR] [--ratios N] [WORD ...]   # released runs
@@ -74,6 +74,7 @@ class Setting:
         learner: gradient descent.
         power: of 1/d in the corrections of runs.
         steps: number of steps.
+        runs: dimensions of the runs.
         size: larger size of the draws of theory.
         first: number of the first draw; draws of other numbers are independent of each other.
         label: words by which comparisons are counted.
@@ -85,6 +86,7 @@ class Setting:
     learner: Any
     power: float = 1.0
     steps: int = 40
+    runs: tuple[int, ...] = (60, 120)
     size: int = 120
     first: int = 0
     label: str = ""
@@ -124,8 +126,8 @@ CASES = (
     Setting("aim signs", SIGNS, 0.5, GradientDescent("adam", 0.05)),
     Setting("bsr long", LONG, 0.4, GradientDescent(learning_rate=0.1, momentum=0.6)),
     # The released runs of five tokens, at two of their ratios.
-    Setting("five few", FIVE, 0.003494, GradientDescent("adam", 0.1), 0.5, 1000),
-    Setting("five many", FIVE, 0.01017, GradientDescent("adam", 0.1), 0.5, 1000),
+    Setting("five few", FIVE, 0.003494, GradientDescent("adam", 0.1), 0.5, 1000, (50, 100)),
+    Setting("five many", FIVE, 0.01017, GradientDescent("adam", 0.1), 0.5, 1000, (50, 100)),
 )
 QUICK = (CASES[0], CASES[7])
 NAMES = ("error", "training_error", "nuclear_norm")
@@ -149,26 +151,26 @@ RUN_COLUMNS = (
 )
 
 
-def check_runs(path: Path, words: list[str], sizes: list[int], quick: bool, compute: bool) -> None:
+def check_runs(path: Path, words: list[str], quick: bool, compute: bool) -> None:
     """Compare theory with runs at several sizes."""
     inside = []
     for number, given in enumerate(QUICK if quick else CASES):
-        setting = replace(given, first=APART * number)
+        setting = replace(given, first=APART * number, **({"runs": (8, 16), "size": 32} if quick else {}))
         if not words or any(word in setting.name for word in words):
-            rows = _rows(path, setting, sizes, quick, compute)
-            inside += [abs(score) <= 1 for score in _compared(setting, rows, sizes)] if rows else []
+            rows = _rows(path, setting, quick, compute)
+            inside += [abs(score) <= 1 for score in _compared(setting, rows)] if rows else []
     print(f"all: {sum(inside)} of {len(inside)} inside the joint 95 % intervals")
 
 
-def _rows(path: Path, setting: Setting, sizes: list[int], quick: bool, compute: bool) -> list[Row]:
+def _rows(path: Path, setting: Setting, quick: bool, compute: bool) -> list[Row]:
     """Return the rows of a setting, after those that are missing are added to the file."""
     rows = [row for row in read_rows(path) if row["setting"] == setting.name]
     known = {(row["kind"], int(row["d"]), int(row["draw"])) for row in rows}
-    settings, (draws, runs) = setting.at_size(32 if quick else None), (2, 3) if quick else (THEORY_DRAWS, RUNS)
-    small, large = setting.sizes(32 if quick else None)
+    settings, (draws, runs) = setting.at_size(), (2, 3) if quick else (THEORY_DRAWS, RUNS)
+    small, large = setting.sizes()
     work = [("theory", small, draw) for draw in range(4 * draws)]
     work += [("theory", large, draw) for draw in range(draws)]
-    work += [("runs", d, run) for d in sizes for run in range(runs)]
+    work += [("runs", d, run) for d in setting.runs for run in range(runs)]
     for kind, d, draw in work if compute else []:
         if (kind, d, draw) not in known:
             found = setting.draw(settings, d, draw) if kind == "theory" else _one_run(setting, settings, d, draw)
@@ -201,10 +203,10 @@ def _one_run(setting: Setting, settings: MatrixSettings, d: int, run: int) -> di
     return descended(size, samples, teacher, settings, rng)
 
 
-def _compared(setting: Setting, rows: list[Row], sizes: list[int]) -> Iterator[float]:
+def _compared(setting: Setting, rows: list[Row]) -> Iterator[float]:
     """Print theory beside runs, and yield their differences in units of the joint 95 % error."""
     theory, runs = ([row for row in rows if row["kind"] == kind] for kind in ("theory", "runs"))
-    runs = [row for row in runs if int(row["d"]) in sizes]
+    runs = [row for row in runs if int(row["d"]) in setting.runs]
     d, start = (np.array([float(row[name]) for row in runs]) for name in ("d", "start_overlap"))
     small = min(int(row["d"]) for row in theory)
     for name in NAMES:
@@ -432,15 +434,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes and few steps")
     parser.add_argument("--table", action="store_true", help="compute no draws")
     parser.add_argument("--reference", type=Path, default=Path("reference"), help="folder of released data")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[60, 120], help="dimensions of the runs")
     parser.add_argument("--settings", type=int, default=36, help="random settings of the error bars that are counted")
     parser.add_argument("--ratios", type=int, default=100, help="sample ratios of every file of released data")
     parser.add_argument("words", nargs="*")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     quick, compute = given.quick, not given.table
     if given.what == "runs":
-        path, sizes = (OUT / KEPT.name, [8, 16]) if quick else (KEPT, given.sizes)
-        check_runs(path, given.words, sizes, quick, compute)
+        check_runs(OUT / KEPT.name if quick else KEPT, given.words, quick, compute)
     elif given.what == "coverage":
         name = "matrix_descent_bars_quick.csv" if quick else "matrix_descent_bars.csv"
         check_coverage(OUT / name, 2 if quick else given.settings, quick, compute)

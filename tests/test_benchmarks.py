@@ -62,6 +62,16 @@ def test_tables_of_the_mean_of_descents_are_those_of_the_draws(tmp_path, monkeyp
         assert table.read_text() == (script.PAGES / table.name).read_text(), table.name
 
 
+@pytest.mark.statistics
+def test_runs_of_descent_on_matrices_agree_with_theory(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(FOLDER)
+    script = importlib.import_module("check_matrix_descent")
+    script.check_runs(script.KEPT, [], quick=False, compute=False)
+    inside, count = map(int, re.search(r"all: (\d+) of (\d+)", capsys.readouterr().out).groups())
+    # Quantities and steps of a setting are correlated: fewer than 95 % may be inside.
+    assert count > 150 and inside >= 0.9 * count
+
+
 def test_every_small_size_is_that_of_a_benchmark():
     assert set(SMALL) <= set(SCRIPTS)
 
