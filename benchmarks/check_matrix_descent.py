@@ -218,7 +218,7 @@ def _compared(setting: Setting, rows: list[Row]) -> Iterator[float]:
         if np.all(limit.error < ROUNDING):
             continue
         for place, step in enumerate(setting.shown):
-            means, line = fit(d, measured[:, place], start[:, None], setting.power)
+            means, line, _ = fit(d, measured[:, place], start[:, None], setting.power)
             text = f"{step}: {limit.value[place]:.4f}({limit.error[place]:.4f})"
             text += "".join(f" {value:.4f}({error:.4f})" for value, error in means.values())
             if line is not None:

@@ -19,9 +19,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from draws import Found, Value, append_row, fit, read_rows
 
 from glassformer import AttentionIndexed, AveragedGradientDescent, BilinearSequenceRegression, limits
 from glassformer.core.estimate import Array
@@ -38,10 +39,7 @@ PAGES = HERE.parent / "docs" / "_static"
 FITTED = 1e-6
 # Starts that explore on the same data.
 EXPLORERS = 8
-# Fewest draws of a size that is extrapolated.
-EXTRAPOLATED = 3
-# Fewest draws with control variates, and their names; their means are zero in the limit.
-FEWEST = 40
+# Control variates; their means are zero in the limit.
 CONTROLS = (
     *("start_overlap", "start_replica_overlap", "label_power", "start_training_error"),
     "teacher_fourth_moment",
@@ -314,28 +312,18 @@ COLUMNS = (
 
 def read(path: Path) -> dict[Key, dict[str, str]]:
     """Return all draws of a file by cell, size and number."""
-    if not path.exists():
-        return {}
-    with path.open() as lines:
-        rows = list(csv.DictReader(lines))
-    return {(tuple(row[name] for name in KEYS), int(row["d"]), int(row["draw"])): row for row in rows}
+    return {(tuple(row[name] for name in KEYS), int(row["d"]), int(row["draw"])): row for row in read_rows(path)}
 
 
 def compute(path: Path, quick: bool) -> None:
     """Add the draws that are missing to a file, one by one."""
     known = read(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     for cell, d, draw in plan(quick):
         key = cell.key, d, draw
         if key in known:
             continue
         found = {**dict(zip(KEYS, cell.key, strict=True)), "d": d, "draw": draw, **one_draw(cell, d, draw)}
-        known[key] = {name: _text(found.get(name, np.nan)) for name in COLUMNS}
-        with path.open("a", newline="") as lines:
-            writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
-            if lines.tell() == 0:
-                writer.writeheader()
-            writer.writerow(known[key])
+        known[key] = append_row(path, COLUMNS, found)
         print(
             ", ".join(
                 f"{name} {known[key][name]}" for name in (*KEYS[:4], *COLUMNS[len(KEYS) :][:5], "steps", "seconds")
@@ -344,58 +332,7 @@ def compute(path: Path, quick: bool) -> None:
         )
 
 
-def _text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 # --- results ----------------------------------------------------------------------------------------------------------
-
-
-Value = tuple[float, float]
-"""A number and its standard error."""
-
-
-class Found(NamedTuple):
-    """What is known of a quantity.
-
-    Attributes:
-        means: values at every size.
-        limit: that of large sizes; None if there are too few draws.
-        plain: the limit without control variates and differences; None where there are none.
-    """
-
-    means: dict[int, Value]
-    limit: Value | None = None
-    plain: Value | None = None
-
-
-def fit(d: Array, values: Array, controls: Array) -> Found:
-    """Return means at every size after control variates, and the limit of a line in 1/d.
-
-    Deviations and control variates are of order 1/d. Times ``d`` they have one spread and one slope at all sizes. The
-    limit needs two sizes of :data:`EXTRAPOLATED` draws; None without them.
-    """
-    varied = controls[:, np.ptp(controls, axis=0) > 0] if len(d) >= FEWEST else controls[:, :0]
-    sizes, scaled = np.unique(d), d[:, None] * varied
-    means, errors = _least_squares(np.column_stack([(d[:, None] == sizes) * d[:, None], scaled]), d * values)
-    found = {int(size): (mean, error) for size, mean, error in zip(sizes, means, errors, strict=False)}
-    several = [size for size in sizes if np.sum(d == size) >= EXTRAPOLATED]
-    if len(several) < 2:
-        return Found(found)
-    columns = np.column_stack([d, np.ones(len(d)), scaled])
-    limit, plain = (
-        tuple(part[0] for part in _least_squares(columns[:, :kept], d * values)) for kept in (columns.shape[1], 2)
-    )
-    return Found(found, limit, plain if scaled.shape[1] else None)
-
-
-def _least_squares(columns: Array, target: Array) -> tuple[Array, Array]:
-    """Return coefficients of least squares and their standard errors."""
-    inverse = np.linalg.pinv(columns.T @ columns)
-    coefficients = inverse @ columns.T @ target
-    freedom = max(1, len(target) - columns.shape[1])
-    variance = float(np.sum((target - columns @ coefficients) ** 2)) / freedom
-    return coefficients, np.sqrt(variance * np.diag(inverse))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,14 +13,26 @@ from glassformer.core.estimate import Array
 
 # Fewest draws of a size that is extrapolated.
 EXTRAPOLATED = 3
-# Fewest draws with control variates.
-FEWEST = 16
+# Fewest draws with control variates: with fewer, their coefficients cost more than they bring.
+FEWEST = 40
 
 Row = dict[str, str]
 Value = tuple[float, float]
 """A number and its standard error."""
-Found = tuple[dict[int, Value], Value | None]
-"""Means at every size, and the limit."""
+
+
+class Found(NamedTuple):
+    """What is known of a quantity.
+
+    Attributes:
+        means: values at every size.
+        limit: that of large sizes; None if there are too few draws.
+        plain: the limit without control variates and differences; None where there are none.
+    """
+
+    means: dict[int, Value]
+    limit: Value | None = None
+    plain: Value | None = None
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -64,9 +77,16 @@ def fit(d: Array, values: Array, controls: Array, power: float = 1.0) -> Found:
     found = {int(size): (mean, error) for size, mean, error in zip(sizes, means, errors, strict=False)}
     several = [size for size in sizes if np.sum(d == size) >= EXTRAPOLATED]
     if len(several) < 2:
-        return found, None
-    line, errors = _least_squares(np.column_stack([d, d ** (1 - power), scaled]), d * values)
-    return found, (line[0], errors[0])
+        return Found(found)
+    columns = np.column_stack([d, d ** (1 - power), scaled])
+    limit, plain = (_first(columns[:, :kept], d * values) for kept in (columns.shape[1], 2))
+    return Found(found, limit, plain if scaled.shape[1] else None)
+
+
+def _first(columns: Array, target: Array) -> Value:
+    """Return the first coefficient of least squares and its standard error."""
+    coefficients, errors = _least_squares(columns, target)
+    return float(coefficients[0]), float(errors[0])
 
 
 def _least_squares(columns: Array, target: Array) -> tuple[Array, Array]:
