@@ -34,7 +34,7 @@ from glassformer.channels import GaussianChannel
 from glassformer.designs import DenseDesign
 from glassformer.laws import RectangularLaw
 from glassformer.learners.gamp import gamp
-from glassformer.priors import spectral
+from glassformer.priors import matrix_denoiser
 
 TARGET_TIME, TARGET_MEMORY = {"float64": 1.2, "float32": 1.4}, 1.25
 STORAGES, NOISES = ("float64", "float32"), (0.1, 0.0)
@@ -43,10 +43,10 @@ RHO = 0.5
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (DenseDesign, "forward", "products with X"),
     (DenseDesign, "adjoint", "products with X"),
-    (np.linalg, "svd", "singular value decomposition"),
+    (matrix_denoiser, "svd_by_squares", "singular value decomposition"),
     (RectangularLaw, "shrinkage", "shrinkage"),
     (RectangularLaw, "mmse", "mmse"),
-    (spectral, "rectangular_divergence", "divergence"),
+    (matrix_denoiser, "rectangular_divergence", "divergence"),
     (GaussianChannel, "score", "channel"),
     (GaussianChannel, "curvature", "channel"),
 )

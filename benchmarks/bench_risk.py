@@ -44,6 +44,15 @@ def curves(ratios: int = 200) -> None:
         print(f"{ratios} ratios, {loss}: {once:.2f} s, at the best strength {best:.2f} s, ratio {best / once:.1f}")
 
 
+def narrow() -> None:
+    """Students of a fifth of the width beside those of full width, at the best strength (target: twice their time)."""
+    learners = {width: RegularisedRisk(student_rho=width) for width in (None, 0.2)}
+    for learner in learners.values():
+        limits(LINEAR, [0.6], learner)
+    spent = {w: min(seconds(lambda w=w: limits(LINEAR, [0.7], learners[w]))[0] for _ in range(3)) for w in learners}
+    print(f"narrow student: {spent[0.2]:.2f} s a ratio, {spent[0.2] / spent[None]:.1f} times full width", flush=True)
+
+
 def solvers(d: int = 50, samples: int = 1250) -> None:
     import cvxpy
     from sklearn.linear_model import LogisticRegression
@@ -102,5 +111,6 @@ def estimators(d: int = 50, samples: int = 5000, strengths: int = 20) -> None:
 if __name__ == "__main__":
     quick = "--quick" in sys.argv
     curves(*((4,) if quick else ()))
+    narrow()
     solvers(*((8, 100) if quick else ()))
     estimators(*((6, 100, 3) if quick else ()))

@@ -71,6 +71,18 @@ def curves(ratios: int) -> None:
         print(f"{ratios} ratios, {name}: {spent[0]:.3f} s, at the best strength {spent[1]:.3f} s")
 
 
+def intercepts(ratios: int) -> None:
+    """Best strengths with an intercept beside those without one (target four times, twice of it for both labels)."""
+    alpha = np.geomspace(0.2, 10, ratios)
+    spent: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(4):
+        for fitted, own in spent.items():
+            learner = RegularisedRisk("logistic", "ridge", strength=None, intercept=fitted)
+            own.append(seconds(lambda learner=learner: limits(SHIFTED, alpha, learner))[0])
+    plain, fitted = min(spent[False]), min(spent[True])
+    print(f"{ratios} ratios, best strength with an intercept: {fitted:.2f} s, {fitted / plain:.1f} times without one")
+
+
 def branches(points: int) -> None:
     """One ratio and branch of several rows or tokens, from the informed start (target 20 s on two cores)."""
     attention, layers = (
@@ -144,5 +156,6 @@ def plain(ratios: int, few: int) -> None:
 if __name__ == "__main__":
     quick = "--quick" in sys.argv
     curves(20 if quick else 200)
+    intercepts(20 if quick else 200)
     plain(20 if quick else 200, 1 if quick else 5)
     branches(512 if quick else 4096)
