@@ -241,8 +241,8 @@ def hidden_tokens():
             runs = simulate(model, [alpha], learner, d=100, instances=3, accuracy=Accuracy(points=4096))
             error, bar = runs["prediction_error"][0], runs["prediction_standard_error"][0]
             failed = [note for note in runs.notes if note.startswith("theory at alpha")]
-            theory = "did not converge" if failed else f"{runs['prediction_theory'][0]:.4f}"
-            print(f"  {name}: theory {theory}, runs {error:.4f} +- {bar:.4f}", flush=True)
+            theory = failed[0].partition(":")[0] if failed else f"theory {runs['prediction_theory'][0]:.4f}"
+            print(f"  {name}: {theory}, runs {error:.4f} +- {bar:.4f}", flush=True)
 
 
 if __name__ == "__main__":
