@@ -4,7 +4,8 @@ What attention gains when the signal hides
 
 One of three tokens carries a signal at a hidden place, and the label reads a second direction there. A linear student
 sums all tokens; attention weighs them. The weaker the signal, the less both differ, and the further both are from the
-best possible error. Points are runs of message passing; few sampled data points are used (``Accuracy(points=64)``).
+best possible error. Points are runs of message passing; few sampled data points are used (``Accuracy(points=64)``, and
+256 for students).
 """
 
 import jax.numpy as jnp
@@ -40,7 +41,7 @@ for signal, panel in zip((1.0, 4.0, 9.0), panels, strict=True):
     runs = simulate(model, alpha[:3], "gamp", d=300, instances=4)
     panel.errorbar(alpha[:3], runs["prediction_error"], runs["prediction_standard_error"], fmt="ko", ms=4)
     for (name, learner), style in zip(students.items(), ("o--", "s:"), strict=True):
-        table = limits(model, alpha, learner, throw=False)
+        table = limits(model, alpha, learner, throw=False, accuracy=Accuracy(points=256))
         settled = [status.ok for status in table.status]
         panel.plot(alpha[settled], table["prediction_error"][settled], style, ms=4, label=name)
     panel.set_title(f"signal {signal:g}")
