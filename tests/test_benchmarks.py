@@ -62,7 +62,7 @@ def test_tables_of_the_mean_of_descents_are_those_of_the_draws(tmp_path, monkeyp
         assert table.read_text() == (script.PAGES / table.name).read_text(), table.name
 
 
-@pytest.mark.statistics
+@pytest.mark.thorough
 def test_runs_of_descent_on_matrices_agree_with_theory(monkeypatch, capsys):
     monkeypatch.syspath_prepend(FOLDER)
     script = importlib.import_module("check_matrix_descent")

@@ -86,7 +86,7 @@ def close(estimate, step, known, error, widest=0.05):
     return abs(value - known) <= np.hypot(own, error)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_logistic_regression_full_batch():
     path = descent_path(SIGN, 2.0, DescentSettings(32, weight_decay=0.05), LOGISTIC)
     for step, power, overlap, loss in ((1, 1.510, 0.797, 0.359), (5, 3.850, 1.606, 0.1965), (20, 6.763, 2.203, 0.1348)):

@@ -261,6 +261,7 @@ def test_attention_finds_the_token_as_runs_do():
         assert abs(row["measured_cosine_2"] - row["cosine_2"]) < error
 
 
+@pytest.mark.thorough
 def test_attention_has_a_risk_at_strong_signals():
     """Few samples, whose map overshoots; 64 times as many give a prediction error of 0.138."""
     learner = RegularisedRisk("square", strength=0.3, student=attention, branch="informed")

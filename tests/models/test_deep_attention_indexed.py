@@ -211,7 +211,7 @@ def _inverse(prior, variance):
     return brentq(lambda q: prior.mmse(np.array([q])).value[0] - variance, 1e-6, 100)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_perfect_recovery_is_where_labels_are_as_many_as_unknowns():
     found = find_thresholds(replace(MODEL, channel=MODEL.channel.inference.with_points(64).channel))
     assert found["perfect_recovery"].alpha == pytest.approx(2 * 0.75 / 4)

@@ -450,6 +450,7 @@ def test_a_transition_needs_converged_branches(monkeypatch, lost):
         assert abs(transition.alpha - 2) <= transition.error_estimate < 0.05
 
 
+@pytest.mark.slow
 def test_a_loss_without_minimum_has_no_values():
     model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1).at_accuracy(Accuracy(points=128))
     loss = {"loss": lambda y, f: -jnp.sum(f**4), "student": lambda z: z[0, 0], "branch": "uninformed"}
