@@ -15,7 +15,7 @@ README = Path(__file__).parents[1] / "README.md"
 
 # The skeletons of the page on new parts are run by test_contributing.py.
 PAGES = [README, *sorted(page for page in (README.parent / "docs").glob("*.md") if page.stem != "extending")]
-LONG = ("own-data", "own-parts")
+LONG = ("choosing", "own-data", "own-parts")
 # What a page asks for, and what is enough here: a page prints more digits than its code needs to run.
 SMALLER = (
     (r"^(\w+ = (?:gf\.)?SequenceMultiIndex\([^\n]*\))$", r"\1.at_accuracy(Accuracy(points=32))"),

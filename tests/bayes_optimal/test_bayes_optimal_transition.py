@@ -75,7 +75,7 @@ def test_the_binary_perceptron_against_plain_quadrature():
     assert side["error"][1] < 1e-12
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_start_of_a_hard_phase_of_discrete_weights_is_exactly_zero():
     start = thresholds(SequenceMultiIndex(sign_of_one, 1, 1, prior="rademacher"))["hard_phase_start"]
     assert (start.alpha, start.error_estimate) == (0.0, 0.0)
@@ -153,7 +153,7 @@ def test_noisy_phase_retrieval_of_signs_against_sums_over_grids():
     assert low == pytest.approx(high, abs=5e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_transition_at_the_start_of_the_hard_phase_for_labels_that_determine_the_field():
     dense = thresholds(BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute"))
     assert dense[TRANSITION].alpha == dense["perfect_recovery"].alpha == 0.75

@@ -21,7 +21,7 @@ def largest(h):
     return jnp.argmax(h[:, 0])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("link", "indices", "direction"),
     [

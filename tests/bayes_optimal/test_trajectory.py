@@ -69,7 +69,7 @@ def test_message_passing_follows_it():
     assert table["measured_standard_error"].shape == gap.shape
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_row_is_followed():
     table = trajectory(_product(64), [2.0], MessagePassing(), steps=4, d=60, instances=2)
     assert table["measured_row_error"].shape == table["row_error"].shape == (5, 2)

@@ -99,7 +99,7 @@ def test_bsr_and_smi_agree():
     assert one.parameters["noise_law"] == "flip:0.1"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_label_noise_raises_the_weak_recovery_threshold():
     """Information at vanishing overlap goes like the square of 1 - 2 epsilon, for both labels alike."""
     quiet, loud = (

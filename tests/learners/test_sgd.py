@@ -265,7 +265,7 @@ def test_feature_spectra_descend_in_the_coordinates_of_the_features():
     np.testing.assert_allclose(learner.learn(size.model, data).estimates[0, 0], own * root, rtol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_simulations_have_theory_at_their_number_of_steps():
     learner = SGD(learning_rate=0.5, loss="logistic", weight_decay=0.1, steps=6).at_accuracy(
         Accuracy(trajectories=4096)
@@ -285,7 +285,7 @@ def short(step):
     return [0.1][step]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_equal_sample_ratios_are_solved_once(monkeypatch):
     solved, path = [], SGD.path
 

@@ -286,7 +286,7 @@ def test_two_layers_are_learned_one_after_the_other():
     assert overlap[1, 1] == pytest.approx(0.77, abs=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_perfect_recovery_of_two_layers_above_ratio_one():
     solution = state_evolution(DeepAttention().at_accuracy(Accuracy(points=128)), [1.2])
     assert solution.converged

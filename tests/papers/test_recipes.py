@@ -201,7 +201,7 @@ def test_descent_is_drawn_with_the_error_of_its_equations_and_runs_at_some_steps
     assert list(content.data["curve"].unique()) == ["full batch"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_descent_after_several_steps_has_runs_at_some_sample_ratios():
     def after(computed) -> Overlay:
         return descent._after_steps(

@@ -119,7 +119,7 @@ def test_the_classes_are_learned_and_the_layers_reach_their_final_value(data):
     assert np.all((run.half_time() > 0) & (run.half_time() < SMALL.epochs))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_interrupted_run_continues_with_the_same_result(data, tmp_path, monkeypatch):
     whole = train_classifier(data, SMALL, seed=3)
     path, calls = tmp_path / "state.npz", []

@@ -160,7 +160,7 @@ def test_the_linear_student_of_several_rows_is_ridge_regression():
     assert within(table, "overlap", one["overlap"][0, 0, 0] * np.eye(2))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_even_student_stays_at_zero_overlap(softmax):
     problem = RowRisk(strength=0.05).problem(softmax, 1.0, 0.05)
     blind = start_state(problem, 0.0)
