@@ -27,7 +27,7 @@ from draws import Found, Value, append_row, fit, read_rows
 from glassformer import AttentionIndexed, AveragedGradientDescent, BilinearSequenceRegression, limits
 from glassformer.core.estimate import Array
 from glassformer.dynamics.matrix_descent import Rule, descend_matrix, student_of
-from glassformer.dynamics.matrix_path import inner
+from glassformer.dynamics.matrix_path import inner, teacher_of
 from glassformer.dynamics.mean_field_samples import Samples, revealed_samples
 from glassformer.learners.gradient_descent import descend
 from glassformer.models.base import FiniteSize, Model
@@ -186,10 +186,7 @@ def one_draw(cell: Cell, d: int, draw: int) -> dict[str, Any]:
     """Return order parameters at the end of one draw, and its control variates."""
     size = cell.model.at_size(d)
     rng, own = np.random.default_rng([63, d, draw]).spawn(2)
-    signal = size.model.signal_shape(size.design(np.zeros((1, *size.input_shape))))  # type: ignore[call-arg]
-    teacher = size.model.prior.sample(signal, rng)
-    power = float(size.model.matrix_prior.second_moment)
-    teacher = teacher * np.sqrt(power / inner(size.model, teacher, teacher))
+    teacher = teacher_of(size, rng)
     samples = _samples(cell, size, teacher, own)
     measured = _explored if cell.study == "exploration" else _descended
     began = time.process_time()
