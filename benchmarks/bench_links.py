@@ -4,6 +4,9 @@
 
 Every row is one link in up to three models: the dedicated channel, ``BilinearSequenceRegression`` of unlimited width
 with ``link=``, and ``SequenceMultiIndex`` of one index and one token. Every call makes a new channel in one process.
+
+Links of two fields follow: ``limits`` of two ratios, warm, and one average over the data by sums over grids beside
+sampled ones, with the relative error that each claims.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer import BilinearSequenceRegression, SequenceMultiIndex, limits
+from glassformer.channels.multi_index.latent_channel import LatentInference
 
 # Name: the link of a number in NumPy, the same in JAX, noise, and the dedicated channel if there is one.
 LINKS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], float, str | None]] = {
@@ -28,6 +32,13 @@ LINKS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], float, str | 
     "h^2": (lambda h: h**2, lambda h: h**2, 0.1, None),
     "He3": (lambda h: (h**3 - 3 * h) / np.sqrt(6), lambda h: (h**3 - 3 * h) / np.sqrt(6), 0.1, None),
     "steps of 0.5": (lambda h: 0.5 * np.round(2 * h), lambda h: 0.5 * jnp.round(2 * h), 0.0, None),
+}
+# Links of two rows.
+OF_TWO: dict[str, Callable[[Any], Any]] = {
+    "z1 z2": lambda z: z[0, 0] * z[1, 0],
+    "max(z1, z2)": lambda z: jnp.maximum(z[0, 0], z[1, 0]),
+    "z1 [z2 > 0]": lambda z: z[0, 0] * (z[1, 0] > 0),
+    "tanh z1 + tanh z2": lambda z: jnp.tanh(z[0, 0]) + jnp.tanh(z[1, 0]),
 }
 
 
@@ -43,6 +54,23 @@ def main() -> None:
         ]
         times = [f"{1e3 * _seconds(model, alpha):.0f}" if model else "-" for model in models]
         print(f"{name:14} noise {noise:<8}{times[0]:>10}{times[1]:>8}{times[2]:>8}", flush=True)
+    print(f"\ntwo fields, noise 0.1, CPU ms{'limits':>9}{'grids':>8}{'error':>9}{'samples':>9}{'error':>9}")
+    for name, link in OF_TWO.items():
+        _print_two_fields(name, link)
+
+
+def _print_two_fields(name: str, link: Callable[[Any], Any]) -> None:
+    """Print the time of limits, and of one average by either method with its relative error."""
+    model = SequenceMultiIndex(link, indices=2, noise=0.1)
+    inference, variance = model.channel.inference, np.array([[[0.5, 0.1], [0.1, 0.6]]])
+    columns = [f"{1e3 * _seconds(lambda: SequenceMultiIndex(link, indices=2, noise=0.1), np.array([0.5, 2.0])):>9.0f}"]
+    for one in (inference, LatentInference(inference.channel)):
+        one.averages(variance)
+        start = time.process_time()
+        found = one.averages(variance).information
+        seconds = time.process_time() - start
+        columns.append(f"{1e3 * seconds:>8.0f}{np.max(found.error) / np.max(found.value):>9.0e}")
+    print(f"{name:28}", *columns, flush=True)
 
 
 def _seconds(model: Callable[[], Any], alpha: np.ndarray[Any, Any]) -> float:

@@ -30,9 +30,8 @@ from glassformer.numerics.fixed_points.accelerated import Accelerated
 from glassformer.numerics.fixed_points.solve import Flags, solve
 from glassformer.numerics.quasi_random import confidence_factor
 
-# Variance of every row at the informed start, and overlap at the uninformed start that breaks the symmetry of even
-# labels. For sampled averages (True) both are larger, to exceed the sampling error.
-_INFORMED = {False: 1e-8, True: 1e-4}
+# Overlap at the uninformed start that breaks the symmetry of even labels. For sampled averages (True) it is larger, to
+# exceed the sampling error.
 _SYMMETRY_BREAKING = {False: 1e-6, True: 1e-3}
 # For sampled averages a smaller relative residual carries no information.
 _SAMPLED_SETTINGS = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
@@ -229,7 +228,7 @@ def uninformed_variance(model: Model) -> float:
 
 def informed_variance(model: Model) -> float:
     """Return the posterior variance of every row at the informed start."""
-    return _INFORMED[model.channel.inference.sampled]
+    return model.channel.inference.informed
 
 
 def _first(update: EvolutionMap, start: str | Array, earlier: Array | None) -> Array:

@@ -28,6 +28,9 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.inputs.hidden_states import Indices
 
+# Posterior variances of the informed start. For sampled averages (True) it is larger, to exceed the sampling error.
+_INFORMED = {False: 1e-8, True: 1e-4}
+
 
 class Channel(ABC):
     """The law of a label given ``P`` rows and ``K`` columns of fields.
@@ -254,6 +257,11 @@ class Inference(ABC):
 
     smallest: ClassVar[float]
     """Smallest variance at which averages are computed."""
+
+    @property
+    def informed(self) -> float:
+        """Posterior variance of the informed start of state evolution."""
+        return _INFORMED[self.sampled]
 
     @property
     @abstractmethod

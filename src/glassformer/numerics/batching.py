@@ -18,21 +18,25 @@ from glassformer.numerics.jax_settings import jax_settings
 
 # Data points of a chunk, and of a chunk for the last few of them: every other length would be compiled anew.
 _CHUNK, _REST = 512, 64
-# The same for single functions, which take less time than the calls of short chunks.
-_POINTS, _POINTS_REST = 4096, 512
+# The same for single functions, which take less time than the calls of short chunks: from 1024 points on the last chunk
+# is a whole one.
+_POINTS, _POINTS_REST, _POINTS_PADDED = 4096, 512, 1024
 
 Tree = TypeVar("Tree")
 """A tree of arrays whose first axis runs over data points."""
 
 
-def chunks(data: Tree, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[NDArray[np.intp], Tree, int]]:
+def chunks(
+    data: Tree, most: int = _CHUNK, rest: int = _REST, padded: int | None = None
+) -> Iterator[tuple[NDArray[np.intp], Tree, int]]:
     """Yield chunks of a tree of arrays over data points: positions, data, and the number of data that are no padding.
 
-    The last chunk is padded: all chunks have the length ``most``, or ``rest`` for the last data points.
+    The last chunk is padded: all chunks have the length ``most``, or ``rest`` for the last data points, which are fewer
+    than ``padded``, or than ``most`` if this is not given.
     """
     count, start = len(jax.tree.leaves(data)[0]), 0
     while start < count:
-        length = most if count - start >= most else rest
+        length = most if count - start >= (padded or most) else rest
         turns = np.arange(start, min(start + length, count))
         start += length
         index = np.pad(turns, (0, length - len(turns)), mode="edge")
@@ -40,7 +44,11 @@ def chunks(data: Tree, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[
 
 
 def map_chunks(
-    work: Callable[[NDArray[np.intp], Tree], Iterable[AnyArray]], data: Tree, most: int = _CHUNK, rest: int = _REST
+    work: Callable[[NDArray[np.intp], Tree], Iterable[AnyArray]],
+    data: Tree,
+    most: int = _CHUNK,
+    rest: int = _REST,
+    padded: int | None = None,
 ) -> list[Array]:
     """Return the joined results of ``work(positions, chunk)`` for all chunks, in double precision, on all cores.
 
@@ -49,6 +57,7 @@ def map_chunks(
         data: a tree of arrays over data points.
         most: data points of a chunk.
         rest: data points of the last chunks.
+        padded: data points from which the last chunk has ``most`` of them; by default ``most``.
     """
 
     def one(part: tuple[NDArray[np.intp], Tree, int]) -> list[Array]:
@@ -57,8 +66,12 @@ def map_chunks(
         with jax_settings():
             return [np.asarray(found)[:real] for found in work(index, chunk)]
 
+    given = list(chunks(data, most, rest, padded))
+    if len(given) == 1:
+        # Threads take longer to start than short functions.
+        return one(given[0])
     with jax_settings(), ThreadPoolExecutor(os.cpu_count()) as threads:
-        parts = list(threads.map(one, chunks(data, most, rest)))
+        parts = list(threads.map(one, given))
     return [np.concatenate(found) for found in zip(*parts, strict=True)]
 
 
@@ -79,7 +92,7 @@ def map_points(function: Callable[..., Any], data: object, *numbers: float) -> A
     """
     over_points = CachedJit(_over_points, function=function)
     given = tuple(map(np.float64, numbers))
-    return map_chunks(lambda _, chunk: (over_points(chunk, given),), data, _POINTS, _POINTS_REST)[0]
+    return map_chunks(lambda _, chunk: (over_points(chunk, given),), data, _POINTS, _POINTS_REST, _POINTS_PADDED)[0]
 
 
 def _over_points(data: object, numbers: tuple[AnyArray, ...], function: Callable[..., Any]) -> Any:

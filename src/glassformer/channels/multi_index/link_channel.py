@@ -90,6 +90,7 @@ def link_channel(
     ================================ ====================================================================
     labels                           averages over data
     ================================ ====================================================================
+    one entry, two fields, noise     sums over grids, if the noise is not very small; nothing is compiled
     with noise, or of a label law    importance sampling; for several entries with noise below a
                                      twentieth of the label's variance more latents on fewer data points
     one entry, noise below that      integrals along lines, the noise being one more row; for links that jump
@@ -168,10 +169,10 @@ def link_channel(
         share = noise / max(float(np.mean(np.var(labels, axis=0))), noise)
         jumps: bool = memoize(lambda: _jumps(flat, indices, tokens), "link jumps", link, indices, tokens)
         if labels.shape[1] == 1 and (share < THICK_SHELL or jumps):
-            return NoisyLineChannel(*parts, symmetric, noise, points=points)
+            return NoisyLineChannel(*parts, symmetric, noise, points=points, jumps=jumps)
         effort, fewer = shell_effort(min(share, _SHARE_AT_JUMPS) if jumps else share)
         points = max(_FEWEST_POINTS, points // fewer)
-        return NoisyLinkRowsChannel(*parts, symmetric, noise, effort=effort, points=points)
+        return NoisyLinkRowsChannel(*parts, symmetric, noise, effort=effort, points=points, jumps=jumps)
     if discrete or labels.shape[1] == 1:
         return LineChannel(*parts, symmetric, 1.0 if discrete else _atoms(flat, indices, tokens), points=points)
     points, scale = max(_FEWEST_POINTS, points // _FEWER_POINTS), NormalScores.of(labels)

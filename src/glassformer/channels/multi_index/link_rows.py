@@ -15,14 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
+from glassformer.channels.base import Inference
 from glassformer.channels.label_laws import LabelLaw, law_gap
 from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.latent_channel import LatentChannel
+from glassformer.channels.multi_index.latent_channel import LatentChannel, LatentInference
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
+from glassformer.channels.multi_index.plane_inference import PlaneInference
+from glassformer.channels.multi_index.plane_integrals import PlaneIntegrals
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
+from glassformer.numerics.batching import map_points
 from glassformer.numerics.quasi_random import normal_points
 from glassformer.numerics.small_matrices import row_flips
 
@@ -105,7 +109,25 @@ class ShellChannel(LinkRowsChannel):
 
 @dataclass(frozen=True, eq=False)
 class NoisyLinkRowsChannel(ShellChannel):
-    r""":math:`y = g(Z) + \sqrt\Delta\,\xi`, with independent normal noise on every entry of the label."""
+    r""":math:`y = g(Z) + \sqrt\Delta\,\xi`, with independent normal noise on every entry of the label.
+
+    Averages over the labels of two fields are sums over grids.
+
+    Args:
+        jumps: whether the link jumps.
+    """
+
+    jumps: bool = field(default=False, kw_only=True)
+
+    @cached_property
+    def inference(self) -> Inference:
+        if self.latents != 2 or self.shape != ():
+            return LatentInference(self)
+        shape = self.fields.shape
+        integrals = PlaneIntegrals(
+            lambda fields: map_points(self.link, fields.reshape(-1, *shape))[:, 0], float(self.noise), self.jumps
+        )
+        return PlaneInference(self, integrals) if integrals.fast else LatentInference(self)
 
     @cached_property
     def labels(self) -> Labels:

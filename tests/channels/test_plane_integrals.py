@@ -1,0 +1,95 @@
+"""Averages over labels of two fields with noise are sums over grids."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import Accuracy, SequenceMultiIndex
+from glassformer.channels.multi_index.latent_channel import LatentInference
+from glassformer.channels.multi_index.plane_inference import PlaneInference
+from glassformer.channels.multi_index.plane_integrals import PlaneIntegrals
+
+TILTED = np.array([[0.5, 0.2], [0.2, 0.6]])
+
+
+def product(fields):
+    return fields[:, 0] * fields[:, 1]
+
+
+def inference(link, indices=2, tokens=1, noise=0.1, points=2048):
+    model = SequenceMultiIndex(link, indices, tokens, noise=noise).at_accuracy(Accuracy(points=points))
+    return model.channel.inference
+
+
+@pytest.mark.parametrize("covariance", [TILTED, np.diag([1.0, 0.3]), np.diag([2e-3, 0.7]), 1e-3 * TILTED])
+def test_linear_labels_have_their_exact_averages(covariance):
+    along, noise = np.array([0.6, -1.1]), 0.2
+    found = PlaneIntegrals(lambda fields: fields @ along, noise).averages(covariance, slope=True)
+    width = noise + along @ covariance @ along
+    assert np.allclose(found.information, np.outer(along, along) / width, atol=1e-6 / width)
+    assert abs(found.log_partition + 0.5 * np.log(2 * np.pi * np.e * width)) < 1e-6
+    four = np.einsum("i,j,k,l->ijkl", *[along] * 4) / width**2
+    assert np.allclose(found.slope, four, atol=1e-5 / width**2)
+
+
+def test_a_field_that_labels_do_not_depend_on_changes_nothing():
+    of_one = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.1).channel.inference
+    of_two = inference(lambda z: jnp.tanh(2 * z[0, 0]) + 0 * z[1, 0])
+    expected = of_one.information(np.array([[[0.4]]])).value[0, 0, 0]
+    found = of_two.information(np.diag([0.4, 0.8])[None])
+    assert np.allclose(found.value[0], np.diag([expected, 0.0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.4])
+def test_slopes_are_derivatives_of_averages(scale):
+    integrals, step = PlaneIntegrals(product, 0.3), 1e-4
+    more = np.array([[1.0, 0.5], [0.5, -0.3]])
+    ends = [integrals.averages(TILTED + sign * step * more, scale=scale) for sign in (1, -1)]
+    slope = integrals.averages(TILTED, slope=True, scale=scale).slope
+    change = (ends[0].information - ends[1].information) / (2 * step)
+    expected = -np.einsum("iakb,ab->ik", slope, more)
+    assert np.allclose(change, expected, rtol=0, atol=0.01 * np.abs(expected).max())
+    # The entropy of labels falls by half of the information for each unit of the overlap.
+    change = (ends[0].log_partition - ends[1].log_partition) / (2 * step)
+    information = integrals.averages(TILTED, scale=scale).information
+    assert change == pytest.approx(-0.5 * np.sum(more * information), abs=2e-3)
+
+
+LINKS = {
+    "product": (lambda z: z[0, 0] * z[1, 0], 2, 1),
+    "kink": (lambda z: jnp.maximum(z[0, 0], z[1, 0] + 0.2), 2, 1),
+    "jump": (lambda z: z[0, 0] * (z[1, 0] > 0.3), 2, 1),
+    "tokens": (lambda z: jnp.abs(z[0, 0] - 0.5 * z[0, 1]), 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_errors_contain_finer_grids_and_samples(name):
+    usual = inference(*LINKS[name])
+    rows = usual.channel.fields.rows
+    variance = np.stack([0.9 * np.eye(rows), 0.3 * np.eye(rows), np.diag([0.05, 0.4])[:rows, :rows]])
+    found, finer = usual.averages(variance), usual.with_points(4 * usual.points).averages(variance)
+    assert isinstance(usual, PlaneInference)
+    limit = np.abs(found.missing) + np.abs(finer.missing) + 1e-9
+    assert np.all(np.abs(found.information.value - finer.information.value) <= limit)
+    assert np.all(np.abs(found.missing) < 0.03 * (1 + np.abs(found.information.value)))
+    sampled = LatentInference(usual.channel).with_points(64).averages(variance)
+    difference = np.abs(found.information.value - sampled.information.value)
+    assert np.all(difference <= 4 * (sampled.information.error + found.information.error) + 1e-6)
+
+
+def test_averages_next_to_exact_knowledge_are_sampled():
+    usual = inference(LINKS["product"][0], points=64)
+    variance = 1e-5 * np.eye(2)[None]
+    sampled = LatentInference(usual.channel).averages(variance)
+    assert np.array_equal(usual.averages(variance).information.value, sampled.information.value)
+    slope = usual.averages_and_slope(variance[0])[1]
+    assert np.array_equal(slope, LatentInference(usual.channel).averages_and_slope(variance[0])[1])
+
+
+@pytest.mark.parametrize(
+    "link, tokens",
+    [(lambda z: z[:, 0], 1), (lambda z: jnp.sum(z**2), 2), (lambda z: jnp.exp(3 * z[0, 0]) * z[1, 0], 1)],
+)
+def test_other_labels_are_sampled(link, tokens):
+    assert type(inference(link, 2, tokens)) is LatentInference
