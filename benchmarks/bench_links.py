@@ -33,12 +33,15 @@ LINKS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], float, str | 
     "He3": (lambda h: (h**3 - 3 * h) / np.sqrt(6), lambda h: (h**3 - 3 * h) / np.sqrt(6), 0.1, None),
     "steps of 0.5": (lambda h: 0.5 * np.round(2 * h), lambda h: 0.5 * jnp.round(2 * h), 0.0, None),
 }
-# Links of two rows.
-OF_TWO: dict[str, Callable[[Any], Any]] = {
-    "z1 z2": lambda z: z[0, 0] * z[1, 0],
-    "max(z1, z2)": lambda z: jnp.maximum(z[0, 0], z[1, 0]),
-    "z1 [z2 > 0]": lambda z: z[0, 0] * (z[1, 0] > 0),
-    "tanh z1 + tanh z2": lambda z: jnp.tanh(z[0, 0]) + jnp.tanh(z[1, 0]),
+# Links of two rows, and their noise.
+OF_TWO: dict[str, tuple[Callable[[Any], Any], float]] = {
+    "z1 z2": (lambda z: z[0, 0] * z[1, 0], 0.1),
+    "max(z1, z2)": (lambda z: jnp.maximum(z[0, 0], z[1, 0]), 0.1),
+    "z1 [z2 > 0]": (lambda z: z[0, 0] * (z[1, 0] > 0), 0.1),
+    "tanh z1 + tanh z2": (lambda z: jnp.tanh(z[0, 0]) + jnp.tanh(z[1, 0]), 0.1),
+    "sign(z1 z2)": (lambda z: jnp.sign(z[0, 0] * z[1, 0]), 0.0),
+    "sign z1 + sign z2": (lambda z: jnp.sign(z[0, 0]) + jnp.sign(z[1, 0]), 0.0),
+    "argmax(z1, z2)": (lambda z: jnp.argmax(z[:, 0]), 0.0),
 }
 
 
@@ -54,23 +57,26 @@ def main() -> None:
         ]
         times = [f"{1e3 * _seconds(model, alpha):.0f}" if model else "-" for model in models]
         print(f"{name:14} noise {noise:<8}{times[0]:>10}{times[1]:>8}{times[2]:>8}", flush=True)
-    print(f"\ntwo fields, noise 0.1, CPU ms{'limits':>9}{'grids':>8}{'error':>9}{'samples':>9}{'error':>9}")
-    for name, link in OF_TWO.items():
-        _print_two_fields(name, link)
+    print(f"\ntwo fields, CPU ms {'limits':>18}{'grids':>8}{'error':>9}{'samples':>9}{'error':>9}")
+    for name, (link, noise) in OF_TWO.items():
+        _print_two_fields(name, link, noise)
 
 
-def _print_two_fields(name: str, link: Callable[[Any], Any]) -> None:
+def _print_two_fields(name: str, link: Callable[[Any], Any], noise: float) -> None:
     """Print the time of limits, and of one average by either method with its relative error."""
-    model = SequenceMultiIndex(link, indices=2, noise=0.1)
-    inference, variance = model.channel.inference, np.array([[[0.5, 0.1], [0.1, 0.6]]])
-    columns = [f"{1e3 * _seconds(lambda: SequenceMultiIndex(link, indices=2, noise=0.1), np.array([0.5, 2.0])):>9.0f}"]
+
+    def model() -> SequenceMultiIndex:
+        return SequenceMultiIndex(link, indices=2, noise=noise)
+
+    inference, variance = model().channel.inference, np.array([[[0.5, 0.1], [0.1, 0.6]]])
+    columns = [f"{1e3 * _seconds(model, np.array([0.5, 2.0])):>9.0f}"]
     for one in (inference, LatentInference(inference.channel)):
         one.averages(variance)
         start = time.process_time()
         found = one.averages(variance).information
         seconds = time.process_time() - start
         columns.append(f"{1e3 * seconds:>8.0f}{np.max(found.error) / np.max(found.value):>9.0e}")
-    print(f"{name:28}", *columns, flush=True)
+    print(f"{name:18} noise {noise:<3}", *columns, flush=True)
 
 
 def _seconds(model: Callable[[], Any], alpha: np.ndarray[Any, Any]) -> float:

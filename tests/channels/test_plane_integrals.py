@@ -1,4 +1,4 @@
-"""Averages over labels of two fields with noise are sums over grids."""
+"""Averages over labels of two fields are sums over grids."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +8,7 @@ from glassformer import Accuracy, SequenceMultiIndex
 from glassformer.channels.multi_index.latent_channel import LatentInference
 from glassformer.channels.multi_index.plane_inference import PlaneInference
 from glassformer.channels.multi_index.plane_integrals import PlaneIntegrals
+from glassformer.channels.multi_index.plane_labels import NormalLabels
 
 TILTED = np.array([[0.5, 0.2], [0.2, 0.6]])
 
@@ -16,15 +17,17 @@ def product(fields):
     return fields[:, 0] * fields[:, 1]
 
 
-def inference(link, indices=2, tokens=1, noise=0.1, points=2048):
-    model = SequenceMultiIndex(link, indices, tokens, noise=noise).at_accuracy(Accuracy(points=points))
+def inference(link, indices=2, tokens=1, noise=0.1, points=2048, noise_law=None):
+    model = SequenceMultiIndex(link, indices, tokens, noise=noise, noise_law=noise_law).at_accuracy(
+        Accuracy(points=points)
+    )
     return model.channel.inference
 
 
 @pytest.mark.parametrize("covariance", [TILTED, np.diag([1.0, 0.3]), np.diag([2e-3, 0.7]), 1e-3 * TILTED])
 def test_linear_labels_have_their_exact_averages(covariance):
     along, noise = np.array([0.6, -1.1]), 0.2
-    found = PlaneIntegrals(lambda fields: fields @ along, noise).averages(covariance, slope=True)
+    found = PlaneIntegrals(NormalLabels(lambda fields: fields @ along, noise)).averages(covariance, slope=True)
     width = noise + along @ covariance @ along
     assert np.allclose(found.information, np.outer(along, along) / width, atol=1e-6 / width)
     assert abs(found.log_partition + 0.5 * np.log(2 * np.pi * np.e * width)) < 1e-6
@@ -42,7 +45,7 @@ def test_a_field_that_labels_do_not_depend_on_changes_nothing():
 
 @pytest.mark.parametrize("scale", [1.0, 1.4])
 def test_slopes_are_derivatives_of_averages(scale):
-    integrals, step = PlaneIntegrals(product, 0.3), 1e-4
+    integrals, step = PlaneIntegrals(NormalLabels(product, 0.3)), 1e-4
     more = np.array([[1.0, 0.5], [0.5, -0.3]])
     ends = [integrals.averages(TILTED + sign * step * more, scale=scale) for sign in (1, -1)]
     slope = integrals.averages(TILTED, slope=True, scale=scale).slope
@@ -76,6 +79,39 @@ def test_errors_contain_finer_grids_and_samples(name):
     sampled = LatentInference(usual.channel).with_points(64).averages(variance)
     difference = np.abs(found.information.value - sampled.information.value)
     assert np.all(difference <= 4 * (sampled.information.error + found.information.error) + 1e-6)
+
+
+def test_a_half_plane_has_the_averages_of_one_field():
+    along, v = np.array([0.6, 0.8]), 0.3
+    of_one = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])).channel.inference
+    of_two = inference(lambda z: jnp.sign(along[0] * z[0, 0] + along[1] * z[1, 0]), noise=0.0)
+    assert isinstance(of_two, PlaneInference)
+    expected = of_one.averages(np.array([[[v]]]))
+    found = of_two.averages(v * np.eye(2)[None])
+    information = expected.information.value[0, 0, 0] * np.outer(along, along)
+    assert np.all(np.abs(found.information.value[0] - information) <= np.abs(found.missing[0]))
+    assert np.all(found.missing < 0.01)
+    assert found.log_partition.value[0] == pytest.approx(expected.log_partition.value[0], abs=1e-4)
+    errors = of_two.label_errors(v * np.eye(2)[None])
+    difference = errors["label_error"][0] - np.arccos(np.sqrt(1 - v)) / np.pi
+    assert abs(difference) <= 2.4 * errors["label_standard_error"][0] < 2e-3
+
+
+@pytest.mark.parametrize("noise_law", [None, "flip:0.1"])
+def test_labels_of_few_values_have_their_sampled_averages(noise_law):
+    usual = inference(lambda z: 2.0 * ((z[0, 0] > 0.2) & (z[1, 0] > 0)) - 1, noise=0.0, noise_law=noise_law)
+    assert isinstance(usual, PlaneInference)
+    variance = TILTED[None]
+    found, sampled = usual.averages(variance), LatentInference(usual.channel).with_points(256).averages(variance)
+    for of_grid, of_sample in zip(found[:2], sampled[:2], strict=True):
+        assert np.all(np.abs(of_grid.value - of_sample.value) <= 4 * (of_grid.error + of_sample.error))
+    assert np.all(found.information.error < 0.2 * sampled.information.error.max())
+    few = LatentInference(usual.channel).with_points(256).label_errors(variance)
+    error = usual.label_errors(variance)
+    assert error.keys() == few.keys()
+    assert abs(error["label_error"][0] - few["label_error"][0]) <= 4 * few["label_standard_error"][0]
+    # What is counted with flipped labels are the labels before.
+    assert noise_law or error["label_standard_error"][0] < 0.1 * few["label_standard_error"][0]
 
 
 def test_averages_next_to_exact_knowledge_are_sampled():

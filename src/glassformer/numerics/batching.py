@@ -21,6 +21,8 @@ _CHUNK, _REST = 512, 64
 # The same for single functions, which take less time than the calls of short chunks: from 1024 points on the last chunk
 # is a whole one.
 _POINTS, _POINTS_REST, _POINTS_PADDED = 4096, 512, 1024
+# Points from which chunks are longer: compiling for another length takes as long as the calls for so many.
+_MANY_POINTS, _LONG = 2**17, 2**15
 
 Tree = TypeVar("Tree")
 """A tree of arrays whose first axis runs over data points."""
@@ -40,7 +42,9 @@ def chunks(
         turns = np.arange(start, min(start + length, count))
         start += length
         index = np.pad(turns, (0, length - len(turns)), mode="edge")
-        yield index, jax.tree.map(lambda part, index=index: np.asarray(part)[index], data), len(turns)
+        # Whole chunks are views.
+        place = slice(turns[0], turns[-1] + 1) if len(turns) == length else index
+        yield index, jax.tree.map(lambda part, place=place: np.asarray(part)[place], data), len(turns)
 
 
 def map_chunks(
@@ -92,7 +96,10 @@ def map_points(function: Callable[..., Any], data: object, *numbers: float) -> A
     """
     over_points = CachedJit(_over_points, function=function)
     given = tuple(map(np.float64, numbers))
-    return map_chunks(lambda _, chunk: (over_points(chunk, given),), data, _POINTS, _POINTS_REST, _POINTS_PADDED)[0]
+    sizes = (_POINTS, _POINTS_REST, _POINTS_PADDED)
+    if len(jax.tree.leaves(data)[0]) >= _MANY_POINTS:
+        sizes = (_LONG, _POINTS, 2 * _POINTS)
+    return map_chunks(lambda _, chunk: (over_points(chunk, given),), data, *sizes)[0]
 
 
 def _over_points(data: object, numbers: tuple[AnyArray, ...], function: Callable[..., Any]) -> Any:

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from glassformer.channels.base import Inference
 from glassformer.channels.confusion import distinct_labels, label_tolerance
 from glassformer.channels.labels import Labels
 from glassformer.channels.link.tracing import returns_positions
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments
+from glassformer.channels.multi_index.latent_channel import LatentInference
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.line_crossings import (
     GRADIENT_STEP,
@@ -44,6 +46,8 @@ from glassformer.channels.multi_index.line_integrals import (
     near_level_set,
 )
 from glassformer.channels.multi_index.link_rows import LinkRowsChannel, NoisyLinkRowsChannel
+from glassformer.channels.multi_index.plane_inference import plane_inference
+from glassformer.channels.multi_index.plane_labels import FewLabels
 from glassformer.core.cache import memoize
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
@@ -165,6 +169,17 @@ class LineChannel(LinkRowsChannel):
         """Typical size of a label other than zero."""
         shown = np.abs(self._shown_labels)
         return float(np.median(shown[shown > 0]))
+
+    @cached_property
+    def inference(self) -> Inference:
+        if not self._discrete or self.latents != 2:
+            return LatentInference(self)
+        return plane_inference(self, FewLabels(self._shares, len(self._values)))
+
+    def _shares(self, fields: Array) -> Array:
+        """Return which of the values of a discrete label pairs of fields have, shape (n, values)."""
+        labels = LineChannel.label_from(self, fields.reshape(-1, *self.fields.shape), fields)
+        return np.asarray(np.abs(labels[:, None] - self._values) <= self._tolerance[0], dtype=float)
 
     @property
     def family(self) -> PosteriorFamily:

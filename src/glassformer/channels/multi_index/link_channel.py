@@ -90,8 +90,9 @@ def link_channel(
     ================================ ====================================================================
     labels                           averages over data
     ================================ ====================================================================
-    one entry, two fields, noise     sums over grids, if the noise is not very small; nothing is compiled
-    with noise, or of a label law    importance sampling; for several entries with noise below a
+    one entry, two fields            sums over grids, of discrete labels and of labels with normal noise that is not
+                                     very small; nothing but the link is compiled
+    others with noise or a label law importance sampling; for several entries with noise below a
                                      twentieth of the label's variance more latents on fewer data points
     one entry, noise below that      integrals along lines, the noise being one more row; for links that jump
                                      with any noise

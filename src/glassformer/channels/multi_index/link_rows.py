@@ -19,10 +19,10 @@ from glassformer.channels.base import Inference
 from glassformer.channels.label_laws import LabelLaw, law_gap
 from glassformer.channels.labels import Labels
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.latent_channel import LatentChannel, LatentInference
+from glassformer.channels.multi_index.latent_channel import LatentChannel
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
-from glassformer.channels.multi_index.plane_inference import PlaneInference
-from glassformer.channels.multi_index.plane_integrals import PlaneIntegrals
+from glassformer.channels.multi_index.plane_inference import plane_inference
+from glassformer.channels.multi_index.plane_labels import NormalLabels
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
@@ -121,13 +121,10 @@ class NoisyLinkRowsChannel(ShellChannel):
 
     @cached_property
     def inference(self) -> Inference:
-        if self.latents != 2 or self.shape != ():
-            return LatentInference(self)
-        shape = self.fields.shape
-        integrals = PlaneIntegrals(
-            lambda fields: map_points(self.link, fields.reshape(-1, *shape))[:, 0], float(self.noise), self.jumps
-        )
-        return PlaneInference(self, integrals) if integrals.fast else LatentInference(self)
+        return plane_inference(self, NormalLabels(self._of_pairs, float(self.noise), self.jumps))
+
+    def _of_pairs(self, fields: Array) -> Array:
+        return map_points(self.link, fields.reshape(-1, *self.fields.shape))[:, 0]
 
     @cached_property
     def labels(self) -> Labels:

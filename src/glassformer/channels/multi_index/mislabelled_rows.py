@@ -47,6 +47,10 @@ class MislabelledRowsChannel(LineChannel):
         drawn, means = self.alphabet.observe(place, ndtr(source[:, 0])), self.alphabet.means[place]
         return np.where(silent, means.reshape(drawn.shape), drawn)
 
+    def _shares(self, fields: Array) -> Array:
+        """Return the probabilities of the values given pairs of fields, shape (n, values)."""
+        return np.asarray(super()._shares(fields) @ np.exp(self.alphabet.log_likelihood(self.alphabet.values)))
+
     def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
         flat = self.alphabet.values.reshape(len(self.alphabet.values), -1)
         parts = [super(MislabelledRowsChannel, self).moments(np.tile(one, (len(y), 1)), omega, root) for one in flat]

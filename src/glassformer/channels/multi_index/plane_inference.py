@@ -1,4 +1,4 @@
-"""Inference whose averages over data are sums over grids, for labels of two fields with noise."""
+"""Inference whose averages over data are sums over grids, for labels of two fields."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 from glassformer.channels.field_averages import Averages, Response, concatenate_averages
 from glassformer.channels.multi_index.latent_channel import LatentChannel, LatentInference
 from glassformer.channels.multi_index.plane_integrals import PlaneAverages, PlaneIntegrals
+from glassformer.channels.multi_index.plane_labels import PlaneLabels
 from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import confidence_factor
 
-# Data points per replica of the usual grids, and the power with which spacings fall with their number.
+# Data points per replica of the usual grids, and the power of their number with which sums become finer.
 _POINTS, _POWER = 2048, 1 / 4
 # Spacings of further sums over those of the first, and its error over the largest difference. Next to kinks and jumps
 # two sums may agree by chance (191 of 192 random averages were within this difference).
 _COARSER, _SAFETY = (1.3, 1.7), 1.5
-# Posterior variance below which averages are sampled: grids would have too many nodes. Scores next to jumps have peaks
-# as narrow as the posterior.
-_SMALLEST = {False: 5e-5, True: 2e-3}
 
 
 @dataclass(frozen=True, eq=False)
 class PlaneInference(LatentInference):
-    """Averages over data by :class:`~.plane_integrals.PlaneIntegrals`, where these are few; posteriors as they are.
+    """Averages over data by :class:`~.plane_integrals.PlaneIntegrals`; posteriors of data points as they are.
+
+    At very small variances, where grids would have many nodes, averages are sampled as well.
 
     Errors of averages are 1.5 times the change for spacings that are 1.3 or 1.7 times as long, whichever is larger.
 
@@ -39,7 +39,7 @@ class PlaneInference(LatentInference):
 
     @property
     def informed(self) -> float:
-        return max(super().informed, _SMALLEST[self.integrals.jumps])
+        return max(super().informed, self.integrals.labels.smallest)
 
     def averages(self, variance: Array) -> Averages:
         return concatenate_averages([self._averages(v)[0] for v in np.asarray(variance, dtype=float)])
@@ -56,27 +56,47 @@ class PlaneInference(LatentInference):
     def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
         return self.averages(variance[None]), self.response(variance)
 
+    def label_errors(
+        self, variance: Array, last_layer: Array | None = None, decisions: bool = True
+    ) -> dict[str, Array]:
+        """Return errors on new labels; the share of wrong labels without noise is a sum over grids."""
+        facts = self.channel.labels
+        found = [self._sums(v) for v in variance] if facts.discrete and decisions and facts.noise == 0 else []
+        if not found or not all(found):
+            return super().label_errors(variance, last_layer, decisions)
+        errors = super().label_errors(variance, last_layer, False)
+        wrong = [[np.asarray(1 - one.certainty) for one in sums] for sums in found]
+        errors["label_error"] = np.array([first for first, *_ in wrong])
+        factor = confidence_factor(REPLICAS)
+        errors["label_standard_error"] = np.array([_error(first, *others) / factor for first, *others in wrong])
+        return errors
+
+    def _sums(self, variance: Array, slope: bool = False) -> list[PlaneAverages]:
+        """Return the sums over grids at one covariance, and those of longer spacings; none where there are too many."""
+        if np.linalg.eigvalsh(variance)[0] < self.integrals.labels.smallest:
+            return []
+        fields = np.asarray(np.kron(variance, np.eye(self.channel.fields.columns)), dtype=float)
+        fineness = (self.points / _POINTS) ** _POWER
+        found = self.integrals.averages(fields, slope, fineness)
+        return [found, *(self.integrals.averages(fields, False, fineness, more) for more in _COARSER)]
+
     def _averages(self, variance: Array, slope: bool = False) -> tuple[Averages, PlaneAverages | None]:
         """Return the averages at one covariance, and the sums over grids. None if they are sampled instead."""
-        if np.linalg.eigvalsh(variance)[0] < _SMALLEST[self.integrals.jumps]:
+        sums = self._sums(variance, slope)
+        if not sums:
             return super().averages(variance[None]), None
-        fields = np.asarray(np.kron(variance, np.eye(self.channel.fields.columns)), dtype=float)
-        scale = (_POINTS / self.points) ** _POWER
-        found = self.integrals.averages(fields, slope, scale)
-        others = [self.integrals.averages(fields, False, more * scale) for more in _COARSER]
-        information = self._over_columns(found.information, variance)
-        changes = [information - self._over_columns(one.information, variance) for one in others]
-        missing = _SAFETY * np.where(np.abs(changes[0]) > np.abs(changes[1]), *changes)
-        log_error = _SAFETY * max(abs(found.log_partition - one.log_partition) for one in others)
+        information, *others = (self._over_columns(one.information, variance) for one in sums)
+        missing = _error(information, *others)
+        log_partition, *others_log = (np.asarray(one.log_partition) for one in sums)
         factor = confidence_factor(REPLICAS)
         averages = Averages(
-            Estimate(information[None], np.abs(missing[None]) / factor),
-            Estimate(np.array([found.log_partition]), np.array([log_error / factor])),
+            Estimate(information[None], missing[None] / factor),
+            Estimate(log_partition[None], _error(log_partition, *others_log)[None] / factor),
             np.repeat(information[None, None], REPLICAS, axis=1),
             0.0,
             missing[None],
         )
-        return averages, found
+        return averages, sums[0]
 
     def _over_columns(self, information: Array, variance: Array) -> Array:
         """Return the information summed over columns, shape (P, P), with the symmetries of the rows."""
@@ -84,3 +104,15 @@ class PlaneInference(LatentInference):
         summed = np.einsum("albl->ab", information.reshape(rows, columns, rows, columns))
         overlap = self.channel.fields.self_overlap - variance
         return np.asarray(self.channel.labels.row_symmetries.symmetrise(summed, overlap))
+
+
+def plane_inference(channel: LatentChannel, labels: PlaneLabels) -> LatentInference:
+    """Return sums over grids where labels are one number that depends on two fields; else sampled averages."""
+    if channel.latents == 2 and channel.labels.shape == () and labels.fast:
+        return PlaneInference(channel, PlaneIntegrals(labels))
+    return LatentInference(channel)
+
+
+def _error(found: Array, *others: Array) -> Array:
+    """Return the error of sums, from those of longer spacings."""
+    return np.asarray(_SAFETY * np.max(np.abs(np.asarray(others) - found), axis=0))
