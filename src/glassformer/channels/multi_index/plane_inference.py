@@ -16,6 +16,8 @@ from glassformer.numerics.quasi_random import confidence_factor
 
 # Data points per replica of the usual grids, and the power of their number with which sums become finer.
 _POINTS, _POWER = 2048, 1 / 4
+# The coarsest sums, which take some milliseconds.
+_COARSEST = 0.5
 # Spacings of further sums over those of the first, and its error over the largest difference. Next to kinks and jumps
 # two sums may agree by chance (191 of 192 random averages were within this difference).
 _COARSER, _SAFETY = (1.3, 1.7), 1.5
@@ -76,7 +78,7 @@ class PlaneInference(LatentInference):
         if np.linalg.eigvalsh(variance)[0] < self.integrals.labels.smallest:
             return []
         fields = np.asarray(np.kron(variance, np.eye(self.channel.fields.columns)), dtype=float)
-        fineness = (self.points / _POINTS) ** _POWER
+        fineness = max((self.points / _POINTS) ** _POWER, _COARSEST)
         found = self.integrals.averages(fields, slope, fineness)
         return [found, *(self.integrals.averages(fields, False, fineness, more) for more in _COARSER)]
 
