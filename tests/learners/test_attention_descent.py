@@ -111,10 +111,10 @@ def test_starts_are_trained_independently():
 @pytest.mark.thorough
 def test_averaging_over_starts_halves_the_error_of_gradient_descent():
     ask = {"d": 30, "instances": 2, "storage": "float32"}
-    settings = GradientDescent(steps=1500, floor=1e-6, initialisations=16)
+    settings = {"steps": 1500, "floor": 1e-6, "initialisations": 16}
     model = AttentionIndexed(0.5)
-    single = simulate(model, [0.1], settings, **ask)
-    averaged = simulate(model, [0.1], settings, **ask)
+    single = simulate(model, [0.1], GradientDescent(**settings), **ask)
+    averaged = simulate(model, [0.1], AveragedGradientDescent(**settings), **ask)
     optimal = averaged["theory_bayes_optimal"][0]
     assert optimal < averaged["relative_error"][0] < 1.6 * optimal
     assert 1.6 < single["error"][0] / averaged["error"][0] < 2.4

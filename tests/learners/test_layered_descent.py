@@ -51,12 +51,11 @@ def test_enough_samples_are_learned_from_one_of_four_starts():
     assert min(np.sum((one - signal) ** 2) for one in found.signals) < 1e-2
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "learner", [GradientDescent, pytest.param(AveragedGradientDescent, marks=pytest.mark.thorough)]
 )
 def test_simulations_tell_the_error_of_every_layer(learner):
-    result = simulate(DeepAttentionIndexed(0.3), [0.3], learner(initialisations=2, steps=200), d=10, instances=1)
+    result = simulate(DeepAttentionIndexed(0.3), [0.3], learner(initialisations=2, steps=20), d=10, instances=1)
     assert result["row_error"].shape == (1, 2)
     assert np.all(np.isfinite(result["row_error"]))
     assert result["error"][0] == pytest.approx(result["row_error"].mean())

@@ -169,7 +169,7 @@ class GradientDescent(MatrixDescent):
     def learn(self, model: Model, data: DataSet) -> FitResult:
         settings = self.completed(model)
         columns = data.design.signal_shape[1]
-        width = self.width_at(columns) or model.matrix_prior.factor_width(columns)
+        width = self.width_at(columns) or model.prior.factor_width(columns)
         student = model.parametrisation.student(data.design, data.labels, width)
         result = descend(student, settings, data.rng, settings.initialisations or 1, data.teacher, data.checkpoint)
         return FitResult(

@@ -150,6 +150,14 @@ class Prior(ABC):
         """Return the standard deviation of the power of a row of finite size around its limit 1."""
         return float(np.sqrt(2 / np.prod(shape[bool(self.overlap_shape) :])))
 
+    def factor_width(self, columns: int) -> int:
+        """Return the width of the factors of a signal, or of each of its layers, of so many columns.
+
+        Raises:
+            IncompatibleError: the signal is no matrix, or the prior is a limit of infinite or vanishing width.
+        """
+        raise IncompatibleError(f"{type(self).__name__} has no matrix of factors: use bsr or aim")
+
     # Optional: denoisers with a memory.
 
     stepwise = default_property(False, "True when a denoiser has a memory and converges in several calls.")
@@ -249,15 +257,10 @@ class ScalarPrior(Prior):
         """
         raise IncompatibleError(f"{type(self).__name__} has no counterpart of another width: {self.instead}")
 
-    def factor_width(self, columns: int) -> int:
-        """Return the width of the factors of a signal of so many columns.
-
-        Raises:
-            IncompatibleError: the prior is a limit of infinite or vanishing width.
-        """
-        raise self._no_data()
-
     # Required for data.
+
+    def factor_width(self, columns: int) -> int:
+        raise self._no_data()
 
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         raise self._no_data()

@@ -16,11 +16,12 @@ from glassformer.numerics.quasi_random import confidence_factor
 
 # Data points per replica of the usual grids, and the power of their number with which sums become finer.
 _POINTS, _POWER = 2048, 1 / 4
-# The coarsest sums, which take some milliseconds.
-_COARSEST = 0.5
+# The coarsest sums, which take some milliseconds; those that jump by a share of their error from one covariance to the
+# next, and the factor of their errors by which iterations do not follow such jumps.
+_COARSEST, _ROUGH, _ROUGHNESS = 0.5, 0.6, 4.0
 # Spacings of further sums over those of the first, and its error over the largest difference. Next to kinks and jumps
-# two sums may agree by chance (191 of 192 random averages were within this difference).
-_COARSER, _SAFETY = (1.3, 1.7), 1.5
+# two sums may agree by chance: these errors covered 168 of 168 averages, of twelve links at random covariances.
+_COARSER, _SAFETY = (2**0.5, 2**0.75), 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class PlaneInference(LatentInference):
 
     At very small variances, where grids would have many nodes, averages are sampled as well.
 
-    Errors of averages are 1.5 times the change for spacings that are 1.3 or 1.7 times as long, whichever is larger.
+    Errors of averages are 1.5 times the change for spacings that are 1.4 or 1.7 times as long, whichever is larger.
 
     Args:
         channel: channel of labels that are one number and depend on two fields.
@@ -73,12 +74,16 @@ class PlaneInference(LatentInference):
         errors["label_standard_error"] = np.array([_error(first, *others) / factor for first, *others in wrong])
         return errors
 
+    @property
+    def _fineness(self) -> float:
+        return float(max((self.points / _POINTS) ** _POWER, _COARSEST))
+
     def _sums(self, variance: Array, slope: bool = False) -> list[PlaneAverages]:
         """Return the sums over grids at one covariance, and those of longer spacings; none where there are too many."""
         if np.linalg.eigvalsh(variance)[0] < self.integrals.labels.smallest:
             return []
         fields = np.asarray(np.kron(variance, np.eye(self.channel.fields.columns)), dtype=float)
-        fineness = max((self.points / _POINTS) ** _POWER, _COARSEST)
+        fineness = self._fineness
         found = self.integrals.averages(fields, slope, fineness)
         return [found, *(self.integrals.averages(fields, False, fineness, more) for more in _COARSER)]
 
@@ -88,7 +93,7 @@ class PlaneInference(LatentInference):
         if not sums:
             return super().averages(variance[None]), None
         information, *others = (self._over_columns(one.information, variance) for one in sums)
-        missing = _error(information, *others)
+        missing = _error(information, *others) * (_ROUGHNESS if self._fineness < _ROUGH else 1.0)
         log_partition, *others_log = (np.asarray(one.log_partition) for one in sums)
         factor = confidence_factor(REPLICAS)
         averages = Averages(

@@ -167,14 +167,14 @@ class PlaneIntegrals:
     def _axis(self, variance: float, scale: float, closer: float) -> _Axis:
         """Return the grids of one field at its posterior variance: factors of the spacings of means and of nodes."""
         power, deviation = max(1 - variance, 0.0), np.sqrt(variance)
-        spacing = closer * self.labels.spacing(float(deviation))
+        spacing = _power_below(closer * self.labels.spacing(float(deviation)))
         if power < np.finfo(float).eps:
             return _Axis(np.zeros(1), np.ones(1), spacing, deviation)
         longest = min(_LONGEST * max(1.0, np.sqrt(_SMALL_POWER / power)), _LARGEST)
         next_to_kinks = max(_AT_KINKS * deviation, _SHORTEST * scale)
         width = deviation if self.labels.jumps else min(np.hypot(deviation, self.labels.width), next_to_kinks)
         own = scale * min(longest, _OF_MEANS * width / np.sqrt(power))
-        count = int(np.ceil(2 * _REACH / own))
+        count = int(np.ceil(2 * _REACH / _power_below(own)))
         normal = (np.arange(count) + 0.5) * (2 * _REACH / count) - _REACH
         weights = np.exp(-0.5 * normal**2)
         return _Axis(np.sqrt(power) * normal, weights / weights.sum(), spacing, deviation)
@@ -208,6 +208,11 @@ def _averages(tile: _Tile, part: Part, slope: bool) -> tuple[Array, float, float
     bend = np.stack([found[:, 2, :, 0], mixed, mixed, found[:, 0, :, 2]]) / partition
     bend -= (score[:, None] * score).reshape(bend.shape)
     return *sums, _products(bend, weight).reshape(2, 2, 2, 2)
+
+
+def _power_below(spacing: float) -> float:
+    """Return the next smaller power of the fourth root of two: errors of equal grids are smooth in the covariance."""
+    return float(2 ** (np.floor(4 * np.log2(spacing)) / 4))
 
 
 def _products(parts: Array, weight: Array) -> Array:
