@@ -97,7 +97,7 @@ def test_a_half_plane_has_the_averages_of_one_field():
     assert abs(difference) <= 2.4 * errors["label_standard_error"][0] < 2e-3
 
 
-@pytest.mark.parametrize("noise_law", [None, "flip:0.1"])
+@pytest.mark.parametrize("noise_law", [None, pytest.param("flip:0.1", marks=pytest.mark.thorough)])
 def test_labels_of_few_values_have_their_sampled_averages(noise_law):
     usual = inference(lambda z: 2.0 * ((z[0, 0] > 0.2) & (z[1, 0] > 0)) - 1, noise=0.0, noise_law=noise_law)
     assert isinstance(usual, PlaneInference)
