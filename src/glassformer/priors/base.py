@@ -156,7 +156,9 @@ class Prior(ABC):
         Raises:
             IncompatibleError: the signal is no matrix, or the prior is a limit of infinite or vanishing width.
         """
-        raise IncompatibleError(f"{type(self).__name__} has no matrix of factors: use bsr or aim")
+        raise IncompatibleError(
+            f"{type(self).__name__} is no prior of products of factors, which have a width: use bsr or aim"
+        )
 
     # Optional: denoisers with a memory.
 

@@ -172,9 +172,7 @@ class LineChannel(LinkRowsChannel):
 
     @cached_property
     def inference(self) -> Inference:
-        if not self._discrete or self.latents != 2:
-            return LatentInference(self)
-        return plane_inference(self, FewLabels(self._shares, len(self._values)))
+        return plane_inference(self, FewLabels(self._shares)) if self._discrete else LatentInference(self)
 
     def _shares(self, fields: Array) -> Array:
         """Return which of the values of a discrete label pairs of fields have, shape (n, values)."""

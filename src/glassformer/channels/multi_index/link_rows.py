@@ -26,7 +26,6 @@ from glassformer.channels.multi_index.plane_labels import NormalLabels
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
-from glassformer.numerics.batching import map_points
 from glassformer.numerics.quasi_random import normal_points
 from glassformer.numerics.small_matrices import row_flips
 
@@ -124,7 +123,7 @@ class NoisyLinkRowsChannel(ShellChannel):
         return plane_inference(self, NormalLabels(self._of_pairs, float(self.noise), self.jumps))
 
     def _of_pairs(self, fields: Array) -> Array:
-        return map_points(self.link, fields.reshape(-1, *self.fields.shape))[:, 0]
+        return self.clean(fields.reshape(-1, *self.fields.shape))
 
     @cached_property
     def labels(self) -> Labels:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glassformer.channels.base import Inference
 from glassformer.channels.field_averages import Averages, Response, concatenate_averages
 from glassformer.channels.multi_index.latent_channel import LatentChannel, LatentInference
 from glassformer.channels.multi_index.plane_integrals import PlaneAverages, PlaneIntegrals
@@ -57,7 +58,7 @@ class PlaneInference(LatentInference):
         return averages, np.asarray(0.5 * (slope + slope.T))
 
     def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
-        return self.averages(variance[None]), self.response(variance)
+        return Inference.averages_and_response(self, variance)
 
     def label_errors(
         self, variance: Array, last_layer: Array | None = None, decisions: bool = True

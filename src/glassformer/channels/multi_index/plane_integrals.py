@@ -151,7 +151,7 @@ class PlaneIntegrals:
             scale: factor of all spacings.
         """
         variances, vectors = np.linalg.eigh(covariance)
-        closer, scale = fineness**-self.labels.fineness * scale, scale / fineness
+        closer, scale = fineness**-self.labels.node_power * scale, scale / fineness
         first, second = (self._axis(float(v), scale, closer).segments(1 + slope) for v in variances)
         likely = [pair for pair in product(first, second) if pair[0].weight * pair[1].weight > _UNLIKELY]
         parts = [
@@ -165,7 +165,7 @@ class PlaneIntegrals:
         return PlaneAverages(turned, float(log_partition), float(certainty), full)
 
     def _axis(self, variance: float, scale: float, closer: float) -> _Axis:
-        """Return the grids of one field at its posterior variance: factors of the spacings of means and of nodes."""
+        """Return the grids of one field; ``scale`` is the factor of the spacing of means, ``closer`` that of nodes."""
         power, deviation = max(1 - variance, 0.0), np.sqrt(variance)
         spacing = _power_below(closer * self.labels.spacing(float(deviation)))
         if power < np.finfo(float).eps:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array
 from glassformer.numerics.quasi_random import normal_points
 
@@ -54,28 +55,15 @@ class Part(NamedTuple):
 class PlaneLabels(ABC):
     """A law of labels given two fields."""
 
-    @property
-    @abstractmethod
-    def jumps(self) -> bool:
-        """Whether the likelihood jumps somewhere."""
-
-    @property
-    @abstractmethod
-    def width(self) -> float:
-        """Width of the likelihood in the fields."""
-
-    @property
-    @abstractmethod
-    def smallest(self) -> float:
-        """Smallest posterior variance for which grids have few nodes."""
+    jumps = default_property(False, "Whether the likelihood jumps somewhere.")
+    width = default_property(0.0, "Width of the likelihood in the fields; zero if it jumps everywhere.")
+    smallest = default_property(5e-5, "Smallest posterior variance for which grids have few nodes.")
+    node_power = default_property(1, "Power of the fineness of sums with which nodes are closer.")
 
     @property
     @abstractmethod
     def fast(self) -> bool:
         """Whether sums are faster than samples."""
-
-    fineness = 1
-    """Power of the fineness of sums with which nodes are closer."""
 
     @abstractmethod
     def spacing(self, deviation: float) -> float:
@@ -103,16 +91,12 @@ class NormalLabels(PlaneLabels):
     Args:
         link: ``g``, from fields of shape (n, 2) to values of shape (n,).
         noise: :math:`\Delta > 0`.
-        discontinuous: whether the link jumps.
+        jumps: whether the link jumps.
     """
 
     link: Callable[[Array], Array]
     noise: float
-    discontinuous: bool = False
-
-    @property
-    def jumps(self) -> bool:
-        return self.discontinuous
+    jumps: bool = False
 
     @property
     def smallest(self) -> float:
@@ -172,30 +156,17 @@ class FewLabels(PlaneLabels):
 
     Args:
         shares: probabilities of all values given the fields, from shape (n, 2) to (n, values).
-        count: number of values.
     """
 
-    # Errors fall like the spacing alone.
-    fineness = 2
+    jumps = default_property(True, "Errors next to jumps fall like the spacing of nodes alone.")
+    node_power = default_property(2, "Nodes are closer than means for the same accuracy.")
+    smallest = default_property(1e-3, "Scores next to jumps have peaks as narrow as the posterior.")
 
     shares: Callable[[Array], Array]
-    count: int
-
-    @property
-    def jumps(self) -> bool:
-        return True
-
-    @property
-    def smallest(self) -> float:
-        return 1e-3
-
-    @property
-    def width(self) -> float:
-        return 0.0
 
     @property
     def fast(self) -> bool:
-        return self.count <= _MOST_VALUES
+        return self.shares(np.zeros((1, 2))).shape[1] <= _MOST_VALUES
 
     def spacing(self, deviation: float) -> float:
         return min(_OF_VALUES, _VALUES_OF_POSTERIOR * deviation)
