@@ -355,7 +355,7 @@ def _find_modes(charts: Sequence[_Chart], starts: jax.Array, steps: int) -> _Mod
         # A search that met infinite numbers stands for the prior, and has no share beside others.
         unit = (below[0] == below[1]).astype(float)
         instead = [*np.zeros(dimension), *unit, *unit, 0.0, _NO_GAIN]
-        sound = jnp.isfinite(sum(columns))
+        sound = jnp.isfinite(no_recompute(sum(columns)))
         columns = [jnp.where(sound, part, other) for part, other in zip(columns, instead, strict=True)]
         columns = [jnp.broadcast_to(part, (len(places), starts.shape[2])) for part in columns]
         for k, *row in zip(places, *columns, strict=True):

@@ -55,14 +55,14 @@ def find_mode(
         gradient = x + residual @ jacobian - slope[-1]
         # No step leads away from a latent at which the likelihood vanishes or is not defined.
         cost, precision, gradient = _once((cost, precision, gradient))
-        usable = jnp.isfinite(cost) & jnp.all(jnp.isfinite(precision)) & jnp.all(jnp.isfinite(gradient))
+        usable = jnp.isfinite(_once(cost + jnp.sum(precision) + jnp.sum(gradient)))
         pairs = ((cost, _IMPOSSIBLE), (precision, identity), (gradient, 0.0))
         return tuple(jnp.where(usable, found, instead) for found, instead in pairs)
 
     def step(_: int, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         x, cost, precision, gradient, damping = state
         inverse = _once(triangular_inverse(cholesky(precision + damping * jnp.diag(jnp.diag(precision)))))
-        newton = inverse.T @ (inverse @ gradient)
+        newton = _once(inverse.T @ _once(inverse @ gradient))
         shorter = _LONGEST_STEP / jnp.maximum(jnp.sqrt(newton @ newton), _LONGEST_STEP)
         trial = _once(x - shorter * newton)
         found = expand(trial)
