@@ -574,7 +574,7 @@ def draw_figure(found: list[Summary], path: Path) -> None:
     axes[0].set_ylabel("error over Bayes-optimal error")
     axes[0].set_title("mean of infinitely many descents")
     axes[1].set_title("one descent")
-    axes[0].plot([], [], "x", color="gray", label="released runs")
+    axes[1].plot([], [], "x", color="gray", label="released runs")
     axes[1].legend(fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)
