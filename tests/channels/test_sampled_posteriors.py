@@ -43,8 +43,8 @@ def test_remaining_change_of_special_sequences():
     assert np.all(remaining_change([np.ones(3)]) == 0)
     # Half of the work that loses twice as much misses what was lost last.
     assert remaining_change([np.array(1.0), np.array(1.1), np.array(1.3)], 2) == pytest.approx(-0.1)
-    # Where errors fall as its root: 1 + 0.1 less 1 + 0.2 at a fourth.
-    assert remaining_change([np.array(1.1), np.array(1.2)]) == pytest.approx(-0.1)
+    # Errors of one over the work: a fourth of it, which has four times the error 0.1, shows three times that error.
+    assert remaining_change([np.array(1.1), np.array(1.4)]) == pytest.approx(-0.1)
     assert np.all(remaining_change([np.ones(3)] * 3) == 0)
     # Errors that fall no faster than the work grows: a sixteenth of the change before says nothing.
     assert remaining_change([np.array(1.0), np.array(1.1), np.array(2.7)], fastest=1.0) == pytest.approx(-0.1 / 3)

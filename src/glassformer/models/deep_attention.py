@@ -220,8 +220,9 @@ class DeepAttention(SampledModel):
             from glassformer.channels.multi_index.inverted_attention import InvertedAttentionChannel, inverts
 
             # Posteriors of up to two latent variables are easy; on curved surfaces more points are needed. More
-            # than 128 do not make errors smaller for tied weights and at most four earlier fields (by trial).
-            easy, several, hard = Effort(32, 4, 8), Effort(128, 8, 8), Effort(256, 16, 12)
+            # than 64 do not make errors smaller for tied weights and at most four earlier fields, nor for two untied
+            # layers: data points decide. Sixteenths of so few points show no bias, fourths do (by trial).
+            easy, several, hard = Effort(32, 4, 8), Effort(64, 8, 8, (4,)), Effort(256, 16, 12)
             if network.tied and max(network.directions) == 1 and (network.rows - 1) * network.tokens <= 4:
                 hard = several
             if network.shows_last_matrix and network.tied:
@@ -236,7 +237,7 @@ class DeepAttention(SampledModel):
                 from glassformer.channels.multi_index.untied_attention import UntiedAttentionChannel
 
                 # Eight starts find the modes of two layers as well as sixteen (by trial).
-                effort = {1: Effort(64, 8, 10), 2: Effort(256, 8, 12)}.get(network.depth, hard)
+                effort = {1: Effort(64, 8, 10), 2: Effort(64, 8, 12, (4,))}.get(network.depth, hard)
                 return UntiedAttentionChannel(network, effort=effort, points=self.points)
             if inverts(network):
                 # Saturated layers need more work on each data point, and fewer data points are used.

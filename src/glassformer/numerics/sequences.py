@@ -10,9 +10,9 @@ import numpy as np
 
 from glassformer.core.estimate import Array
 
-# Powers of the work by which errors may fall: at most (of ratios freed of a bias of one over the work), if unknown, and
-# at least (a fourth of the work leaves three quarters of an error).
-_FASTEST, _UNKNOWN, _SLOWEST = 2.0, 0.5, float(np.log(4 / 3) / np.log(4))
+# Powers of the work by which errors may fall: at most (of ratios freed of a bias of one over the work), if unknown (of
+# ratios that are not freed of it), and at least (a fourth of the work leaves three quarters of an error).
+_FASTEST, _UNKNOWN, _SLOWEST = 2.0, 1.0, float(np.log(4 / 3) / np.log(4))
 # Aitken extrapolation: steps in a row that it needs, the least cosine between two of them, the least rate at which they
 # shrink, and the longest extrapolation in steps. Chosen by trial on comparisons, whose scale converges slowly.
 _STEPS, _COSINE, _SLOW, _LONGEST = 8, 0.9, 0.9, 200.0
@@ -29,7 +29,7 @@ def remaining_change(levels: Sequence[Array], share: float = 4, fastest: float =
 
     for the share ``s``. With a share of four the result lies between a fifteenth of the last change (errors that fall
     as one over the square of the work) and three times that change. Of two results it is the change that is missing
-    if errors fall as the square root of the work.
+    if errors fall as one over the work: a third of the change for a share of four.
 
     Args:
         levels: the results, from most to least work, numbers or arrays of one shape. For one result the change is zero.

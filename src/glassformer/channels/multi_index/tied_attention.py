@@ -30,6 +30,8 @@ from glassformer.numerics.small_matrices import flip_first_rows, inverse_and_log
 
 # Eigenvalues beyond the rank, relative to the largest, that are rounding.
 _ROUNDING = 1e-6
+# Latents that low accuracy does not halve (by trial).
+_FEW_LATENTS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,9 @@ class TiedAttentionChannel(AttentionChannel):
 
     @property
     def low_effort(self) -> Effort:
-        return replace(self.effort, points=self.effort.points // 2, parts=())
+        # For few latents compiling again takes longer than they do.
+        few = self.effort.points <= _FEW_LATENTS
+        return self.effort if few else replace(self.effort, points=self.effort.points // 2, parts=())
 
     def log_constant(self, root: Array) -> Array:
         rank = _rank(self.network)

@@ -25,7 +25,7 @@ _LONGEST, _SHARES = 2.0, (1.0, 0.3, 0.1)
 # Longer steps leave the region in which slopes are reliable.
 _RELIABLE = 0.3
 # Slopes are kept after a step that leaves at most this share of the residual.
-_GAIN = 0.3
+_GAIN = 0.5
 # Share of the map's own step that is taken otherwise, at first.
 _DAMPED = 0.3
 # Condition number from which on slopes count as singular.
