@@ -371,3 +371,17 @@ def test_averages_do_not_depend_on_the_unit_of_labels(noise):
     for name, found in errors.items():
         np.testing.assert_allclose(found.value / unit**2, expected[name].value, rtol=1e-9)
         np.testing.assert_allclose(found.error / unit**2, expected[name].error, rtol=1e-3)
+
+
+@pytest.mark.parametrize("function", [np.tanh, np.sign, lambda h: h**3 - h], ids=["tanh", "sign", "cubic"])
+@pytest.mark.parametrize("noise", [0.001, 0.3])
+def test_curvature_is_minus_the_slope_of_the_score(function, noise):
+    channel, rng, v = LinkChannel(function, noise=noise), np.random.default_rng(0), 0.2
+    omega = np.sqrt(1 - v) * rng.standard_normal(40)
+    y = channel.sample(omega + np.sqrt(v) * rng.standard_normal(40), rng)
+    score, curvature = channel.score_and_curvature(y, omega, v)
+    step = 1e-4
+    difference = (channel.score(y, omega - step, v) - channel.score(y, omega + step, v)) / (2 * step)
+    np.testing.assert_allclose(curvature, difference, atol=1e-6 / v)
+    np.testing.assert_array_equal(score, channel.score(y, omega, v))
+    np.testing.assert_array_equal(curvature, channel.curvature(y, omega, v))

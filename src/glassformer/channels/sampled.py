@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from glassformer.channels.control_variates import information
 from glassformer.channels.fields import Fields
-from glassformer.channels.scalar.base import Array, Estimate, JointScoreChannel, PowerChannel
+from glassformer.channels.scalar.base import Array, Estimate, PowerChannel
 from glassformer.channels.scalar.tabulated import Tabulated
 from glassformer.core.cache import cached_array
 from glassformer.core.progress import track
@@ -166,7 +166,7 @@ def _concatenate(parts: Sequence[SampledPosterior]) -> SampledPosterior:
     return SampledPosterior(columns[0], columns[1], columns[2], columns[3], fewer)
 
 
-class SampledChannel(JointScoreChannel, PowerChannel):
+class SampledChannel(PowerChannel):
     """A channel with sampled posteriors and no closed form for its averages."""
 
     @property

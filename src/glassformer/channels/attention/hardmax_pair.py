@@ -16,7 +16,7 @@ from glassformer.channels.attention.prediction import largest_entries
 from glassformer.channels.attention.shares import positions
 from glassformer.channels.fields import Fields
 from glassformer.channels.labels import Labels
-from glassformer.channels.scalar.base import Array, Estimate, JointScoreChannel, PowerChannel
+from glassformer.channels.scalar.base import Array, Estimate, PowerChannel
 from glassformer.designs.token_pairs import to_matrices
 from glassformer.numerics.normal import inverse_mills_ratio
 from glassformer.numerics.quadrature import gauss_panels
@@ -43,7 +43,7 @@ _hermite_rule = lru_cache(maxsize=4)(np.polynomial.hermite_e.hermegauss)
 
 
 @dataclass(frozen=True)
-class HardmaxPairChannel(JointScoreChannel, PowerChannel):
+class HardmaxPairChannel(PowerChannel):
     r"""Hardmax attention :math:`y_a = \mathrm{argmax}_b\,h_{ab}` of ``T = 2`` tokens.
 
     Row 1 compares :math:`h_{11}` with :math:`h_{12}`, row 2 :math:`h_{22}` with :math:`h_{12}`: labels are the signs

@@ -137,6 +137,12 @@ class LinkChannel(IntegratedChannel):
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]
 
+    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        return self._at_data(self._analysis.law.score_and_curvature, y, omega, variance)
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return self.score_and_curvature(y, omega, variance)[1]
+
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[0]
 
@@ -189,11 +195,17 @@ class LinkChannel(IntegratedChannel):
         return current
 
     def _posterior(self, y: ArrayLike, omega: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:
+        return self._at_data(self._analysis.law.posterior, y, omega, variance)
+
+    def _at_data(
+        self, function: Callable[..., tuple[Array, Array]], y: ArrayLike, omega: ArrayLike, variance: ArrayLike
+    ) -> tuple[Array, Array]:
+        """Return two quantities of every data point, from a function of one-dimensional arrays."""
         arrays = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (y, omega, variance)))
         if not np.all(np.isfinite(arrays[0])):
             raise DataError("y", arrays[0][~np.isfinite(arrays[0])][0], "finite labels")
-        log_z, g = self._analysis.law.posterior(*(x.ravel() for x in arrays))
-        return log_z.reshape(arrays[0].shape), g.reshape(arrays[0].shape)
+        first, second = function(*(x.ravel() for x in arrays))
+        return first.reshape(arrays[0].shape), second.reshape(arrays[0].shape)
 
     def _averages(self, variance: Array, which: int) -> Estimate:
         v = np.asarray(variance, dtype=float)

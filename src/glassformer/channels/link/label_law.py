@@ -30,7 +30,7 @@ from glassformer.channels.link.quadrature import (
     refine,
     stack_estimates,
 )
-from glassformer.channels.scalar.base import Array, Estimate, JointScoreChannel
+from glassformer.channels.scalar.base import Array, Estimate
 from glassformer.core.arrays import AnyArray
 from glassformer.core.errors import DataError
 from glassformer.numerics.cached_jit import CachedJit
@@ -62,7 +62,7 @@ _TYPICAL = (0.02, 0.25, 0.5, 0.75, 0.98)  # quantiles of the link at which densi
 
 
 @dataclass(frozen=True)
-class LabelLawChannel(JointScoreChannel, IntegratedChannel):
+class LabelLawChannel(IntegratedChannel):
     r"""Discrete labels of the law :math:`p(y\mid\varphi(h))`.
 
     :math:`Z_{out}(y, \omega, V) = E_u\,p(y\mid\varphi(\omega + \sqrt V u))`. Averages are sums over the support of

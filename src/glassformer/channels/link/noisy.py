@@ -62,23 +62,35 @@ class NoisyPosterior(LinkPosterior):
         return max((_OVERLAP * float(np.min(gaps, initial=1.0))) ** 2, _LEAST_VARIANCE)
 
     def posterior(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
-        log_z, g = np.empty(y.size), np.empty(y.size)
+        log_z, mean, _ = self._moments(y, omega, v)
+        return log_z, mean / np.sqrt(v)
+
+    def score_and_curvature(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
+        # Minus the slope of the score is (1 - Var u)/V, of the integrals that give the score.
+        _, mean, variance = self._moments(y, omega, v)
+        return mean / np.sqrt(v), (1 - variance) / v
+
+    def _moments(self, y: Array, omega: Array, v: Array) -> Array:
+        """Return log partition, mean and variance of ``u`` of each data point, shape (3, n)."""
+        moments = np.empty((3, y.size))
         for start in range(0, y.size, _ROWS):
             part = slice(start, start + _ROWS)
-            log_z[part], g[part] = self._posterior_rows(y[part, None], omega[part, None], v[part, None])
-        return log_z, g
+            moments[:, part] = self._moments_of_rows(y[part, None], omega[part, None], v[part, None])
+        return moments
 
-    def _posterior_rows(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
-        """Return log partition and score, shape (rows,), from columns of shape (rows, 1)."""
+    def _moments_of_rows(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array, Array]:
+        """Return log partition, mean and variance of ``u``, shape (rows,), from columns of shape (rows, 1)."""
         scale = np.sqrt(v)
         x, w = gauss_panels(self._panels(y, omega, scale), self.nodes)
         with np.errstate(over="ignore", under="ignore"):
             exponent = self._exponent(x, y - self.pieces.link(omega + scale * x))
             top = np.max(exponent, axis=1, keepdims=True)
             weight = w * np.exp(exponent - top)
-        total = np.sum(weight, axis=1)
-        log_z = top[:, 0] + np.log(total) - np.log(2 * np.pi) - 0.5 * np.log(self.noise)
-        return log_z, np.sum(weight * x, axis=1) / total / scale[:, 0]
+        total = np.sum(weight, axis=1, keepdims=True)
+        weight /= total
+        mean = np.sum(weight * x, axis=1, keepdims=True)
+        log_z = top + np.log(total) - np.log(2 * np.pi) - 0.5 * np.log(self.noise)
+        return log_z[:, 0], mean[:, 0], np.sum(weight * (x - mean) ** 2, axis=1)
 
     def _exponent(self, u: Array, gap: Array) -> Array:
         """Return the logarithm of the posterior of ``u`` up to a constant; ``gap`` is label minus link."""

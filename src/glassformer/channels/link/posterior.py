@@ -11,6 +11,8 @@ import numpy as np
 from glassformer.channels.link.piecewise import FEW_ULP, PiecewiseLink
 from glassformer.core.estimate import Array
 
+_STEP = 1e-4  # of the differences of scores, in standard deviations of the field
+
 
 @dataclass(frozen=True, eq=False)
 class LinkPosterior(ABC):
@@ -32,6 +34,12 @@ class LinkPosterior(ABC):
     @abstractmethod
     def posterior(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
         """Return log partition and score of each data point. Arguments are one-dimensional and of equal length."""
+
+    def score_and_curvature(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
+        r"""Return score and :math:`-\partial_\omega g`, by central differences unless both have the same integrals."""
+        step = _STEP * np.sqrt(v)
+        before, here, after = (self.posterior(y, omega + shift, v)[1] for shift in (-step, 0.0, step))
+        return here, (before - after) / (2 * step)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from glassformer.channels.link.integrated import IntegratedChannel
 from glassformer.channels.link.label_law import LabelLawChannel
 from glassformer.channels.link.label_noise import LabelNoiseChannel
 from glassformer.channels.link.tracing import has_slope, trace_error
-from glassformer.channels.scalar.base import JointScoreInference, ScalarInference
+from glassformer.channels.scalar.base import ScalarInference
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 
@@ -57,13 +57,6 @@ class SingleIndexInference(ScalarInference):
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class SingleIndexLabelLawInference(SingleIndexInference, JointScoreInference):
-    """The same for channels that compute score and curvature together."""
-
-    channel: LabelLawChannel
-
-
 class SingleIndexLink(SingleIndexChannel, LinkChannel):
     """A link with Gaussian noise, or none."""
 
@@ -74,7 +67,3 @@ class SingleIndexLabelNoise(SingleIndexChannel, LabelNoiseChannel):
 
 class SingleIndexLabelLaw(SingleIndexChannel, LabelLawChannel):
     """Labels of any law around a link."""
-
-    @property
-    def inference(self) -> Inference:
-        return SingleIndexLabelLawInference(self)

@@ -77,6 +77,10 @@ class ScalarChannel(Channel):
         step = _STEP * np.sqrt(variance)
         return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
 
+    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        """Return both; a channel that has them from one evaluation overrides it."""
+        return self.score(y, omega, variance), self.curvature(y, omega, variance)
+
     def likeliest_label(self, omega: Array, variance: Array | float) -> Array:
         """Return the most probable discrete label, entry by entry, of fields with these means and one variance.
 
@@ -135,11 +139,8 @@ class ScalarInference(Inference):
         """Return fields of shape (n, 1, K) in the shape of the functions of the channel."""
         return fields.reshape(len(fields), *self.channel.fields.shape)
 
-    def _score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        return self.channel.score(y, omega, variance), self.channel.curvature(y, omega, variance)
-
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
-        score, slope = self._score_and_curvature(y, self._flat(omega), float(variance[0, 0]))
+        score, slope = self.channel.score_and_curvature(y, self._flat(omega), float(variance[0, 0]))
         both = score.reshape(omega.shape)
         return Scores(both, both, slope.reshape(-1, 1, 1))
 
@@ -151,13 +152,13 @@ class ScalarInference(Inference):
 
     def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
         flat, v = self._flat(omega), variance[:, 0, 0]
-        score, slope = self._score_and_curvature(y, flat, v)
+        score, slope = self.channel.score_and_curvature(y, flat, v)
         both, log_partition = score.reshape(omega.shape), self.channel.log_partition(y, flat, v)
         return (FieldPosterior(both, both, slope.reshape(-1, 1, 1), log_partition),)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         """Return the slopes for fields of one component."""
-        slope = -self._score_and_curvature(y, self._flat(omega), variance[:, 0, 0])[1].reshape(-1, 1, 1, 1, 1)
+        slope = -self.channel.score_and_curvature(y, self._flat(omega), variance[:, 0, 0])[1].reshape(-1, 1, 1, 1, 1)
         return [(slope, slope)]
 
     def labels_from(self, fields: Array, source: Array, rng: np.random.Generator) -> Array:
@@ -196,28 +197,6 @@ class ScalarInference(Inference):
         """Return the errors of :meth:`label_error`."""
         del last_layer, decisions
         return {name: np.asarray(value) for name, value in self.channel.label_error(variance[:, 0, 0]).items()}
-
-
-class JointScoreChannel(ScalarChannel):
-    """A channel that computes score and curvature together."""
-
-    @abstractmethod
-    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        """Return score and curvature."""
-
-    @property
-    def inference(self) -> Inference:
-        return JointScoreInference(self)
-
-
-@dataclass(frozen=True, eq=False)
-class JointScoreInference(ScalarInference):
-    """Inference with one evaluation for score and curvature."""
-
-    channel: JointScoreChannel
-
-    def _score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        return self.channel.score_and_curvature(y, omega, variance)
 
 
 class PowerChannel(ScalarChannel):
