@@ -11,7 +11,7 @@ import pytest
 
 from glassformer import Accuracy, DeepAttention, RegularisedRisk, SequenceMultiIndex, hysteresis, limits
 from glassformer.cli import main
-from glassformer.core.errors import DataError, IncompatibleError, ParameterError
+from glassformer.core.errors import ConvergenceError, DataError, IncompatibleError, ParameterError
 from glassformer.core.status import Status
 from glassformer.learners.rows_risk import OneRowTheory, RowTheory
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
@@ -460,3 +460,12 @@ def test_a_loss_without_minimum_has_no_values():
         np.all(np.isnan(table[name])) for name in ("error", "power", "training_loss", "free_energy", "stability")
     )
     assert any("no fixed point was found from the start uninformed" in note for note in table.notes)
+
+
+def test_a_student_with_kinks_names_a_smooth_one():
+    def relu(z):
+        return jnp.maximum(z[0, 0], 0) - jnp.maximum(z[1, 0], 0)
+
+    model = SequenceMultiIndex(relu, indices=2, noise=0.1).at_accuracy(Accuracy(points=64))
+    with pytest.raises(ConvergenceError, match="softplus"):
+        limits(model, [2.0], RegularisedRisk(strength=0.1, branch="uninformed"))

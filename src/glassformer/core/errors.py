@@ -109,16 +109,22 @@ class Remedied(Protocol):
         """Return the remedy, a sentence, for a result with these parameters."""
 
 
+# Notes of a result that the message of an error repeats.
+_NOTES = 2
+
+
 class ConvergenceError(GlassformerError, RuntimeError):
     """A solver stopped without convergence.
 
     The attribute ``result`` holds the unconverged result, such as a table. With ``throw=False`` it is returned instead.
+    The message contains its first notes, which may say more about the cause than the status.
     """
 
     def __init__(self, status: Remedied, result: object) -> None:
         self.status, self.result = status, result
         remedy = status.remedy_for(getattr(result, "parameters", {}))
-        super().__init__(f"{status}: {remedy} (pass throw=False to receive the unconverged result)")
+        parts = [f"{status}: {remedy}", *list(getattr(result, "notes", ()))[:_NOTES]]
+        super().__init__(f"{'; '.join(parts)} (pass throw=False to receive the unconverged result)")
 
 
 def no_data_error(limit: str, remedy: str) -> IncompatibleError:

@@ -351,13 +351,16 @@ def _row_at(problem: RowProblem, risk: RowRisk) -> _Row:
     if risk.strength is None and not _STRENGTHS[0] * (1 + _LOG_ACCURACY) < problem.strength < _LARGEST_STRENGTH:
         notes.append(f"alpha = {alpha:g}: the best strength is an end of the search, {problem.strength:.3g}")
     missed = float(best.step.averages.mean.unsolved)
+    if missed > 0:
+        notes.append(
+            f"alpha = {alpha:g}: the proximal map was not found for a share {missed:.2g} of the samples; a prediction "
+            "with kinks has minima at them, which are not found: give a smooth one, such as softplus(20 z)/20 for ReLU"
+        )
     if np.isnan(best.residual):
         notes.append(
             f"alpha = {alpha:g}: no fixed point was found from the start {best.start}, and there are no values; raise "
             "the strength or the points, or check whether the loss has a minimum"
         )
-    if missed > 0:
-        notes.append(f"alpha = {alpha:g}: the proximal map was not found for a share {missed:.2g} of the samples")
     jumping = float(best.step.averages.mean.several)
     if jumping > 0:
         notes.append(
