@@ -12,7 +12,7 @@ from glassformer.channels.scalar.base import ScalarChannel
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
 SECTION = PAGE.partition("## A new channel\n")[2].partition("## A new prior\n")[0]
 MEMBERS = dict(re.findall(r"^\| `(\w+)` \|.*\| (must|may) \|$", SECTION, flags=re.MULTILINE))
-MOST_MEMBERS, MOST_LINES = 15, 40
+MOST_MEMBERS, MOST_LINES = 16, 40
 
 
 def public(kind):
