@@ -11,7 +11,8 @@ import numpy as np
 from glassformer.core.estimate import Array
 
 # Powers of the work by which errors may fall: at most (of ratios freed of a bias of one over the work), if unknown (of
-# ratios that are not freed of it), and at least (a fourth of the work leaves three quarters of an error).
+# ratios that are not freed of it, and of pairs of crossings that cells of lines hide, whose number is proportional to
+# the length of the cells), and at least (a fourth of the work leaves three quarters of an error).
 _FASTEST, _UNKNOWN, _SLOWEST = 2.0, 1.0, float(np.log(4 / 3) / np.log(4))
 # Aitken extrapolation: steps in a row that it needs, the least cosine between two of them, the least rate at which they
 # shrink, and the longest extrapolation in steps. Chosen by trial on comparisons, whose scale converges slowly.
