@@ -9,9 +9,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from glassformer.channels.link.piecewise import FEW_ULP, PiecewiseLink
+from glassformer.channels.scalar.base import minus_slope
 from glassformer.core.estimate import Array
-
-_STEP = 1e-4  # of the differences of scores, in standard deviations of the field
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +36,11 @@ class LinkPosterior(ABC):
 
     def score_and_curvature(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
         r"""Return score and :math:`-\partial_\omega g`, by central differences unless both have the same integrals."""
-        step = _STEP * np.sqrt(v)
-        before, here, after = (self.posterior(y, omega + shift, v)[1] for shift in (-step, 0.0, step))
-        return here, (before - after) / (2 * step)
+
+        def score(mean: Array) -> Array:
+            return self.posterior(y, mean, v)[1]
+
+        return score(omega), minus_slope(score, omega, v)
 
 
 @dataclass(frozen=True, eq=False)

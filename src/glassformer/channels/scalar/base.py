@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -23,6 +24,12 @@ __all__ = ["Array", "Estimate", "Fields", "Labels", "ScalarChannel"]
 _STEP = 1e-4
 # A field of one number and variance one.
 _NUMBER = Fields()
+
+
+def minus_slope(score: Callable[[Array], Array], omega: Array, variance: Array | float) -> Array:
+    """Return minus the derivative of a score in the mean, by central differences."""
+    step = _STEP * np.sqrt(variance)
+    return (score(omega - step) - score(omega + step)) / (2 * step)
 
 
 class ScalarChannel(Channel):
@@ -74,8 +81,7 @@ class ScalarChannel(Channel):
 
     def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
         r"""Return :math:`-\partial_\omega g`, elementwise. The default uses central differences."""
-        step = _STEP * np.sqrt(variance)
-        return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
+        return minus_slope(lambda mean: self.score(y, mean, variance), omega, variance)
 
     def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         """Return both; a channel that has them from one evaluation overrides it."""
