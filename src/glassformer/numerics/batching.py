@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -26,6 +26,32 @@ _MANY_POINTS, _LONG = 2**17, 2**15
 
 Tree = TypeVar("Tree")
 """A tree of arrays whose first axis runs over data points."""
+
+Part = TypeVar("Part")
+"""What one thread is given."""
+
+Found = TypeVar("Found")
+"""What one thread returns."""
+
+
+def on_all_cores(work: Callable[[Part], Found], parts: Sequence[Part]) -> list[Found]:
+    """Return ``work`` of every part, on all cores, in double precision.
+
+    Example:
+        >>> on_all_cores(lambda number: 2 * number, [1, 2, 3])
+        [2, 4, 6]
+    """
+
+    def one(part: Part) -> Found:
+        # Double precision is set for one thread only.
+        with jax_settings():
+            return work(part)
+
+    if len(parts) == 1:
+        # Threads take longer to start than short functions.
+        return [one(parts[0])]
+    with jax_settings(), ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(one, parts))
 
 
 def chunks(
@@ -66,17 +92,10 @@ def map_chunks(
 
     def one(part: tuple[NDArray[np.intp], Tree, int]) -> list[Array]:
         index, chunk, real = part
-        # Double precision is set for one thread only.
-        with jax_settings():
-            return [np.asarray(found)[:real] for found in work(index, chunk)]
+        return [np.asarray(found)[:real] for found in work(index, chunk)]
 
-    given = list(chunks(data, most, rest, padded))
-    if len(given) == 1:
-        # Threads take longer to start than short functions.
-        return one(given[0])
-    with jax_settings(), ThreadPoolExecutor(os.cpu_count()) as threads:
-        parts = list(threads.map(one, given))
-    return [np.concatenate(found) for found in zip(*parts, strict=True)]
+    parts = on_all_cores(one, list(chunks(data, most, rest, padded)))
+    return parts[0] if len(parts) == 1 else [np.concatenate(found) for found in zip(*parts, strict=True)]
 
 
 def map_points(function: Callable[..., Any], data: object, *numbers: float) -> Array:

@@ -22,6 +22,7 @@ import numpy as np
 
 from glassformer.core.arrays import AnyArray
 from glassformer.core.estimate import Array
+from glassformer.numerics.batching import on_all_cores
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import normal_points
@@ -34,6 +35,8 @@ from glassformer.risk.rows.student import Student
 _FAR = 0.1
 # Smallest variance of the part of a field that its true field does not determine, as a share of the power.
 _EMPTY = 1e-9
+# Signs of the deviations of fields from their means.
+_SIDES = (1.0, -1.0)
 
 
 class OrderState(NamedTuple):
@@ -112,16 +115,16 @@ class NearbyMinima:
 
     Attributes:
         state: order parameters of the last usual starts.
-        fields: of the minima by the number of the set, shape (2, starts, points, P, L).
+        fields: of the minima by the number of the set and the side, shape (starts, points, P, L).
     """
 
     def __init__(self) -> None:
         self.state: OrderState | None = None
-        self.fields: dict[int, Any] = {}
+        self.fields: dict[tuple[int, float], Any] = {}
 
-    def is_at(self, state: OrderState, numbers: Sequence[int]) -> bool:
-        """Return whether minima of all these sets are known near this state."""
-        if self.state is None or not all(number in self.fields for number in numbers):
+    def is_at(self, state: OrderState, parts: Sequence[tuple[int, float]]) -> bool:
+        """Return whether minima of all these sets and sides are known near this state."""
+        if self.state is None or not all(part in self.fields for part in parts):
             return False
         pairs = zip(state, self.state, strict=True)
         return all(float(np.max(np.abs(new - old))) <= _FAR * float(np.max(np.abs(old))) for new, old in pairs)
@@ -190,28 +193,35 @@ class LabelSampler:
             chosen: numbers of the sets that are used; None for all.
             near: minima at a state nearby, from which the minimisations begin; those found replace them.
         """
-        function = CachedJit(_averages, student=self.student, convex=self.student.is_convex)
-        numbers = list(chosen or range(self.sets))
-        is_near = near is not None and near.is_at(state, numbers)
-        found = []
-        with jax_settings():
-            here, flag = jax.tree.map(jnp.asarray, (state, is_near))
-            for number in numbers:
-                begin = near.fields[number] if near is not None and is_near else self._no_fields
-                averages, ends = function(here, self._device_sets[number], begin, flag)
-                found.append(averages)
-                if near is not None:
-                    near.fields[number] = ends
+        function = CachedJit(_averages_of_side, student=self.student, convex=self.student.is_convex)
+        parts = [(number, side) for number in chosen or range(self.sets) for side in _SIDES]
+        is_near = near is not None and near.is_at(state, parts)
+        given, sets, none = (state, *_roots(state)), self._device_sets, self._no_fields
+
+        def of_part(part: tuple[int, float]) -> RowAverages:
+            number, side = part
+            begin = near.fields[part] if near is not None and is_near else none
+            averages, ends = function(given, sets[number], side, begin, is_near)
+            if near is not None:
+                near.fields[part] = ends
+            return RowAverages(*map(np.asarray, averages))
+
+        found = on_all_cores(of_part, parts)
         if near is not None and not is_near:
             near.state = state
-        return RowAverages(*(np.stack([np.asarray(one) for one in parts]) for parts in zip(*found, strict=True)))
+        # First axes run over sets and sides.
+        averages = RowAverages(
+            *(np.mean(np.reshape(one, (-1, 2, *np.shape(one[0]))), axis=1) for one in zip(*found, strict=True))
+        )
+        # Deviations of both sides together: the mean of both is free of the correlation of one set's own fields.
+        return averages._replace(jumps=averages.jumps - averages.slope)
 
     @cached_property
     def _no_fields(self) -> Any:
-        """Zeros in the shape of the ends of all minimisations of one set."""
+        """Zeros in the shape of the ends of all minimisations of one set and side."""
         shape = self.samples.own.shape[1:]
         with jax_settings():
-            return jnp.zeros((2, 1 if self.student.is_convex else 3, *shape))
+            return jnp.zeros((1 if self.student.is_convex else 3, *shape))
 
     @cached_property
     def _device_sets(self) -> list[SampledLabels]:
@@ -223,10 +233,7 @@ class LabelSampler:
 
     def fields(self, state: OrderState) -> tuple[Array, Array]:
         """Return fields of teacher and student on new samples, (sets, points, P*, L) and (sets, points, P, L)."""
-        samples = self.samples
-        rest = state.power - state.overlap @ state.overlap.T
-        values, vectors = np.linalg.eigh(rest)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        samples, (root, _) = self.samples, _roots(state)
         student = state.overlap @ samples.true + root @ samples.own + state.means
         return samples.true, student
 
@@ -243,14 +250,25 @@ def _without_moments(normal: Array, shifts: Array) -> Array:
     return np.stack([own - shift @ np.linalg.lstsq(shift, own)[0] for own, shift in pairs])
 
 
-def _averages(state: Any, samples: Any, begin: jax.Array, is_near: jax.Array, student: Student, convex: bool) -> Any:
-    """Return the averages of one set, and the fields where all minimisations ended; they begin there if ``is_near``."""
-    power, overlap, susceptibility, means, intercept = state
-    # The part of the field that the true field does not determine: in some directions there may be none.
-    values, vectors = jnp.linalg.eigh(power - overlap @ overlap.T)
-    sizes = jnp.sqrt(jnp.maximum(values, 0.0))
-    root = (vectors * sizes) @ vectors.T
-    inverse_root = (vectors * jnp.where(values > _EMPTY * jnp.trace(power), 1 / sizes, 0.0)) @ vectors.T
+def _roots(state: OrderState) -> tuple[Array, Array]:
+    """Return the root of the covariance of what the true field does not determine of the field, and its inverse.
+
+    The inverse is zero in directions that are determined.
+    """
+    values, vectors = np.linalg.eigh(state.power - state.overlap @ state.overlap.T)
+    sizes = np.sqrt(np.maximum(values, 0.0))
+    inverse = np.where(values > _EMPTY * np.trace(state.power), 1 / np.maximum(sizes, np.finfo(float).tiny), 0.0)
+    return (vectors * sizes) @ vectors.T, (vectors * inverse) @ vectors.T
+
+
+def _averages_of_side(
+    given: Any, samples: Any, side: jax.Array, begin: jax.Array, is_near: jax.Array, student: Student, convex: bool
+) -> Any:
+    """Return the averages of one set with deviations of one sign, and the fields where all minimisations ended.
+
+    In the place of jumps is the slope by parts. Minimisations begin at the fields ``begin`` if ``is_near``.
+    """
+    (_, overlap, susceptibility, means, intercept), root, inverse_root = given
     lower = cholesky(susceptibility)
     inverse_lower = triangular_inverse(lower)
 
@@ -260,40 +278,27 @@ def _averages(state: Any, samples: Any, begin: jax.Array, is_near: jax.Array, st
     slope_of_outputs = jax.vmap(jax.grad(output_cost), in_axes=(None, 0, 0))
     true, y = samples.true, samples.labels
     count, rows = samples.own.shape[:2]
-
-    def of_side(own: tuple[jax.Array, jax.Array]) -> tuple[Any, ...]:
-        side, last = own
-        omega = overlap @ true + side * root @ samples.own + means
-
-        starts = [jnp.zeros_like(omega)]
-        if not convex and true.shape[1] == samples.own.shape[1]:
-            # The teacher's fields, on both sides: at zero overlap neither may be preferred.
-            starts += [inverse_lower @ (sign * true - omega) for sign in (1, -1)]
-        elif not convex:
-            starts += [samples.start, -samples.start]
-        again = inverse_lower @ (jnp.where(jnp.isfinite(last), last, omega) - omega)
-        starts = [jnp.where(is_near, again[place], start) for place, start in enumerate(starts)]
-        found = proximal_map(student, y, omega, lower, inverse_lower, intercept, starts)
-        f, slopes = found.score, found.slopes
-        diagonal = jnp.einsum("nkllj->kj", slopes) / count
-        by_parts = side * jnp.einsum("nkl,njl->kj", f, samples.own) / count @ inverse_root
-        square = jnp.einsum("nklma,njlmb->kjab", slopes, slopes).reshape(rows**2, rows**2) / count
-        return (
-            jnp.einsum("nkl,njl->kj", f, f) / count,
-            jnp.einsum("nkl,njl->kj", f, true) / count,
-            jnp.mean(f, axis=0),
-            diagonal,
-            by_parts,
-            square,
-            jnp.mean(found.loss),
-            jnp.mean(slope_of_outputs(intercept, y, found.fitted), axis=0),
-            jnp.mean(~found.solved),
-            jnp.mean(found.several),
-            found.ends,
-        )
-
-    *sides, ends = jax.lax.map(of_side, (jnp.array([1.0, -1.0]), begin))
-    parts = [jnp.mean(part, axis=0) for part in sides]
-    # Deviations of two sides together: the mean of both is free of the correlation of one set's own fields.
-    parts[4] = parts[4] - parts[3]
-    return RowAverages(*parts), ends  # type: ignore[arg-type]
+    omega = overlap @ true + side * root @ samples.own + means
+    starts = [jnp.zeros_like(omega)]
+    if not convex and true.shape[1] == samples.own.shape[1]:
+        # The teacher's fields, on both sides: at zero overlap neither may be preferred.
+        starts += [inverse_lower @ (sign * true - omega) for sign in (1, -1)]
+    elif not convex:
+        starts += [samples.start, -samples.start]
+    again = inverse_lower @ (jnp.where(jnp.isfinite(begin), begin, omega) - omega)
+    starts = [jnp.where(is_near, again[place], start) for place, start in enumerate(starts)]
+    found = proximal_map(student, y, omega, lower, inverse_lower, intercept, starts)
+    f, slopes = found.score, found.slopes
+    averages: dict[str, Any] = {
+        "score_square": jnp.einsum("nkl,njl->kj", f, f) / count,
+        "score_true": jnp.einsum("nkl,njl->kj", f, true) / count,
+        "score_mean": jnp.mean(f, axis=0),
+        "slope": jnp.einsum("nkllj->kj", slopes) / count,
+        "jumps": side * jnp.einsum("nkl,njl->kj", f, samples.own) / count @ inverse_root,
+        "slope_square": jnp.einsum("nklma,njlmb->kjab", slopes, slopes).reshape(rows**2, rows**2) / count,
+        "training_loss": jnp.mean(found.loss),
+        "output_slope": jnp.mean(slope_of_outputs(intercept, y, found.fitted), axis=0),
+        "unsolved": jnp.mean(~found.solved),
+        "several": jnp.mean(found.several),
+    }
+    return RowAverages(**averages), found.ends

@@ -46,6 +46,7 @@ class RowFixedPoint:
         start: name of the start.
         state: order parameters.
         step: averages and conjugate parameters there.
+        minima: where the minimisations of all samples ended there.
         status: of the search.
         residual: largest change of an order parameter by one step of the map; NaN, as stability and free energy, where
             the search left the domain of the map or the loss has no minimum, so that the state means nothing.
@@ -58,6 +59,7 @@ class RowFixedPoint:
     start: str
     state: OrderState
     step: RowStep
+    minima: NearbyMinima
     status: Status
     residual: float
     iterations: int
@@ -138,14 +140,14 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
         vector, count = searched.value[0], -(-int(searched.iterations[0] + rough.iterations[0]) // problem.sets)
         if rough.converged:
             vector, slopes = rough.value[0], rough.extra["slopes"]
-    solution, unit, step = _with_all_samples(problem, packing, vector, slopes)
+    solution, unit, step, minima = _with_all_samples(problem, packing, vector, slopes)
     if not (solution.converged or near):
         # Few samples may lead into another neighbourhood, from which Newton's method does not find back.
         again = solve(
             _map_of(problem, packing, NearbyMinima()), packing.pack(start)[None], _damped(problem, packing), _SEARCH
         )
         count += int(solution.iterations[0] + again.iterations[0])
-        solution, unit, step = _with_all_samples(problem, packing, again.value[0], None)
+        solution, unit, step, minima = _with_all_samples(problem, packing, again.value[0], None)
     state = packing.unpack(solution.value[0] * unit)
     vector, slopes = solution.value[0] * unit, solution.extra["slopes"][0] * unit[:, None] / unit
     deviations = _deviations(problem, packing, state, step, slopes)
@@ -157,6 +159,7 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
         start=name,
         state=state,
         step=step,
+        minima=minima,
         status=status,
         residual=np.nan if lost else float(np.max(np.abs(packing.pack(step.state) - vector))),
         iterations=int(solution.iterations[0]) + count,
@@ -168,8 +171,8 @@ def fixed_point_from(problem: RowProblem, name: str, start: OrderState, near: bo
 
 def _with_all_samples(
     problem: RowProblem, packing: Packing, vector: Array, slopes: Array | None
-) -> tuple[Solution, Array, RowStep]:
-    """Return the fixed point near a vector with all samples, the units of its coordinates, and a step there.
+) -> tuple[Solution, Array, RowStep, NearbyMinima]:
+    """Return the fixed point near a vector with all samples, the units of coordinates, a step there, and its minima.
 
     Args:
         problem: teacher, student, penalty, ratio and strength.
@@ -182,15 +185,17 @@ def _with_all_samples(
     if slopes is not None:
         slopes = slopes / unit[:, None] * unit
     solution = solve(_map_of(problem, packing, minima, unit), (vector / unit)[None], Newton(slopes), settings)
-    step = problem.step(packing.unpack(solution.value[0] * unit))
+    minima = NearbyMinima()
+    step = problem.step(packing.unpack(solution.value[0] * unit), minima)
     missed = np.linalg.norm(packing.pack(step.state) / unit - solution.value[0]) - solution.residual[0]
     if missed > _SETTINGS.floor:
         # Minima have appeared since the last usual starts of the minimisations.
         method = Newton(solution.extra["slopes"])
         again = solve(_map_of(problem, packing, None, unit), solution.value, method, settings)
         solution = replace(again, iterations=solution.iterations + again.iterations)
-        step = problem.step(packing.unpack(solution.value[0] * unit))
-    return solution, unit, step
+        minima = NearbyMinima()
+        step = problem.step(packing.unpack(solution.value[0] * unit), minima)
+    return solution, unit, step, minima
 
 
 def _with_slopes(settings: Iteration, vector: Array) -> Iteration:

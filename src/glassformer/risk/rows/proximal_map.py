@@ -21,8 +21,9 @@ from glassformer.numerics.scalarize import count_numbers, scalarize
 from glassformer.numerics.small_matrices import inverse_and_log_det
 from glassformer.risk.rows.student import Student
 
-# Steps of Newton's method, at most, and the length of the gradient, in units of the proximal term, that ends them.
-_STEPS, _GRADIENT = 100, 1e-10
+# Steps of Newton's method at most, the first of length zero, and the length of the gradient, in units of the proximal
+# term, that ends them.
+_STEPS, _GRADIENT = 101, 1e-10
 # Damping of a step: first one after a failure, factors after failure and success, and what counts as none (by trial).
 _FIRST, _STRONGER, _WEAKER, _NONE = 1e-2, 6.0, 0.1, 1e-8
 # Smallest pivot of a Hessian that counts as positive.
@@ -149,9 +150,9 @@ def _minimise(expand: Any, start: jax.Array) -> tuple[Any, Any, Any, Any]:
         x, value, slope, hessian, damping, done, count = carry
         step, pivot = _solve(hessian, slope, damping)
         small = jnp.max(jnp.abs(slope), axis=1) <= _GRADIENT * (1 + jnp.max(jnp.abs(x), axis=1))
-        # At a saddle the slope vanishes, and the Hessian is not positive: there the damping is not zero. One step is
-        # always taken: from a minimum of almost the same energy it is what differences of averages need.
-        done = done | (small & (damping == 0) & (pivot > 0) & (count > 0))
+        # At a saddle the slope vanishes, and the Hessian is not positive: there the damping is not zero. One step from
+        # the start is always taken: from a minimum of almost the same energy it is what differences of averages need.
+        done = done | (small & (damping == 0) & (pivot > 0) & (count > 1))
         new = x - step
         new_value, new_slope, new_hessian = expand(new)
         promised = jnp.sum(step * slope, axis=1)
@@ -164,9 +165,9 @@ def _minimise(expand: Any, start: jax.Array) -> tuple[Any, Any, Any, Any]:
         value, hessian = jnp.where(accepted, new_value, value), jnp.where(column[..., None], new_hessian, hessian)
         return x, value, slope, hessian, damping, done, count + 1
 
-    value, slope, hessian = expand(start)
-    none = jnp.zeros(len(start))
-    carry = (start, value, slope, hessian, none, none > 0, 0)
+    # The first step, of length zero, leads to the start: the expansion is compiled once.
+    none, flat = jnp.zeros(len(start)), jnp.zeros_like(start)
+    carry = (start, none + jnp.inf, flat, jnp.eye(start.shape[1]) + flat[..., None], none, none > 0, 0)
     x, value, _, hessian, _, done, _ = jax.lax.while_loop(running, advance, carry)
     return x, value, hessian, done
 

@@ -202,7 +202,8 @@ def _training_losses(problem: RowProblem, point: RowFixedPoint, states: list[Ord
     """Return the training loss of every set at its own fixed point, to first order."""
     losses = []
     for one, state in enumerate(states):
-        own = problem.sampler.averages(state, chosen=[one]).training_loss[0] if is_inside(state) else np.nan
+        inside = is_inside(state)
+        own = problem.sampler.averages(state, [one], point.minima).training_loss[0] if inside else np.nan
         losses.append(own if np.isfinite(own) else point.step.averages.training_loss[one])
     return np.array(losses)
 
@@ -215,7 +216,7 @@ def free_energies_of_sets(problem: RowProblem, point: RowFixedPoint) -> Array:
     for one, state in enumerate(states):
         energy = np.nan
         if is_inside(state):
-            averages = problem.sampler.averages(state, chosen=[one])
+            averages = problem.sampler.averages(state, [one], point.minima)
             energy = problem.free_energy(problem.from_averages(state, averages, one))
         if not np.isfinite(energy):
             averages = RowAverages(*(part[one : one + 1] for part in point.step.averages))
