@@ -23,7 +23,8 @@ from glassformer.numerics.quasi_random import confidence_factor
 
 # Numbers without another origin were chosen by trial on the models of the test suite.
 
-# Newton steps: largest number, largest number without progress, and the factor by which progress shortens the step.
+# Newton steps: largest number, largest number without progress (a step longer by the inverse of the factor counts
+# twice), and the factor by which progress shortens the step.
 _MOST_ROUNDS, _PATIENCE, _GAIN = 24, 4, 0.7
 # The last step is shorter than this share of the sampling error, in a preliminary (True) and in the final refinement.
 _LAST_STEP = {True: 0.5, False: 1.0}
@@ -189,7 +190,8 @@ class _RefinementSearch(Search):
     ) -> None:
         """Keep the active states that have converged, or whose step is the shortest so far."""
         active, size = self.active, np.linalg.norm(_flat(residual), axis=1)
-        self.waited[active] = np.where(length < _GAIN * self.shortest_step[active], 0, self.waited[active] + 1)
+        share = length / self.shortest_step[active]
+        self.waited[active] = np.where(share < _GAIN, 0, self.waited[active] + 1 + (share > 1 / _GAIN))
         better = usable & (done | (length < self.shortest_step[active]))
         improved = active[better]
         self.shortest_step[improved] = length[better]

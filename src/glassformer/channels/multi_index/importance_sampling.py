@@ -14,6 +14,7 @@ without the bias of sampling noise.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -34,7 +35,7 @@ from glassformer.numerics.batching import map_chunks
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import pool_indices
-from glassformer.numerics.scalarize import Entries, entry_list, no_recompute, on_entries, split_entries
+from glassformer.numerics.scalarize import Entries, entry_list, fill_entries, no_recompute, on_entries, split_entries
 from glassformer.numerics.small_matrices import triangular_inverse
 
 # Degrees of freedom of the Student densities, and the share of the prior in the mixture. Chosen by trial.
@@ -193,13 +194,13 @@ def _moments(
     """
     own = _Sample(*(jnp.take(part, pool_indices, axis=-1) for part in sample))
     datum = jax.tree.map(lambda part: split_entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
-    charts = [_Chart(posterior, number, datum) for number in range(posterior.charts)]
-    latents = _draw(charts, own, effort.steps)
+    atlas = _Atlas.of(posterior, datum)
+    latents = _draw(atlas, own, effort.steps)
     log_weight = [
         no_recompute(jnp.broadcast_to(latents.log_ratio + value, latents.log_ratio.shape))
-        for value in latents.on_own_chart([_log_likelihood(chart, latents.x) for chart in charts])
+        for value in atlas.on_own_chart(_log_likelihood(posterior), latents.x, latents.chart)
     ]
-    features = latents.on_own_chart([list(chart.apply(posterior.features, latents.x).ravel()) for chart in charts])
+    features = atlas.on_own_chart(posterior.features, latents.x, latents.chart)
     features = [jnp.broadcast_to(part, latents.log_ratio.shape) for part in features]
     # Features may be infinite where the likelihood vanishes: they have no weight.
     features = [no_recompute(jnp.where(jnp.isfinite(part), part, 0.0)) for part in features]
@@ -209,17 +210,55 @@ def _moments(
     return *weighted_moments(log_weight, of_branch, (1, *effort.parts)), *silent
 
 
-class _Chart(NamedTuple):
-    """One chart of a posterior at the data points of a batch."""
+class _Atlas(NamedTuple):
+    """The charts of a posterior at the data points of a batch, numbered kind by kind.
+
+    Attributes:
+        posterior: the functions.
+        data: what they need on every chart of every kind.
+        first: number of the first chart of every kind, and in the end the number of all charts.
+    """
 
     posterior: LatentPosterior
-    number: int
-    datum: tuple[Entries, ...]
+    data: list[list[tuple[Entries, ...]]]
+    first: list[int]
 
-    def apply(self, function: Callable[..., Any], *latents: Entries) -> Any:
-        """Apply ``function(*latents, datum)`` of one data point to the entries of many."""
-        count, chart = len(latents), () if self.posterior.charts == 1 else (self.number,)
-        return on_entries(lambda *parts: function(*parts[:count], (*parts[count:], *chart)))(*latents, *self.datum)
+    @classmethod
+    def of(cls, posterior: LatentPosterior, datum: tuple[Entries, ...]) -> _Atlas:
+        """Return the charts at data points."""
+
+        def on_chart(kind: int, number: int) -> tuple[Entries, ...]:
+            entries: tuple[Entries, ...] = on_entries(lambda *own: posterior.on_chart(own, kind, number))(*datum)
+            return entries
+
+        data = [[on_chart(kind, number) for number in range(count)] for kind, count in enumerate(posterior.charts)]
+        return cls(posterior, data, [0, *np.cumsum(posterior.charts).tolist()])
+
+    @property
+    def size(self) -> int:
+        """Number of all charts."""
+        return self.first[-1]
+
+    def apply(self, function: Callable[..., Any], kind: int, chart: Any, *latents: Entries) -> Any:
+        """Apply ``function(*latents, datum)`` of one data point to the entries of many, on charts of one kind."""
+        count, last = len(latents), () if len(self.data) == 1 else (kind,)
+
+        def of_chart(parts: Sequence[Entries]) -> Entries:
+            entries = zip(*(part.ravel() for part in parts), strict=True)
+            return fill_entries(parts[0].shape, (_select(chart - self.first[kind], own) for own in entries))
+
+        data = self.data[kind]
+        datum = data[0] if len(data) == 1 else tuple(map(of_chart, zip(*data, strict=True)))
+        return on_entries(lambda *parts: function(*parts[:count], (*parts[count:], *last)))(*latents, *datum)
+
+    def on_own_chart(self, function: Callable[..., Any], x: Entries, chart: jax.Array | None) -> list[jax.Array]:
+        """Return all entries of what ``function`` returns, every latent on its own chart."""
+        found = [list(self.apply(function, kind, chart, x).ravel()) for kind in range(len(self.posterior.charts))]
+        selected = found[0]
+        for first, parts in zip(self.first[1:-1], found[1:], strict=True):
+            here = jnp.asarray(chart) >= first
+            selected = [jnp.where(here, *pair) for pair in zip(parts, selected, strict=True)]
+        return selected
 
 
 class _Modes(NamedTuple):
@@ -256,24 +295,21 @@ class _Latents(NamedTuple):
     chart: jax.Array | None
     log_ratio: jax.Array
 
-    def on_own_chart(self, of_charts: Sequence[Sequence[jax.Array]]) -> list[jax.Array]:
-        """Take every quantity from the chart of the latent."""
-        return [_select(self.chart, parts) for parts in zip(*of_charts, strict=True)]
 
-
-def _select(number: jax.Array | None, parts: Sequence[jax.Array] | jax.Array) -> jax.Array:
+def _select(number: jax.Array, parts: Sequence[jax.Array] | jax.Array) -> jax.Array:
     selected = parts[0]
     for k in range(1, len(parts)):
-        selected = jnp.where(number == k, parts[k], selected)
+        if parts[k] is not parts[0]:
+            selected = jnp.where(number == k, parts[k], selected)
     return selected
 
 
-def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
+def _draw(atlas: _Atlas, own: _Sample, steps: int) -> _Latents:
     """Draw latents and charts from the mixture of the densities around the modes and the prior."""
-    dimension, count, several = len(own.normals), own.choices.shape, len(charts) > 1
+    dimension, count, several = len(own.normals), own.choices.shape, atlas.size > 1
     if dimension == 0:
         return _Latents(entry_list([]), None, jnp.zeros((2, count[1])))
-    modes = _find_modes(charts, own.starts, steps)
+    modes = _find_modes(atlas, own.starts, steps)
 
     def draw_around(
         drawn: tuple[list[jax.Array], jax.Array], mode: _Modes
@@ -286,16 +322,12 @@ def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
 
     # Points of the prior: the uniform number that chose it, rescaled, chooses the chart.
     rescaled = (own.choices - (1 - _PRIOR_SHARE)) / _PRIOR_SHARE
-    first = (list(own.normals), jnp.clip(rescaled * len(charts), 0, len(charts) - 1).astype(int))
+    first = (list(own.normals), jnp.clip(rescaled * atlas.size, 0, atlas.size - 1).astype(int))
     (drawn, chart), _ = jax.lax.scan(draw_around, first, modes)
     # Every point is used with all its images, so that symmetries of the posterior hold exactly. The sampling density is
     # then the mean of the density over the images.
-    images = [part.apply(part.posterior.images, entry_list(drawn)) for part in charts]
-    number = len(images[0])
-    flat = [
-        jnp.broadcast_to(_select(chart, parts), count)
-        for parts in zip(*(image.ravel() for image in images), strict=True)
-    ]
+    images = atlas.on_own_chart(atlas.posterior.images, entry_list(drawn), chart)
+    flat, number = [jnp.broadcast_to(part, count) for part in images], len(images) // dimension
     x = [no_recompute(jnp.stack(flat[k::dimension], axis=1).reshape(-1, count[1])) for k in range(dimension)]
     chart_of_image = jnp.repeat(chart, number, axis=0) if several else None
 
@@ -308,7 +340,7 @@ def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
         return density + (jnp.where(chart_of_image == mode.chart, peak, 0.0) if several else peak), None
 
     log_prior = -0.5 * sum(part**2 for part in x)
-    of_prior = _PRIOR_SHARE / len(charts) * jnp.exp(log_prior)
+    of_prior = _PRIOR_SHARE / atlas.size * jnp.exp(log_prior)
     density, _ = jax.lax.scan(add_student, of_prior, modes)
     log_density = jnp.log(jnp.mean(density.reshape(count[0], number, count[1]), axis=1))
     return _Latents(entry_list(x), chart_of_image, log_prior - jnp.repeat(log_density, number, axis=0))
@@ -320,18 +352,22 @@ def _lower_times(lower: Sequence[Any], x: Sequence[Any]) -> list[jax.Array]:
     return [sum(a * b for a, b in zip(row, x, strict=False)) for row in rows]
 
 
-def _log_likelihood(chart: _Chart, x: Entries) -> list[jax.Array]:
-    """Return log-likelihood of every branch."""
-    residual, log_weight = chart.apply(chart.posterior.target, x)
-    values = [weight - 0.5 * np.sum(own**2) for own, weight in zip(residual, log_weight, strict=True)]
-    return [jnp.where(jnp.isfinite(value), value, -jnp.inf) for value in values]
+def _log_likelihood(posterior: LatentPosterior) -> Callable[[jax.Array, Datum], jax.Array]:
+    """Return the function of a latent and its datum that is the log-likelihood of every branch."""
+
+    def log_likelihood(x: jax.Array, datum: Datum) -> jax.Array:
+        residual, log_weight = posterior.target(x, datum)
+        value = log_weight - 0.5 * jnp.sum(residual**2, axis=1)
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+    return log_likelihood
 
 
-def _find_modes(charts: Sequence[_Chart], starts: jax.Array, steps: int) -> _Modes:
+def _find_modes(atlas: _Atlas, starts: jax.Array, steps: int) -> _Modes:
     """Return modes from starts of shape (m, starts, data points), which take the branches of every chart in turn."""
-    posterior, dimension, count = charts[0].posterior, len(starts), starts.shape[1]
-    branches = len(charts[0].apply(posterior.target, split_entries(starts, 1))[1])
-    chart_of_start = np.arange(count) // branches % len(charts)
+    posterior, dimension, count = atlas.posterior, len(starts), starts.shape[1]
+    branches = len(atlas.apply(posterior.target, 0, 0, split_entries(starts, 1))[1])
+    chart_of_start = np.arange(count) // branches % atlas.size
     modes: list[list[jax.Array]] = [[] for _ in range(count)]
 
     def from_start(x: jax.Array, branch: jax.Array, datum: Datum) -> tuple[jax.Array, ...]:
@@ -341,12 +377,14 @@ def _find_modes(charts: Sequence[_Chart], starts: jax.Array, steps: int) -> _Mod
 
         return find_mode(target, posterior.start(x, datum), steps)
 
-    for number in np.unique(chart_of_start):
-        chart, places = charts[number], np.flatnonzero(chart_of_start == number)
-        branch = split_entries(jnp.asarray(places % branches)[:, None], 0)
-        mode, cost, root = chart.apply(from_start, split_entries(starts[:, places], 1), branch)
+    for kind, (first, end) in enumerate(itertools.pairwise(atlas.first)):
+        places = np.flatnonzero((chart_of_start >= first) & (chart_of_start < end))
+        if not places.size:
+            continue
+        chart, branch = chart_of_start[places, None], split_entries(jnp.asarray(places % branches)[:, None], 0)
+        mode, cost, root = atlas.apply(from_start, kind, chart, split_entries(starts[:, places], 1), branch)
         # The images of a mode have equal likelihood, but different prior density. The mode represents all of them.
-        twins = jnp.stack([-0.5 * np.sum(image**2) for image in chart.apply(posterior.images, mode)])
+        twins = jnp.stack([-0.5 * np.sum(image**2) for image in atlas.apply(posterior.images, kind, chart, mode)])
         gain = jax.scipy.special.logsumexp(twins, axis=0) + 0.5 * np.sum(mode**2) - cost.item()
         inverse = on_entries(triangular_inverse)(root)
         below = np.tril_indices(dimension)

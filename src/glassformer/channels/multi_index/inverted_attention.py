@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +74,7 @@ class InvertedAttentionChannel(AttentionChannel):
     @staticmethod
     def make(network: Architecture) -> LatentPosterior:
         own = _Posterior(network)
-        return LatentPosterior(own.target, own.features, own.link, own.images, own.start, len(own.order.rows))
+        return LatentPosterior(own.target, own.features, own.link, own.images, own.start, own.charts, own.on_chart)
 
     @property
     def rank(self) -> float:
@@ -104,79 +103,109 @@ def inverts(network: Architecture) -> bool:
 
 
 class _Order(NamedTuple):
-    """Order of the rows on every chart: the latents, then the row that is solved for.
+    """Order of the rows on the charts of one kind, those that solve for a head of the same layer.
 
     Attributes:
-        rows: rows of the network, the one solved for last, shape (charts, P).
-        back: place of each row of the network among them, shape (charts, P).
-        plain: number of rows, from the first, whose latents are their fields, shape (charts,); the latents of the other
-            rows are vectors of later layers.
-        scales: prior width of the latents over that of the rows, shape (charts, P - 1).
+        layer: of the head that is solved for.
+        rows: rows of the network, the latents and then the one solved for, shape (charts, P).
+        plain: whether the latents of a row are its fields, shape (P,); those of others are vectors of later layers.
+        scales: prior width of the latents over that of the rows, shape (P - 1,).
     """
 
+    layer: int
     rows: NDArray[np.intp]
-    back: NDArray[np.intp]
-    plain: NDArray[np.intp]
+    plain: NDArray[np.bool_]
     scales: Array
 
 
-def _order(network: Architecture) -> _Order:
+def _order(network: Architecture, layer: int) -> _Order:
     heads, everything = network.heads, np.arange(network.rows)
-    solved = everything if network.output == "sequence" else everything[-heads:]
-    layers = everything // heads
-    rows = np.array(
-        [
-            [*everything[(layers <= layers[row]) & (everything != row)], *everything[layers > layers[row]], row]
-            for row in solved
-        ]
-    )
-    plain = (layers[solved] + 1) * heads - 1
-    scales = np.where(everything[:-1] < plain[:, None], 1.0, _WIDENING)
-    return _Order(rows, np.argsort(rows, axis=1), plain, scales)
+    end = (layer + 1) * heads
+    solved = everything[layer * heads : end]
+    rows = np.array([[*np.setdiff1d(everything[:end], row), *everything[end:], row] for row in solved])
+    plain = everything < end - 1
+    return _Order(layer, rows, plain, np.where(plain[:-1], 1.0, _WIDENING))
 
 
 class _Chart(NamedTuple):
     """One chart at one datum, its rows in their order.
 
     Attributes:
-        number: which chart.
+        label: observed.
+        network_omega, network_inverse: mean fields and inverse root of the covariance in the order of the network.
+        typical: mixings after every layer, roughly averaged over the posterior of the fields, shape (depth, 2, 2).
+        number: which of the charts of its kind.
         omega: mean fields, shape (P, 2).
         root: of the covariance of the rows.
-        latent_root: lower triangular, from latents to the fields of all rows but the last.
+        inverse: of the root.
         weights: of the heads.
-        plain: whether the prior of a row is that of its latents, shape (P,).
-        back: place of each row of the network.
+        order: of the rows on charts of this kind.
     """
 
-    number: jax.Array | int
+    label: jax.Array
+    network_omega: jax.Array
+    network_inverse: jax.Array
+    typical: jax.Array
+    number: jax.Array
     omega: jax.Array
     root: jax.Array
-    latent_root: jax.Array
+    inverse: jax.Array
     weights: jax.Array
-    plain: jax.Array
-    back: jax.Array
+    order: _Order
+
+    @property
+    def latent_root(self) -> jax.Array:
+        """Lower triangular, from latents to the fields of all rows but the last."""
+        return self.root[:-1, :-1] * self.order.scales
+
+    def back(self, ordered: jax.Array) -> jax.Array:
+        """Return an array over rows in the order of the network."""
+        return self.of_own_rows(ordered, np.argsort(self.order.rows, axis=1))
+
+    def of_own_rows(self, of_rows: jax.Array, orders: NDArray[np.intp]) -> jax.Array:
+        """Return an array over rows in the order of this chart among those of all charts of its kind."""
+        found = of_rows[orders[0]]
+        for k, order in enumerate(orders[1:], start=1):
+            found = jnp.where(self.number == k, of_rows[order], found)
+        return found
 
 
 class _Posterior:
     """The functions of :class:`~.latent_posterior.LatentPosterior` for the labels of a network."""
 
     def __init__(self, network: Architecture) -> None:
-        self.network, self.order, self.link = network, _order(network), attention_link(network)
-        self._layers = sorted({int(row[-1]) // network.heads for row in self.order.rows})
+        self.network, self.link = network, attention_link(network)
+        self.layers = list(range(network.depth)) if network.output == "sequence" else [network.depth - 1]
+        self.orders = [_order(network, layer) for layer in self.layers]
         self._head_weights = np.array(network.head_weights).ravel()
+
+    @property
+    def charts(self) -> tuple[int, ...]:
+        """Numbers of heads that may be solved for in every layer."""
+        return tuple(len(order.rows) for order in self.orders)
+
+    def on_chart(self, datum: Datum, kind: int, number: int) -> Datum:
+        """Return the parts of a :class:`_Chart` but its order."""
+        label, omega, root = datum
+        own = self.orders[kind].rows[number]
+        ordered = cholesky((root @ root.T)[own][:, own])
+        typical = jnp.stack(_typical_mixings(self.network, omega, root))
+        weights, inverse = jnp.asarray(self._head_weights[own]), triangular_inverse(ordered)
+        in_network = label, omega, triangular_inverse(root), typical
+        return *in_network, jnp.asarray(number), omega[own], ordered, inverse, weights
 
     def target(self, x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array]:
         chart = self._chart_of(datum)
-        fields, log_weight = self._solve(x, datum, chart)
-        whitened = triangular_inverse(chart.root) @ (fields - chart.omega)
-        residual = jnp.where(chart.plain[:, None], 0.0, whitened)
+        fields, log_weight = self._solve(x, chart)
+        whitened = chart.inverse @ (fields - chart.omega)
+        residual = jnp.where(chart.order.plain[:, None], 0.0, whitened)
         near = jnp.sum(whitened**2, axis=(1, 2)) < _FARTHEST + 2 * self.network.rows
         return residual.reshape(2, -1), jnp.where(near, log_weight, -jnp.inf)
 
     def features(self, x: jax.Array, datum: Datum) -> jax.Array:
         chart = self._chart_of(datum)
-        fields, _ = self._solve(x, datum, chart)
-        return (triangular_inverse(datum[2]) @ (fields[:, chart.back] - datum[1])).reshape(2, -1)
+        both = jnp.stack([chart.back(fields) for fields in self._solve(x, chart)[0]])
+        return (chart.network_inverse @ (both - chart.network_omega)).reshape(2, -1)
 
     def images(self, x: jax.Array, datum: Datum) -> jax.Array:
         """Return the latents with the signs of their rows flipped."""
@@ -186,64 +215,53 @@ class _Posterior:
 
     def start(self, x: jax.Array, datum: Datum) -> jax.Array:
         """Return latents of fields that nearly have the label: most draws of the prior leave no matrix that inverts."""
-        network, (label, omega, root, *_) = self.network, datum
-        chart = self._chart_of(datum)
+        network, chart = self.network, self._chart_of(datum)
 
         def residual(whole: jax.Array) -> tuple[jax.Array, jax.Array]:
-            fields = (chart.omega + chart.root @ whole.reshape(network.rows, 2))[chart.back]
-            return jnp.ravel(self.link(fields) - label) / _START_DEVIATION, jnp.zeros(())
+            fields = chart.back(chart.omega + chart.root @ whole.reshape(network.rows, 2))
+            return jnp.ravel(self.link(fields) - chart.label) / _START_DEVIATION, jnp.zeros(())
 
         # Labels are even in the row solved for: begin elsewhere than at its zero.
         first = jnp.concatenate([x, x[-2:][::-1] + 0.5])
         whole = find_mode(residual, first, _START_STEPS)[0].reshape(network.rows, 2)
         fields = chart.omega + chart.root @ whole
         if network.output == "sequence":
-            vectors = _from_typical_mixings(network, fields[chart.back], _typical_mixings(network, omega, root))
-            fields = jnp.where(chart.plain[:, None], fields, vectors[jnp.asarray(self.order.rows)[chart.number]])
+            vectors = _from_typical_mixings(network, chart.back(fields), chart.typical)
+            ordered = chart.of_own_rows(vectors, chart.order.rows)
+            fields = jnp.where(chart.order.plain[:, None], fields, ordered)
         return (triangular_inverse(chart.latent_root) @ (fields[:-1] - chart.omega[:-1])).ravel()
 
     def _chart_of(self, datum: Datum) -> _Chart:
-        _, omega, root, *last = datum
-        number = last[0] if last else 0
-        own, scales = jnp.asarray(self.order.rows)[number], jnp.asarray(self.order.scales)[number]
-        root = cholesky((root @ root.T)[own][:, own])
-        plain = jnp.arange(self.network.rows) < jnp.asarray(self.order.plain)[number]
-        weights, back = jnp.asarray(self._head_weights)[own], jnp.asarray(self.order.back)[number]
-        return _Chart(number, omega[own], root, root[:-1, :-1] * scales, weights, plain, back)
+        parts: Any = datum if len(self.orders) > 1 else (*datum, 0)
+        return _Chart._make((*parts[:-1], self.orders[parts[-1]]))
 
-    def _solve(self, x: jax.Array, datum: Datum, chart: _Chart) -> tuple[jax.Array, jax.Array]:
+    def _solve(self, x: jax.Array, chart: _Chart) -> tuple[jax.Array, jax.Array]:
         """Return fields of all rows in their order for both signs of the last, shape (2, P, 2), and the log-weight."""
-        network, rows, (label, omega, root, *_) = self.network, self.network.rows, datum
+        rows = self.network.rows
         x = x.reshape(rows - 1, 2)
-        typical = _typical_mixings(network, omega, root)
-        latent = chart.omega[:-1] + chart.latent_root @ x
-        solvers = [partial(_solve_head, network, k, label, typical, chart.weights) for k in self._layers]
-        fields, log_weight = (
-            jax.lax.switch(chart.number // network.heads, solvers, latent) if len(solvers) > 1 else solvers[0](latent)
-        )
-        log_weight = log_weight - _log_sensitivity(network, fields[chart.back], self._layers)
+        fields, log_weight = _solve_head(self.network, chart, chart.omega[:-1] + chart.latent_root @ x)
+        log_weight = log_weight - _log_sensitivity(self.network, chart.back(fields), self.layers)
         # Latents that are no fields have a flat measure; the prior of the latents is normal.
-        flat = jnp.sum(jnp.where(chart.plain[:-1, None], 0.0, 0.5 * x**2 + np.log(_WIDENING)))
+        flat = jnp.sum(jnp.where(chart.order.plain[:-1, None], 0.0, 0.5 * x**2 + np.log(_WIDENING)))
         log_weight = log_weight + flat - 2 * jnp.log(chart.root[-1, -1])
         last = jnp.concatenate([jnp.ones((2, rows - 1)), np.array([[1.0], [-1.0]])], axis=1)
         return last[:, :, None] * fields, log_weight
 
 
-def _solve_head(
-    network: Architecture, index: int, label: jax.Array, typical: list[jax.Array], weights: jax.Array, latent: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Return fields of all rows in the order of a chart, one head of layer ``index`` solved for, and the log-weight.
+def _solve_head(network: Architecture, chart: _Chart, latent: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return fields of all rows in the order of a chart, its last row solved for, and the log-weight.
 
     Latents are the fields of the earlier layers and of the other heads of the layer, and the vectors of the later
     layers divided by typical mixings, as the actual ones are not known yet.
     """
-    heads, identity = network.heads, jnp.eye(2)
+    heads, identity, index = network.heads, jnp.eye(2), chart.order.layer
+    typical, weights = chart.typical, chart.weights
     before, plain = index * heads, (index + 1) * heads - 1
     own = latent[before:plain]
     families = latent[:before].reshape(index, 1, heads, 2)
     mixing = layers_mixing(network, families, families)
     inverse, log_det = inverse_and_log_det(mixing)
-    remaining, log_weight, factors = label, -log_det, []
+    remaining, log_weight, factors = chart.label, -log_det, []
     if network.output == "sequence":
         later = latent[plain:].reshape(network.depth - 1 - index, heads, 2)
         scales = weights[plain:-1].reshape(network.depth - 1 - index, heads)
@@ -270,7 +288,7 @@ def _solve_head(
     return jnp.concatenate(fields), jnp.where(possible, log_weight, -jnp.inf)
 
 
-def _from_typical_mixings(network: Architecture, fields: jax.Array, typical: list[jax.Array]) -> jax.Array:
+def _from_typical_mixings(network: Architecture, fields: jax.Array, typical: jax.Array) -> jax.Array:
     """Return latent vectors of all rows.
 
     They are fields times the actual mixing before their layer, divided by the typical mixing.

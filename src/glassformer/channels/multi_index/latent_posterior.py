@@ -15,7 +15,7 @@ from glassformer.numerics.batching import map_points
 Datum = tuple[jax.Array, ...]
 """The observation, the mean fields of shape (P, K), and the lower triangular root of their posterior covariance.
 
-The root has the shape (P, P). With several charts, the index of the chart is the last entry.
+The root has the shape (P, P). With several charts, a datum is what ``on_chart`` returns, and the kind of the chart.
 """
 
 
@@ -31,6 +31,12 @@ def prior_start(x: jax.Array, datum: Datum) -> jax.Array:
     return x
 
 
+def same_datum(datum: Datum, kind: int, number: int) -> Datum:
+    """Return the datum of the only chart."""
+    del kind, number
+    return datum
+
+
 class LatentPosterior(NamedTuple):
     r"""Likelihood of latent variables ``x`` of shape (m,), prior standard normal, as traceable functions.
 
@@ -43,7 +49,8 @@ class LatentPosterior(NamedTuple):
         label: noiseless label of fields of shape (P, K).
         images: a latent and its images under involutions that leave the likelihood as it is, shape (i, m).
         start: a possible latent from a draw of the prior, at which the search for modes begins.
-        charts: number of charts.
+        charts: numbers of charts of every kind. Charts of one kind are compiled and computed together.
+        on_chart: arrays that the functions need, from the datum, the kind of a chart and its number among its kind.
         all_fields: whether the latents are the deviations themselves, on one branch. Their prior moments are then
             control variates.
     """
@@ -53,7 +60,8 @@ class LatentPosterior(NamedTuple):
     label: Callable[[jax.Array], jax.Array]
     images: Callable[[jax.Array, Datum], jax.Array] = identity_image
     start: Callable[[jax.Array, Datum], jax.Array] = prior_start
-    charts: int = 1
+    charts: tuple[int, ...] = (1,)
+    on_chart: Callable[[Datum, int, int], Datum] = same_datum
     all_fields: bool = False
 
 
