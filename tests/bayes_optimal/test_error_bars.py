@@ -13,7 +13,7 @@ from glassformer.channels.control_variates import controlled_mean, information
 from glassformer.numerics.quasi_random import confidence_factor
 
 MODELS = {
-    "a link with noise": SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.3).at_accuracy(
+    "a link with noise": SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 1]), 2, 2, noise=0.3).at_accuracy(
         Accuracy(points=256)
     ),
     "a link without noise": SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 3, 2, 1).at_accuracy(

@@ -96,7 +96,7 @@ def test_symmetries_of_links(link, indices, same, alike, shown):
 
 @pytest.mark.thorough
 def test_directions_without_information_stay_unknown_exactly():
-    found = limits(SequenceMultiIndex(tanh_of_sum, 2, noise=0.1).at_accuracy(Accuracy(points=32)), [4.0])
+    found = limits(SequenceMultiIndex(tanh_of_sum, 2, noise=0.1).at_accuracy(Accuracy(points=512)), [4.0])
     overlap = found["overlap"][0]
     np.testing.assert_allclose(overlap, np.full((2, 2), overlap[0, 0]), atol=1e-12)
     assert found["error_estimate"][0] < 0.02

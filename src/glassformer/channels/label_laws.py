@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from scipy.stats import poisson
 
 from glassformer.channels.confusion import CONFUSIONS, confusion_law
 from glassformer.core.arrays import AnyArray
@@ -132,6 +131,9 @@ class Poisson(LabelLaw):
         return rate * y - jnp.exp(rate) - gammaln(y + 1)
 
     def quantile(self, link: Array, uniform: Array) -> Array:
+        # Slow to import.
+        from scipy.stats import poisson
+
         return np.asarray(poisson.ppf(uniform, self.mean(link)), dtype=float)
 
     def mean(self, link: Array) -> Array:

@@ -36,12 +36,22 @@ def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLI
         )
     memory = 3 * 8.0 * replicas * points * dimensions
     require_resources("points", points, memory, "use fewer points, tokens or layers")
+    sets = [sobol_points(dimensions, points, seed) for seed in range(replicas)]
+    # A scrambled point may touch the boundary, where the normal quantile is infinite.
+    return np.asarray(scipy.special.ndtri(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
+
+
+def sobol_points(dimensions: int, points: int, seed: int = 0) -> Array:
+    """Return scrambled Sobol points of the unit cube, shape (points, dimensions).
+
+    Example:
+        >>> sobol_points(2, 4).shape
+        (4, 2)
+    """
     # Slow to import, and needed for sampled averages only.
     from scipy.stats import qmc
 
-    sets = [qmc.Sobol(dimensions, seed=seed).random(points) for seed in range(replicas)]
-    # A scrambled point may touch the boundary, where the normal quantile is infinite.
-    return np.asarray(scipy.special.ndtri(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
+    return np.asarray(qmc.Sobol(dimensions, seed=seed).random(points))
 
 
 def pool_indices(

@@ -10,7 +10,6 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.integrate import solve_ivp
 from scipy.special import softmax
 
 from glassformer.core.errors import ParameterError
@@ -232,6 +231,9 @@ def flow(tokens: int, time: float, name: str) -> Array:
         scores = vectors[:, :, None] * vectors[:, None, :]
         mean = np.mean(softmax(scores, axis=-1) if name == "softmax" else scores, axis=0)
         return (mean @ matrix).ravel()
+
+    # Slow to import.
+    from scipy.integrate import solve_ivp
 
     solution = solve_ivp(slope, (0.0, time), np.eye(tokens).ravel(), rtol=1e-8, atol=1e-10)
     if not solution.success or not np.all(np.isfinite(solution.y)):

@@ -24,8 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, ndtri
-from scipy.stats import chi2, qmc
+from scipy.special import gammaincinv, gammaln, ndtri
 
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.posterior_modes import find_mode
@@ -34,7 +33,7 @@ from glassformer.core.estimate import Array
 from glassformer.numerics.batching import map_chunks
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
-from glassformer.numerics.quasi_random import pool_indices
+from glassformer.numerics.quasi_random import pool_indices, sobol_points
 from glassformer.numerics.scalarize import Entries, entry_list, fill_entries, no_recompute, on_entries, split_entries
 from glassformer.numerics.small_matrices import triangular_inverse
 
@@ -156,13 +155,14 @@ class _Sample(NamedTuple):
 @lru_cache(maxsize=4)
 def _sample_pool(dimension: int, effort: Effort) -> _Sample:
     """Return one quasi-random sample, shifted at random for every place in the pool and each half."""
-    rng, points = np.random.default_rng(0), qmc.Sobol(dimension + 2, seed=0).random(effort.points)
+    rng, points = np.random.default_rng(0), sobol_points(dimension + 2, effort.points)
     pool = int(np.clip(_POOL_NUMBERS // (2 * points.size), 64, 8192))
     shifted = points + rng.random((pool, 2, 1, dimension + 2))
     uniform = np.clip(shifted % 1, 1e-12, 1 - 1e-12).reshape(pool, 2 * effort.points, dimension + 2)
     starts = rng.standard_normal((pool, effort.starts, dimension))
     starts[:, 0] = 0.0
-    scales = np.sqrt(_DEGREES / chi2.ppf(uniform[..., -1], _DEGREES))
+    # Quantiles of the chi-squared distribution are twice those of a gamma distribution.
+    scales = np.sqrt(_DEGREES / (2 * gammaincinv(_DEGREES / 2, uniform[..., -1])))
     with jax_settings():
         parts = (starts, ndtri(uniform[..., :-2]), uniform[..., -2], scales)
         return _Sample(*(jnp.asarray(part.T) for part in parts))

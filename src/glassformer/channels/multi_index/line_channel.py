@@ -19,7 +19,6 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from glassformer.channels.base import Inference
 from glassformer.channels.confusion import distinct_labels, label_tolerance
@@ -55,7 +54,7 @@ from glassformer.core.estimate import Array
 from glassformer.numerics.batching import map_chunks, map_points
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.decompositions import map_eigenvalues
-from glassformer.numerics.quasi_random import normal_points, pool_indices
+from glassformer.numerics.quasi_random import normal_points, pool_indices, sobol_points
 from glassformer.numerics.scalarize import scalarize
 
 # Lines per axis and half. Low accuracy takes a fourth of the lines, which costs less than fewer data points would.
@@ -351,7 +350,7 @@ def _line_pool(dimension: int, count: int) -> Array:
     """
     if dimension == 1:
         return np.zeros((1, 2, 1, 1, 0))
-    rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 2)
+    rng, base = np.random.default_rng(0), sobol_points(dimension - 1, count // 2)
     pool = int(np.clip(_POOL_NUMBERS // (4 * base.size), 16, 4096))
     shifted = (base + rng.random((pool, 2, 2, 1, dimension - 1))) % 1
     return np.asarray(ndtri(np.clip(shifted, 1e-12, 1 - 1e-12)))

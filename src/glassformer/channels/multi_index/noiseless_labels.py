@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import KDTree
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from glassformer.channels.base import Inference
 from glassformer.channels.field_averages import Averages, Slopes
@@ -272,6 +271,9 @@ def _draws(label: Callable[[Array], Array], omega: Array, root: Array) -> Iterat
 
     The second array has the scores of their labels, shape (draws, k + 1).
     """
+    # Slow to import.
+    from scipy.stats import rankdata
+
     rng, step = np.random.default_rng(0), max(1, _FIELDS_AT_ONCE // _DRAWS)
     for own in np.split(omega, range(step, len(omega), step)):
         white = rng.standard_normal((len(own), _DRAWS, *own.shape[1:]))
