@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -16,6 +18,8 @@ from glassformer import (
 )
 from glassformer.cli import doctor
 from glassformer.core.errors import BackendError
+from glassformer.core.resources import usable_cores
+from glassformer.numerics.batching import on_all_cores
 from glassformer.numerics.jax_settings import require_backend
 
 STRICT = {
@@ -95,3 +99,15 @@ def test_a_link_is_not_blamed_where_compiling_is_switched_off():
     finally:
         jax.config.update("jax_no_tracing", False)
         require_backend.cache_clear()
+
+
+def test_work_on_all_cores_takes_the_threads_that_a_job_allows(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    cores = usable_cores()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert usable_cores() == 1
+    threads = set(on_all_cores(lambda _: threading.get_ident(), list(range(8))))
+    assert threads == {threading.get_ident()}
+    for text in ("many", "", "1000000"):
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        assert usable_cores() == cores

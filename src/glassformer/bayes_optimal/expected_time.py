@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from glassformer.channels.sampled_error_bars import REPLICAS
+from glassformer.core.resources import usable_cores
 from glassformer.models.base import Model
 
 # Averages over all data points that a result usually takes (measured for attention networks): the limits at one sample
@@ -37,7 +36,7 @@ def expected_seconds(model: Model, result: str, count: float, posteriors: float 
     if not channel.inference.sampled:
         return 0.0
     posteriors += _averages(model, result, count) * REPLICAS * channel.inference.points
-    return posteriors * channel.inference.posterior_seconds / (os.cpu_count() or 1)
+    return posteriors * channel.inference.posterior_seconds / usable_cores()
 
 
 def _averages(model: Model, result: str, count: float) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import platform
 import re
 import tempfile
@@ -22,7 +21,7 @@ from glassformer.core.accuracy import Accuracy
 from glassformer.core.cache import VARIABLE, cache_folder
 from glassformer.core.errors import BackendError, DataError
 from glassformer.core.files import make_folder, require_writable_file
-from glassformer.core.resources import available_memory
+from glassformer.core.resources import available_memory, usable_cores
 
 # Extras that only developers install.
 _DEVELOPERS = ("test", "docs", "bench", "release")
@@ -93,10 +92,9 @@ def machine() -> dict[str, Any]:
         devices = [str(device) for device in jax.devices()]
     except BackendError as error:
         devices = [f"none: {error}"]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "system": f"{platform.system()} {platform.machine()}",
-        "cores": cores,
+        "cores": usable_cores(),
         "threads": {pool["internal_api"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()},
         "devices": devices,
         "free_gigabytes": round(available_memory() / 1e9, 1),

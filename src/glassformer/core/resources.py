@@ -31,6 +31,18 @@ def available_memory() -> float:
     return min(_free(), _allowed())
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use: those of its job, or fewer where OMP_NUM_THREADS says so.
+
+    Example:
+        >>> usable_cores() >= 1
+        True
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(cores, int(limit))) if limit.isdigit() else cores
+
+
 def farthest_from_default(part: DataclassInstance, *names: str) -> tuple[str, Any]:
     """Return name and value of the field that exceeds its default by the largest factor, for error messages.
 

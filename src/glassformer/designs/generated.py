@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from glassformer.core.estimate import Array
 from glassformer.core.frozen import set_fields
 from glassformer.core.random_streams import random_stream
+from glassformer.core.resources import usable_cores
 from glassformer.designs.base import Design
 from glassformer.designs.shifted import ShiftedDesign
 from glassformer.designs.stored import StoredDesign
@@ -111,5 +111,5 @@ class GeneratedDesign(WrappedDesign):
             (where, part) = next(self._blocks([k]))
             return function(where, part)
 
-        with ThreadPoolExecutor(min(self._count, os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(min(self._count, usable_cores())) as pool:
             return list(pool.map(one, range(self._count)))

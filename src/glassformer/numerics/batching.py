@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from glassformer.core.arrays import AnyArray
 from glassformer.core.estimate import Array
+from glassformer.core.resources import usable_cores
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
@@ -47,10 +47,10 @@ def on_all_cores(work: Callable[[Part], Found], parts: Sequence[Part]) -> list[F
         with jax_settings():
             return work(part)
 
-    if len(parts) == 1:
+    if len(parts) == 1 or usable_cores() == 1:
         # Threads take longer to start than short functions.
-        return [one(parts[0])]
-    with jax_settings(), ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(map(one, parts))
+    with jax_settings(), ThreadPoolExecutor(usable_cores()) as threads:
         return list(threads.map(one, parts))
 
 
