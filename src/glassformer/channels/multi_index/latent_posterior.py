@@ -15,7 +15,7 @@ from glassformer.numerics.batching import map_points
 Datum = tuple[jax.Array, ...]
 """The observation, the mean fields of shape (P, K), and the lower triangular root of their posterior covariance.
 
-The root has the shape (P, P). With several charts, a datum is what ``on_chart`` returns, and the kind of the chart.
+The root has the shape (P, P). With charts a datum is what ``on_chart`` returns, and the kind if there are several.
 """
 
 

@@ -123,6 +123,7 @@ class LineChannel(LinkRowsChannel):
     def label_from(self, fields: Array, source: Array) -> Array:
         labels = super().label_from(fields, source)
         if self._discrete and self._several_roundings:
+            labels = labels.copy()
             for value in self._values:
                 equal = np.abs(labels - value) <= np.reshape(self._tolerance, self.shape)
                 labels[np.all(equal.reshape(len(labels), -1), axis=1)] = value
