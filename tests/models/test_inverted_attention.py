@@ -1,6 +1,7 @@
 """Sums of heads and sequence outputs: posteriors against plain integrals, thresholds against closed forms."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -109,15 +110,16 @@ def test_every_possible_latent_gives_fields_with_the_label(options):
     mean, root = 0.3 * rng.standard_normal((2, 2)), np.array([[0.9, 0.0], [0.2, 0.7]])
     label = channel.label_from(np.array([[[0.9, -0.6], [-0.4, 1.1]]]), np.empty((1, 0)))[0]
 
-    @jax.jit
-    def stands_for(x, chart):
-        datum = (*map(jnp.asarray, (label, mean, root)), chart)
+    @partial(jax.jit, static_argnums=(1, 2))
+    def stands_for(x, kind, number):
+        datum = functions.on_chart((*map(jnp.asarray, (label, mean, root)),), kind, number)
+        datum = (*datum, kind) if len(functions.charts) > 1 else datum
         latent = functions.start(x, datum)
         return functions.target(latent, datum)[1], functions.features(latent, datum)
 
     with jax.enable_x64(True):
-        for chart in range(functions.charts):
-            found = [stands_for(x, chart) for x in rng.standard_normal((8, 2))]
+        for kind, number in ((k, n) for k, count in enumerate(functions.charts) for n in range(count)):
+            found = [stands_for(x, kind, number) for x in rng.standard_normal((8, 2))]
             branches = [branch for weight, both in found if np.isfinite(weight[0]) for branch in both]
             assert len(branches) > 4
             for branch in branches:

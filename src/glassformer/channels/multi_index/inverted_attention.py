@@ -133,7 +133,8 @@ class _Chart(NamedTuple):
     Attributes:
         label: observed.
         network_omega, network_inverse: mean fields and inverse root of the covariance in the order of the network.
-        typical: mixings after every layer, roughly averaged over the posterior of the fields, shape (depth, 2, 2).
+        typical: mixings after every layer, roughly averaged over the posterior of the fields, shape (depth, 2, 2); none
+            for attention outputs, whose later layers are not inverted.
         number: which of the charts of its kind.
         omega: mean fields, shape (P, 2).
         root: of the covariance of the rows.
@@ -189,10 +190,12 @@ class _Posterior:
         label, omega, root = datum
         own = self.orders[kind].rows[number]
         ordered = cholesky((root @ root.T)[own][:, own])
-        typical = jnp.stack(_typical_mixings(self.network, omega, root))
-        weights, inverse = jnp.asarray(self._head_weights[own]), triangular_inverse(ordered)
+        typical = jnp.zeros((0, 2, 2))
+        if self.network.output == "sequence":
+            typical = jnp.stack(_typical_mixings(self.network, omega, root))
         in_network = label, omega, triangular_inverse(root), typical
-        return *in_network, jnp.asarray(number), omega[own], ordered, inverse, weights
+        own_rows = omega[own], ordered, triangular_inverse(ordered), jnp.asarray(self._head_weights[own])
+        return *in_network, jnp.asarray(number), *own_rows
 
     def target(self, x: jax.Array, datum: Datum) -> tuple[jax.Array, jax.Array]:
         chart = self._chart_of(datum)
