@@ -298,6 +298,16 @@ def test_the_best_strength_is_an_optimum_above_bayes(model, loss, penalty):
     assert np.ravel(best["cosine"])[0] <= optimum + 1e-9
 
 
+@pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
+def test_best_strengths_that_fall_to_zero_are_those_of_single_ratios(loss):
+    """Between ratios searched for by themselves, of the smallest strength and of larger ones, a search is short."""
+    model, learner = SequenceMultiIndex(shifted_sign), RegularisedRisk(loss, strength=None, intercept=True)
+    alpha = np.geomspace(3, 20, 48)
+    many, few = limits(model, alpha, learner), limits(model, alpha[1::5], learner)
+    np.testing.assert_allclose(many["label_error"][1::5], few["label_error"], rtol=1e-6)
+    np.testing.assert_allclose(many["strength"][1::5], few["strength"], rtol=0.02)
+
+
 def test_lasso_beats_ridge_on_sparse_weights_and_loses_on_dense_ones():
     errors = {
         (model.parameters.get("prior"), penalty): columns(model, 0.8, Square(), penalty)["error"][0]

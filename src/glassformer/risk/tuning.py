@@ -24,6 +24,8 @@ _SMALLEST = -16.0
 _WIDE, _LAST, _LAST_COARSE = 0.5, 0.02, 0.1
 # Half-width of parabolas with finer averages, and change of an optimum below which averages are accurate enough.
 _FINER, _UNCHANGED = 0.2, 0.1
+# Factor over the smallest strength up to which an optimum is close to it.
+_CLOSE = 5.0
 # Factors of the half-width if the vertex lies inside the parabola, and outside; largest number of parabolas.
 _NARROWER, _WIDER, _PARABOLAS = 0.2, 3.0, 12
 # Numerical noise of the objective, and power of an estimate that counts as zero.
@@ -266,45 +268,61 @@ def _interpolated_optimum(
 ) -> FixedPoints:
     """Return fixed points at the best strengths of many sample ratios from the optima at a few.
 
-    Between two optima the search starts from interpolated ones. Between two smallest strengths the smallest strength is
-    best. Between an optimum and a smallest strength every sample ratio has its own search.
+    Between two optima the search starts from interpolated ones, and next to a smallest strength as well if the optimum
+    on the other side is close to it; if not, every sample ratio has its own search. Between two smallest strengths the
+    smallest strength is best.
     """
     gaps = np.searchsorted(few, alpha).clip(1, len(few) - 1)
     inside = kind > _AT_SMALLEST
     known = inside[gaps].astype(int) + inside[gaps - 1]
     rows = known == known[0]
+    here, behind, ratios = gaps[rows], gaps[rows] - 1, alpha[rows]
+    smallest = _smallest_strength(problem, ratios)
     if known[0] == 2:
-        uncorrected = np.minimum(kind[gaps], kind[gaps - 1])[rows] == _UNCORRECTED
-        points = _near_interpolated(problem, few[inside], optimum.at(inside), alpha[rows], uncorrected)
+        uncorrected = np.minimum(kind[here], kind[behind]) == _UNCORRECTED
+        guess = CubicSpline(np.log(few[inside]), _columns(optimum.at(inside)))(np.log(ratios))
+        points = _near_guess(problem, ratios, guess, uncorrected)
+    elif known[0] == 0:
+        points = _at_smallest(problem, ratios)
+    elif np.all(np.maximum(optimum.strength[here], optimum.strength[behind]) <= _CLOSE * smallest):
+        share = (np.log(ratios / few[behind]) / np.log(few[here] / few[behind]))[:, None]
+        columns = _columns(optimum)
+        guess = share * columns[here] + (1 - share) * columns[behind]
+        points = _near_guess(problem, ratios, guess, np.maximum(kind[here], kind[behind]) == _UNCORRECTED)
+        beyond = ~(points.strength > smallest * np.exp(_LAST))
+        if beyond.any():
+            points = FixedPoints.merge(beyond, _at_smallest(problem, ratios[beyond]), points.at(~beyond))
     else:
-        points = _optimum(problem, alpha[rows])[0] if known[0] == 1 else _at_smallest(problem, alpha[rows])
+        points = _optimum(problem, ratios)[0]
     if rows.all():
         return points
     return FixedPoints.merge(rows, points, _interpolated_optimum(problem, few, optimum, kind, alpha[~rows]))
 
 
-def _near_interpolated(
-    problem: RiskProblem, few: Array, optimum: FixedPoints, alpha: Array, uncorrected: Flags
-) -> FixedPoints:
-    """Return fixed points at best strengths near interpolated ones; for most of them one parabola is enough.
+def _columns(optimum: FixedPoints) -> Array:
+    """Return what searches begin with: logarithms of strengths and of conjugate parameters, and slopes."""
+    return np.column_stack([np.log(optimum.strength), optimum.conjugate.logarithms, optimum.slopes.reshape(-1, 9)])
+
+
+def _near_guess(problem: RiskProblem, alpha: Array, guess: Array, uncorrected: Flags) -> FixedPoints:
+    """Return fixed points at best strengths near guesses, columns as those above; for most one parabola is enough.
 
     Finer averages are used only where they changed the neighbouring optima.
     """
-    columns = [np.log(optimum.strength), optimum.conjugate.logarithms, optimum.slopes.reshape(-1, 9)]
-    guess = CubicSpline(np.log(few), np.column_stack(columns))(np.log(alpha))
     place, start, slopes = guess[:, 0], guess[:, 1:4], guess[:, 4:].reshape(-1, 3, 3)
     if not uncorrected.all():
         points = _correct(problem, alpha[~uncorrected], place[~uncorrected], start[~uncorrected])
         if not uncorrected.any():
             return points
-        rest = _near_interpolated(problem, few, optimum, alpha[uncorrected], uncorrected[uncorrected])
+        rest = _near_guess(problem, alpha[uncorrected], guess[uncorrected], uncorrected[uncorrected])
         return FixedPoints.merge(uncorrected, rest, points)
     search = _Parabolas(problem, alpha, place, start, slopes, _LAST)
     search.step(np.arange(len(alpha)))
     near = np.abs(search.place - place) < _LAST
-    points = fixed_points_near(problem, alpha[near], np.exp(search.place[near]), search.start[near])
-    if near.all():
-        return points
     last = _LAST if problem.finer is None else _LAST_COARSE
-    others = _minimise(problem, alpha[~near], place[~near], start[~near], _FINER, last, True)
-    return FixedPoints.merge(near, points, others)
+    found = []
+    if near.any():
+        found.append(fixed_points_near(problem, alpha[near], np.exp(search.place[near]), search.start[near]))
+    if not near.all():
+        found.append(_minimise(problem, alpha[~near], place[~near], start[~near], _FINER, last, True))
+    return found[0] if len(found) == 1 else FixedPoints.merge(near, *found)
