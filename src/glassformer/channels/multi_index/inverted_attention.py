@@ -19,6 +19,7 @@ from glassformer.channels.multi_index.attention_network import (
 )
 from glassformer.channels.multi_index.deep_attention_channel import AttentionChannel
 from glassformer.channels.multi_index.importance_sampling import Effort
+from glassformer.channels.multi_index.latent_channel import SECONDS_OF_LATENT
 from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior
 from glassformer.channels.multi_index.posterior_modes import find_mode
 from glassformer.core.errors import IncompatibleError
@@ -83,6 +84,14 @@ class InvertedAttentionChannel(AttentionChannel):
     @property
     def latents(self) -> int:
         return (self.rows - 1) * self.columns
+
+    @property
+    def posterior_seconds(self) -> float:
+        # The two searches for every mode, in the fields of all rows and in the latents, take as long as the rest: each
+        # step takes the likelihood and its slopes, as long as so many latents.
+        fields, effort = self.rows * self.columns, self.effort
+        search = effort.starts * (_START_STEPS * (1 + fields) + effort.steps * (1 + self.latents))
+        return super().posterior_seconds + search * SECONDS_OF_LATENT
 
     def log_constant(self, root: Array) -> Array:
         return np.full(len(root), -0.5 * self.columns * np.log(2 * np.pi))

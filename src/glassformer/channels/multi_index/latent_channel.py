@@ -19,9 +19,8 @@ from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array
 
 # Seconds of the likelihood of one image of a latent on one branch, and of one entry of the density around one mode
-# (measured on one core for networks of up to 16 fields, within a factor of two; work grows like the square of the kinds
-# of charts).
-_SECONDS_OF_LATENT, _SECONDS_OF_DENSITY = 1e-7, 1e-9
+# (measured on one core for networks of up to 16 fields, within a factor of two, for each kind of charts).
+SECONDS_OF_LATENT, _SECONDS_OF_DENSITY = 1e-7, 1e-9
 
 
 class LatentChannel(SampledRowsChannel):
@@ -59,8 +58,8 @@ class LatentChannel(SampledRowsChannel):
     def posterior_seconds(self) -> float:
         """Approximate time of one posterior on one core, from the numbers of latents, images and modes."""
         effort = self.effort
-        of_latent = _SECONDS_OF_LATENT + _SECONDS_OF_DENSITY * effort.starts * self.latents**2 / self.branches
-        return 2.0 * effort.points * len(self.labels.row_symmetries.signs) * len(self.functions.charts) ** 2 * of_latent
+        of_latent = SECONDS_OF_LATENT + _SECONDS_OF_DENSITY * effort.starts * self.latents**2 / self.branches
+        return 2.0 * effort.points * len(self.labels.row_symmetries.signs) * len(self.functions.charts) * of_latent
 
     @property
     def low_effort(self) -> Effort:
