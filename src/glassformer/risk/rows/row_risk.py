@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -449,9 +449,9 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
         raise IncompatibleError("strength = best changes along a branch: give a number")
     up = list(_along_branch(model, ratios, risk, 0))
     down = list(_along_branch(model, ratios[::-1], risk, 1))[::-1]
-    both = [[quantities(problem, point) for problem, point in branch] for branch in (up, down)]
+    both = [[one.found for one in branch] for branch in (up, down)]
     errors, estimates = (np.array([[own["error"][k] for own in branch] for branch in both]) for k in (0, 1))
-    energies = np.array([[point.free_energy for _, point in branch] for branch in (up, down)])
+    energies = np.array([[one.free_energy for one in branch] for branch in (up, down)])
     two = np.abs(errors[0] - errors[1]) > estimates.sum(axis=0) + _DIFFERENT * np.max(np.abs(errors), axis=0)
     columns = {
         "alpha": ratios,
@@ -469,13 +469,20 @@ def row_risk_branches(model: Model, alpha: ArrayLike, risk: RowRisk) -> Branches
         "error_estimate": estimates.max(axis=0),
     }
     status = [
-        next((one.status for one in pair if not one.status.ok), Status.CONVERGED)
-        for pair in zip([point for _, point in up], [point for _, point in down], strict=True)
+        next((one.status for one in pair if not one.status.ok), Status.CONVERGED) for pair in zip(up, down, strict=True)
     ]
     return Branches(model.name, model.parameters, columns, status, _branch_notes(ratios, two, energies))
 
 
-def _along_branch(model: Model, ratios: Array, risk: RowRisk, which: int) -> Iterator[tuple[RowProblem, RowFixedPoint]]:
+class _BranchPoint(NamedTuple):
+    """What a branch shows of a fixed point, whose minima of all samples are dropped: they are some megabytes."""
+
+    found: dict[str, tuple[Any, Any]]
+    free_energy: float
+    status: Status
+
+
+def _along_branch(model: Model, ratios: Array, risk: RowRisk, which: int) -> Iterator[_BranchPoint]:
     state = None
     whole = risk.problem(model, 1.0, float(risk.strength or 0.0))
     for ratio in track(list(ratios), "sample ratios"):
@@ -484,7 +491,7 @@ def _along_branch(model: Model, ratios: Array, risk: RowRisk, which: int) -> Ite
         point = fixed_point_from(problem, name, start if state is None else state)
         # A point that did not settle is passed over: the start may lie on another branch.
         state = point.state if point.status.ok else state
-        yield problem, point
+        yield _BranchPoint(quantities(problem, point), point.free_energy, point.status)
 
 
 def _branch_notes(ratios: Array, two: Array, energies: Array) -> list[str]:
