@@ -300,7 +300,7 @@ def test_the_best_strength_is_an_optimum_above_bayes(model, loss, penalty):
 
 @pytest.mark.parametrize("loss", ["logistic", "squared-hinge"])
 def test_best_strengths_that_fall_to_zero_are_those_of_single_ratios(loss):
-    """Between ratios searched for by themselves, of the smallest strength and of larger ones, a search is short."""
+    """Next to ratios whose best strength is the smallest one, searches begin at interpolated strengths."""
     model, learner = SequenceMultiIndex(shifted_sign), RegularisedRisk(loss, strength=None, intercept=True)
     alpha = np.geomspace(3, 20, 48)
     many, few = limits(model, alpha, learner), limits(model, alpha[1::5], learner)

@@ -185,17 +185,21 @@ def _with_all_samples(
     if slopes is not None:
         slopes = slopes / unit[:, None] * unit
     solution = solve(_map_of(problem, packing, minima, unit), (vector / unit)[None], Newton(slopes), settings)
-    minima = NearbyMinima()
-    step = problem.step(packing.unpack(solution.value[0] * unit), minima)
+    step, minima = _usual_step(problem, packing.unpack(solution.value[0] * unit))
     missed = np.linalg.norm(packing.pack(step.state) / unit - solution.value[0]) - solution.residual[0]
     if missed > _SETTINGS.floor:
         # Minima have appeared since the last usual starts of the minimisations.
         method = Newton(solution.extra["slopes"])
         again = solve(_map_of(problem, packing, None, unit), solution.value, method, settings)
         solution = replace(again, iterations=solution.iterations + again.iterations)
-        minima = NearbyMinima()
-        step = problem.step(packing.unpack(solution.value[0] * unit), minima)
+        step, minima = _usual_step(problem, packing.unpack(solution.value[0] * unit))
     return solution, unit, step, minima
+
+
+def _usual_step(problem: RowProblem, state: OrderState) -> tuple[RowStep, NearbyMinima]:
+    """Return the step from a state with the usual starts of all minimisations, and where these end."""
+    minima = NearbyMinima()
+    return problem.step(state, minima), minima
 
 
 def _with_slopes(settings: Iteration, vector: Array) -> Iteration:
