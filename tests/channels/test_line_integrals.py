@@ -8,8 +8,9 @@ from scipy.stats import norm
 
 from glassformer import Accuracy, SequenceMultiIndex
 from glassformer.channels.labelling import true_labels
-from glassformer.channels.multi_index.line_channel import NoisyLineChannel, _in_blocks, _line_pool, cells_for
+from glassformer.channels.multi_index.line_channel import NoisyLineChannel, cells_for
 from glassformer.channels.multi_index.line_integrals import CELLS
+from glassformer.channels.multi_index.line_moments import in_blocks, line_pool
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.numerics.scalarize import scalarize
 
@@ -351,16 +352,16 @@ def test_links_of_several_entries_that_jump_get_more_latents():
 
 
 def test_all_numbers_of_lines_are_blocks_of_one_shape():
-    few, many = (_line_pool(3, count) for count in (16, 64))
-    assert _in_blocks(few).shape[2:] == _in_blocks(many).shape[2:]
+    few, many = (line_pool(3, count) for count in (16, 64))
+    assert in_blocks(few).shape[2:] == in_blocks(many).shape[2:]
     # Every block has its share of the lines drawn from the prior, the first half, and of those around the level set.
-    first, second = np.split(_in_blocks(many), 2, axis=4)
+    first, second = np.split(in_blocks(many), 2, axis=4)
     for own, lines in ((first, many[:, :, :, :16]), (second, many[:, :, :, 16:])):
         np.testing.assert_array_equal(np.sort(own.ravel()), np.sort(lines.ravel()))
 
 
 def test_lines_along_fields_that_only_choose_are_left_out():
-    model = SequenceMultiIndex(lambda z: z[1, jnp.argmax(z[0])], indices=2, tokens=3)
+    model = SequenceMultiIndex(lambda z: jnp.tanh(z[1, jnp.argmax(z[0])]), indices=2, tokens=3)
     assert model.channel._level == ((True,) * 3, (False,) * 3)
     # A label may vary where derivatives do not show it.
     stopped = SequenceMultiIndex(lambda z: z[1, 0] + jax.lax.stop_gradient(jnp.tanh(z[0, 0])), indices=2)

@@ -12,21 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from glassformer.channels.base import Inference
 from glassformer.channels.confusion import distinct_labels, label_tolerance
 from glassformer.channels.labels import Labels
 from glassformer.channels.link.tracing import returns_positions
+from glassformer.channels.multi_index.conditionally_linear import ConditionallyLinearChannel, rows_of_linear_labels
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments
 from glassformer.channels.multi_index.latent_channel import LatentInference
-from glassformer.channels.multi_index.latent_posterior import Datum, LatentPosterior, PosteriorFamily
 from glassformer.channels.multi_index.line_crossings import (
     GRADIENT_STEP,
     HALVINGS,
@@ -44,7 +43,8 @@ from glassformer.channels.multi_index.line_integrals import (
     level_set_integrals,
     near_level_set,
 )
-from glassformer.channels.multi_index.link_rows import LinkRowsChannel, NoisyLinkRowsChannel
+from glassformer.channels.multi_index.line_moments import by_blocks, expanded, in_blocks, line_pool, moments_from
+from glassformer.channels.multi_index.link_rows import IntegratedRowsChannel, LinkRowsChannel, NoisyLinkRowsChannel
 from glassformer.channels.multi_index.plane_inference import plane_inference
 from glassformer.channels.multi_index.plane_labels import FewLabels
 from glassformer.core.cache import memoize
@@ -54,21 +54,20 @@ from glassformer.core.estimate import Array
 from glassformer.numerics.batching import map_chunks, map_points
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.decompositions import map_eigenvalues
-from glassformer.numerics.quasi_random import normal_points, pool_indices, sobol_points
+from glassformer.numerics.quasi_random import normal_points, pool_indices
 from glassformer.numerics.scalarize import scalarize
 
-# Lines per axis and half. Low accuracy takes a fourth of the lines, which costs less than fewer data points would.
-_LINES, _LOW_ACCURACY = 64, 4
+# Lines per axis and half.
+_LINES = 64
 # The same of labels with little noise, whose lines have one axis more; for low accuracy as well, because compiling for
 # another number of lines takes longer than these lines (by trial).
 _LINES_WITH_NOISE = 32
-# Lines of one block in each part of each half: those of low accuracy.
-_LINES_OF_BLOCK = _LINES // _LOW_ACCURACY // 2
+# Sampled places of labels that are linear in the noise given the other rows, for each line: they take less time.
+_PLACES_WITH_NOISE = 2
 # Points of the pilot sample that shows where lines are best (by trial).
 _PILOT = 64
-# Lines along each axis that are treated at once, so that temporaries stay in the cache (measured), and random numbers
-# in the pool of lines.
-_LINES_AT_ONCE, _POOL_NUMBERS = 2**14, 800_000
+# Lines along each axis that are treated at once, so that temporaries stay in the cache (measured).
+_LINES_AT_ONCE = 2**14
 # Share of a level set in intervals, times the spread of the fields, from which on it has positive measure.
 _POSITIVE_MEASURE = 1e-9
 # Whitened deviation of fields below which cells are too short for single precision, median of the labels over their
@@ -87,11 +86,10 @@ _TRIAL_LINES, _HIDDEN_SHARE = 512, 1e-3
 # The same for lines in all directions, which show jumps and kinks: smooth curves hide some of it, but have most of it
 # along other axes.
 _TURNED_LINES, _SHARP_SHARE = 2048, 1e-2
-_TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class LineChannel(LinkRowsChannel):
+class LineChannel(IntegratedRowsChannel):
     """:math:`y = g(Z)`, one number, or several for discrete labels, without noise.
 
     Args:
@@ -100,15 +98,10 @@ class LineChannel(LinkRowsChannel):
     """
 
     atoms: float
-    posterior_seconds = default_property(0.0, "Not estimated: the work depends on the crossings of the lines.")
     refinement_factor = default_property(2, "How many times longer cells are in each further posterior.")
 
     effort: Effort = field(default=Effort(points=_LINES, starts=1, steps=1), kw_only=True)
     points: int = field(default=2048, kw_only=True)
-
-    @property
-    def low_effort(self) -> Effort:
-        return replace(self.effort, points=max(self.effort.points // _LOW_ACCURACY, 1))
 
     @cached_property
     def labels(self) -> Labels:
@@ -180,10 +173,6 @@ class LineChannel(LinkRowsChannel):
         return np.asarray(np.abs(labels[:, None] - self._values) <= self._tolerance[0], dtype=float)
 
     @property
-    def family(self) -> PosteriorFamily:
-        return PosteriorFamily(partial(LatentPosterior, _no_modes, _no_modes, self.link))
-
-    @property
     def traceable_label(self) -> Callable[[Any], Any]:
         if self._discrete:
             raise IncompatibleError("needs labels that vary smoothly with the weights")
@@ -229,7 +218,7 @@ class LineChannel(LinkRowsChannel):
 
     def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
         lines, pilot = (
-            _in_blocks(_line_pool(self.latents, self.effort.points)),
+            in_blocks(line_pool(self.latents, self.effort.points)),
             normal_points(self.latents, _PILOT, 1)[0],
         )
 
@@ -257,21 +246,17 @@ class LineChannel(LinkRowsChannel):
         # A level set of positive measure has no points apart from it that matter. A node that meets a point has the
         # label of its surroundings, the wider in whitened coordinates the less these change the fields.
         massive = sums[0][0][0].sum(axis=(1, 2)) > _POSITIVE_MEASURE / spread
-        chosen = [np.where(_expanded(massive, a[0]), a, b) for a, b in zip(sums[0], sums[-1], strict=True)]
-        return [part for own in zip(*chosen, strict=True) for part in _moments_from(list(own))]
+        chosen = [np.where(expanded(massive, a[0]), a, b) for a, b in zip(sums[0], sums[-1], strict=True)]
+        return [part for own in zip(*chosen, strict=True) for part in moments_from(list(own))]
 
     def _integrals(self, kind: str, data: Data, lines: Array, near: tuple[Array, Array]) -> list[Array]:
         """Return the three integrals over all blocks of lines."""
-        count, blocks, *shape = lines.shape
-        rows = np.repeat(np.arange(count), blocks)
-        flat, most = lines.reshape(count * blocks, *shape), max(_LINES_AT_ONCE // int(np.prod(shape[:3])), 1)
-        found = []
-        for start in range(0, len(rows), most):
-            own = rows[start : start + most]
-            parts = Data(*(part[own] for part in data)), flat[start : start + most], tuple(part[own] for part in near)
-            found.append([np.asarray(part) for part in self._compiled[kind](*parts)])
-        joined = (np.concatenate(columns, axis=1) for columns in zip(*found, strict=True))
-        return [part.reshape(len(part), count, blocks, *part.shape[2:]).mean(axis=2) for part in joined]
+        most = max(_LINES_AT_ONCE // int(np.prod(lines.shape[2:5])), 1)
+
+        def of_block(parts: tuple[Data, tuple[Array, Array]], own: Array) -> list[Array]:
+            return [np.moveaxis(np.asarray(part), 0, 1) for part in self._compiled[kind](parts[0], own, parts[1])]
+
+        return [np.moveaxis(part.mean(axis=1), 1, 0) for part in by_blocks(of_block, (data, near), lines, most)]
 
     @property
     def _rough(self) -> type:
@@ -309,9 +294,13 @@ class NoisyLineChannel(NoisyLinkRowsChannel):
     effort: Effort = field(default=Effort(points=_LINES_WITH_NOISE, starts=1, steps=1), kw_only=True)
 
     @cached_property
-    def _noiseless(self) -> LineChannel:
+    def _noiseless(self) -> IntegratedRowsChannel:
         link, atoms = partial(_with_noise, self.link, float(np.sqrt(self.noise))), 0.0
         rows = (self.indices + 1, self.tokens, self.shape, self.symmetric)
+        linear = rows_of_linear_labels(link, self.indices + 1, self.tokens)
+        if linear:
+            effort = replace(self.effort, points=_PLACES_WITH_NOISE * self.effort.points)
+            return ConditionallyLinearChannel(link, *rows, linear, effort=effort, points=self.points)
         return LineChannel(link, *rows, atoms, effort=self.effort, points=self.points)
 
     def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
@@ -335,76 +324,6 @@ def _first_latents(moments: PosteriorMoments, size: int) -> PosteriorMoments:
         second_square=moments.second_square[:, few, few],
         fewer=tuple(_first_latents(part, size) for part in moments.fewer),
     )
-
-
-def _no_modes(x: jax.Array, datum: Datum) -> Any:
-    """Stand in for the functions of a posterior that is not searched for modes."""
-    del datum
-    return x
-
-
-@lru_cache(maxsize=4)
-def _line_pool(dimension: int, count: int) -> Array:
-    """Return places at which lines cross the other coordinates, shape (pool, 2 halves, 2 parts, lines, dimension - 1).
-
-    The parts are independent: their difference shows the bias of ratios.
-    """
-    if dimension == 1:
-        return np.zeros((1, 2, 1, 1, 0))
-    rng, base = np.random.default_rng(0), sobol_points(dimension - 1, count // 2)
-    pool = int(np.clip(_POOL_NUMBERS // (4 * base.size), 16, 4096))
-    shifted = (base + rng.random((pool, 2, 2, 1, dimension - 1))) % 1
-    return np.asarray(ndtri(np.clip(shifted, 1e-12, 1 - 1e-12)))
-
-
-def _in_blocks(lines: Array) -> Array:
-    """Return lines in blocks of few, shape (pool, blocks, ...), so that one program serves every number of lines.
-
-    Each block has lines drawn from the prior and lines around the level set in equal numbers, from both halves.
-    """
-    pool, halves, parts, each, size = lines.shape
-    blocks = max(each // _LINES_OF_BLOCK, 1)
-    split = lines.reshape(pool, halves, parts, -1, blocks, each // blocks // min(each, 2), size)
-    return np.moveaxis(split, 4, 1).reshape(pool, blocks, halves, parts, each // blocks, size)
-
-
-def _moments_from(integrals: list[Array]) -> tuple[Array, ...]:
-    """Return moments from the integrals of 1, ``x`` and ``x x^T`` along the lines.
-
-    Shape (n, 2 halves, 2 parts, ...).
-    """
-    halves = [part.sum(axis=2) for part in integrals]
-    whole = [part.sum(axis=1) for part in halves]
-    mean, square = (_ratio(part, whole[0]) for part in whole[1:])
-    # A half that misses the level set is replaced by the other one, a part by its half.
-    own = [np.where(_expanded(halves[0] > 0, part), part, part[:, ::-1]) for part in halves]
-    parts = [
-        np.where(_expanded(integrals[0] > 0, part), part, half[:, :, None])
-        for part, half in zip(integrals, own, strict=True)
-    ]
-    # The bias of a ratio falls as one over the sample size: twice the whole minus the mean of its parts is free of it.
-    plain = [_ratio(own[k], own[0]) for k in (1, 2)]
-    means, squares = (2 * plain[k - 1] - np.mean(_ratio(parts[k], parts[0]), axis=2) for k in (1, 2))
-    within = np.mean(plain[1] - _outer(plain[0]), axis=1)
-    covariance = 2 * (square - _outer(mean)) - within
-    # A data point whose level set no line meets keeps the moments of the prior.
-    covariance[whole[0] == 0] = squares[whole[0] == 0] = np.eye(mean.shape[-1])
-    log_partition = np.log(0.5 * np.maximum(whole[0], _TINY))
-    pairs = [part[:, half] for part in (means, squares) for half in (0, 1)]
-    return log_partition, *pairs[:2], covariance, *pairs[2:]
-
-
-def _outer(a: Array) -> Array:
-    return np.asarray(a[..., :, None] * a[..., None, :])
-
-
-def _expanded(few: NDArray[Any], many: NDArray[Any]) -> NDArray[Any]:
-    """Return an array with further axes of length one, up to the number of axes of ``many``."""
-    return few.reshape(few.shape + (1,) * (many.ndim - few.ndim))
-
-
-def _ratio(part: Array, zeroth: Array) -> Array:
-    return np.asarray(part / _expanded(np.maximum(zeroth, _TINY), part))
 
 
 def cells_for(link: Callable[[Any], Any], indices: int, tokens: int) -> int:

@@ -103,7 +103,7 @@ def level_set_integrals(data: Data, lines: jax.Array, near: tuple[jax.Array, jax
     middles, weights = jax.vmap(_lines_around)(lines, *near)
     count, halves, parts, each, _ = lines.shape
     rows, columns = data.omega.shape[1:]
-    root, size = _columns(data.root), rows * columns
+    root, size = columns_of(data.root), rows * columns
     # Roots are lower triangular, and columns of the fields independent.
     directions: list[Changes] = [
         {(p, c): root[p, r] for p in range(r, rows)} for r in range(rows) for c in range(columns)
@@ -118,10 +118,10 @@ def level_set_integrals(data: Data, lines: jax.Array, near: tuple[jax.Array, jax
     def add_axis(sums: Integrals, own: tuple[jax.Array, ...]) -> Integrals:
         axis, middle, weight, direction = own
         x = split_entries(jnp.moveaxis(middle, -1, 0), 1)
-        fields = _columns(data.omega)
+        fields = columns_of(data.omega)
         for place, changes in zip(x, directions, strict=True):
             fields = shift_fields(fields, changes, place)
-        through = Lines(axis, fields, directions, split_entries(direction, 2), _columns(data.label), search.link)
+        through = Lines(axis, fields, directions, split_entries(direction, 2), columns_of(data.label), search.link)
         searched = search.level_set(through)
         values = jax.lax.map(
             lambda node: jnp.broadcast_to(searched.value(node), weight.shape), jnp.asarray(grid(search.cells))
@@ -144,7 +144,7 @@ def level_set_integrals(data: Data, lines: jax.Array, near: tuple[jax.Array, jax
     return jax.lax.scan(along_axis, start, by_axis)[0]
 
 
-def _columns(array: AnyArray) -> Entries:
+def columns_of(array: AnyArray) -> Entries:
     """Return entries of an array over data points, each of shape (n, 1): an axis of lines can stand beside them."""
     return split_entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
 
@@ -188,20 +188,33 @@ def near_level_set(
 
 def _lines_around(lines: jax.Array, centre: jax.Array, spread: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return middles of lines along every axis, shape (D, m, D), and their importance weights."""
-    each, size = lines.shape[-2], len(centre)
-    flat = lines.reshape(-1, lines.shape[-1])
-    near = (jnp.arange(len(flat)) % each >= each // 2)[:, None]
     middles, weights = [], []
-    for axis in range(size):
+    for axis in range(len(centre)):
         # The coordinate along the line is inserted as zero, the others keep their order.
-        across = jnp.arange(size) != axis
-        base = jnp.insert(flat, axis, 0.0, axis=1)
-        base = jnp.where(near & across, centre + spread * base, base)
-        log_ratio = 0.5 * (base**2 - ((base - centre) / spread) ** 2) - jnp.log(spread)
-        ratio = jnp.exp(jnp.sum(jnp.where(across, log_ratio, 0.0), axis=1))
-        middles.append(base)
-        weights.append(2 / (1 + ratio) if each > 1 else jnp.ones_like(ratio))
+        others = np.delete(np.arange(len(centre)), axis)
+        across, weight = moved_to(lines, centre[others], spread[others])
+        middles.append(jnp.insert(across, axis, 0.0, axis=1))
+        weights.append(weight)
     return jnp.stack(middles), jnp.stack(weights)
+
+
+def moved_to(places: jax.Array, centre: jax.Array, spread: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return normal places of one data point, the second half of each part moved, and their importance weights.
+
+    Args:
+        places: standard normal numbers, shape (..., places, d).
+        centre: to which they are moved, shape (d,).
+        spread: by which deviations are multiplied, shape (d,).
+
+    Returns:
+        Places of shape (m, d) and weights of shape (m,).
+    """
+    each, flat = places.shape[-2], places.reshape(-1, places.shape[-1])
+    near = (jnp.arange(len(flat)) % each >= each // 2)[:, None]
+    moved = jnp.where(near, centre + spread * flat, flat)
+    log_ratio = 0.5 * (moved**2 - ((moved - centre) / spread) ** 2) - jnp.log(spread)
+    ratio = jnp.exp(jnp.sum(log_ratio, axis=1))
+    return moved, 2 / (1 + ratio) if each > 1 else jnp.ones_like(ratio)
 
 
 def _over_crossed_cells(level_set: LevelSet, values: jax.Array) -> Moments:

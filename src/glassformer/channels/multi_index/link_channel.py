@@ -15,6 +15,7 @@ from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet, confusio
 from glassformer.channels.label_laws import label_law
 from glassformer.channels.link.contract import Link
 from glassformer.channels.link.tracing import trace_error
+from glassformer.channels.multi_index.conditionally_linear import ConditionallyLinearChannel, rows_of_linear_labels
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.line_channel import LineChannel, NoisyLineChannel
 from glassformer.channels.multi_index.link_rows import (
@@ -94,8 +95,10 @@ def link_channel(
                                      very small; nothing but the link is compiled
     others with noise or a label law importance sampling; for several entries with noise below a
                                      twentieth of the label's variance more latents on fewer data points
-    one entry, noise below that      integrals along lines, the noise being one more row; for links that jump
+    one entry, noise below that      the same as without noise, the noise being one more row; for links that jump
                                      with any noise
+    one entry, conditionally linear  quasi-Monte Carlo over the rows in which labels are piecewise constant, the others,
+                                     in which they are linear, in closed form; noise is one more of these
     one entry, or discrete, no noise integrals over level sets along lines
     several continuous entries       a small regularising noise on normal scores, or nearest labels
     one index and one token          quadrature, as for scalar channels
@@ -174,6 +177,9 @@ def link_channel(
         effort, fewer = shell_effort(min(share, _SHARE_AT_JUMPS) if jumps else share)
         points = max(_FEWEST_POINTS, points // fewer)
         return NoisyLinkRowsChannel(*parts, symmetric, noise, effort=effort, points=points, jumps=jumps)
+    linear = rows_of_linear_labels(flat, indices, tokens) if not discrete and labels.shape[1] == 1 else ()
+    if linear:
+        return ConditionallyLinearChannel(*parts, symmetric, linear, points=points)
     if discrete or labels.shape[1] == 1:
         return LineChannel(*parts, symmetric, 1.0 if discrete else _atoms(flat, indices, tokens), points=points)
     points, scale = max(_FEWEST_POINTS, points // _FEWER_POINTS), NormalScores.of(labels)

@@ -24,6 +24,7 @@ from glassformer.channels.multi_index.latent_posterior import Datum, LatentPoste
 from glassformer.channels.multi_index.plane_inference import plane_inference
 from glassformer.channels.multi_index.plane_labels import NormalLabels
 from glassformer.channels.row_symmetries import RowSymmetries
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.numerics.quasi_random import normal_points
@@ -84,6 +85,20 @@ class LinkRowsChannel(LatentChannel):
         if np.any(np.isnan(labels)):
             raise DataError("y", "nan", "labels that are numbers", "guard divisions, logarithms and roots of the link")
         return labels
+
+
+class IntegratedRowsChannel(LinkRowsChannel):
+    """Base of channels without noise whose posteriors are integrals over level sets, without a search for modes."""
+
+    posterior_seconds = default_property(0.0, "Not estimated: the work depends on the link.")
+
+    @property
+    def low_effort(self) -> Effort:
+        return replace(self.effort, points=max(self.effort.points // _LOW_ACCURACY, 1))
+
+    @property
+    def family(self) -> PosteriorFamily:
+        return PosteriorFamily(partial(LatentPosterior, _no_modes, _no_modes, self.link))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +198,12 @@ class LikelihoodRowsChannel(LinkRowsChannel):
         link = super().label_from(fields, source)
         draws = source.reshape(link.shape)
         return np.where(draws == 0, self.law.mean(link), self.law.quantile(link, ndtr(draws)))
+
+
+def _no_modes(x: jax.Array, datum: Datum) -> Any:
+    """Stand in for the functions of a posterior that is not searched for modes."""
+    del datum
+    return x
 
 
 def shell_effort(share: float) -> tuple[Effort, int]:
