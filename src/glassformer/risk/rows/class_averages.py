@@ -75,7 +75,7 @@ class ClassAverages(OneRowAverages):
     def intercept(self, order: OrderParameters) -> Array:
         if not self.has_intercept:
             return np.zeros_like(order.power)
-        return np.concatenate([self._balanced(part)[0] for part in self._batches(order)])
+        return self._balance(order)[0]
 
     def slope_square(self, order: OrderParameters) -> Array:
         return self._all_averages(order, False)[-1]

@@ -23,8 +23,8 @@ from glassformer.core.cache import memoize
 from glassformer.core.estimate import Array
 from glassformer.risk.label_averages import (
     _AROUND_STEP,
-    _BATCH_NUMBERS,
     _PANELS,
+    BATCH_NUMBERS,
     EMPTY,
     SMALLEST,
     LabelAverages,
@@ -144,7 +144,7 @@ class OneRowAverages(LabelAverages):
         r"""Return the intercept, with :math:`E\,g = 0`, at these order parameters; zero without one."""
         if not self.has_intercept or self.loss.quadratic:
             return np.full_like(order.power, self.joint.mean if self.has_intercept else 0.0)
-        return np.concatenate([self._balanced(part)[0] for part in self._batches(order)])
+        return self._balance(order)[0]
 
     def slope_square(self, order: OrderParameters) -> Array:
         r"""Return :math:`E(\partial_\omega g)^2`."""
@@ -154,25 +154,33 @@ class OneRowAverages(LabelAverages):
 
     def _all_averages(self, order: OrderParameters, with_losses: bool) -> tuple[Array, ...]:
         """Return the averages, and that of the squared slope of the score."""
-        parts = [self._at_balance(part, with_losses) for part in self._batches(order)]
+        shift = np.zeros_like(order.power)
+        if self.has_intercept:
+            shift, found = self._balance(order)
+            if not with_losses:
+                return tuple(found[1:])
+        parts = [self._at_intercept(*part, with_losses)[1:] for part in self._batches(order, shift)]
         return tuple(np.concatenate(every) for every in zip(*parts, strict=True))
 
-    def _at_balance(self, order: OrderParameters, with_losses: bool) -> tuple[Array, ...]:
-        if not self.has_intercept or with_losses:
-            shift = self._balanced(order)[0] if self.has_intercept else np.zeros(len(order.power))
-            return self._at_intercept(order, shift, with_losses)[1:]
-        return tuple(self._balanced(order)[1][1:])
+    def _balance(self, order: OrderParameters) -> tuple[Array, Array]:
+        """Return the intercept at which the mean score vanishes, and the averages there."""
+        parts = [self._balanced(*part) for part in self._batches(order, self._near_intercepts(order))]
+        shift, found = (np.concatenate(every, axis=-1) for every in zip(*parts, strict=True))
+        if np.all(np.isfinite(shift)):
+            self.last_intercepts.append((_places(order), shift))
+        return shift, found
 
-    def _batches(self, order: OrderParameters) -> Iterator[OrderParameters]:
-        """Split order parameters such that arrays over all nodes stay small."""
+    def _batches(self, order: OrderParameters, shift: Array) -> Iterator[tuple[OrderParameters, Array]]:
+        """Split order parameters and intercepts such that arrays over all nodes stay in the cache."""
         labels = 2 if self.binary else len(self._joint_of_loss.y)
-        rows = max(1, _BATCH_NUMBERS // (labels * _PANELS * self.nodes))
-        for begin in range(0, len(order.power), rows):
-            yield OrderParameters(*(part[begin : begin + rows] for part in order))
+        rows = max(1, BATCH_NUMBERS // (labels * _PANELS * self.nodes))
+        for begin in range(0, len(shift), rows):
+            part = slice(begin, begin + rows)
+            yield OrderParameters(*(own[part] for own in order)), shift[part]
 
-    def _balanced(self, order: OrderParameters) -> tuple[Array, Array]:
-        """Return the intercept at which the mean score vanishes, by Newton's method, and the averages there."""
-        size, shift = len(order.power), self._near_intercepts(order)
+    def _balanced(self, order: OrderParameters, shift: Array) -> tuple[Array, Array]:
+        """Return the balance of one batch, by Newton's method from an intercept nearby."""
+        size = len(order.power)
         # The score changes over the width of the field, and within its longest step.
         longest = 1 + np.sqrt(np.minimum(order.power, 1 / EMPTY)) + np.minimum(order.susceptibility, 1 / EMPTY)
         low, high = np.full(size, -np.inf), np.full(size, np.inf)
@@ -192,8 +200,6 @@ class OneRowAverages(LabelAverages):
                 found = found + step / np.where(last == 0, np.inf, last) * (found - before)
                 break
             last = step
-        if np.all(np.isfinite(shift)):
-            self.last_intercepts.append((_places(order), shift))
         return shift, found
 
     def _near_intercepts(self, order: OrderParameters) -> Array:
