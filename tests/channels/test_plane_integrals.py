@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from glassformer import Accuracy, SequenceMultiIndex
 from glassformer.channels.multi_index.latent_channel import LatentInference
@@ -95,6 +96,17 @@ def test_a_half_plane_has_the_averages_of_one_field():
     errors = of_two.label_errors(v * np.eye(2)[None])
     difference = errors["label_error"][0] - np.arccos(np.sqrt(1 - v)) / np.pi
     assert abs(difference) <= 2.4 * errors["label_standard_error"][0] < 2e-3
+
+
+def test_the_least_share_of_wrong_labels_of_a_product_of_signs():
+    """Decisions change at both axes, on which nodes of the means would lie."""
+    t = np.linspace(-9, 9, 20001)
+    density = norm.pdf(t) * (t[1] - t[0])
+    for variances in ((0.5, 0.5), (0.1, 0.1), (0.7, 0.2)):
+        certain = [density @ np.abs(2 * norm.cdf(np.sqrt((1 - v) / v) * t) - 1) for v in variances]
+        found = inference(lambda z: jnp.sign(z[0, 0] * z[1, 0]), noise=0.0).label_errors(np.diag(variances)[None])
+        error, claimed = found["label_error"][0], 2.4 * found["label_standard_error"][0]
+        assert abs(error - 0.5 * (1 - np.prod(certain))) < claimed < 3e-3
 
 
 @pytest.mark.parametrize("noise_law", [None, pytest.param("flip:0.1", marks=pytest.mark.thorough)])

@@ -20,9 +20,9 @@ _POINTS, _POWER = 2048, 1 / 4
 # The coarsest sums, which take some milliseconds; those that jump by a share of their error from one covariance to the
 # next, and the factor of their errors by which iterations do not follow such jumps.
 _COARSEST, _ROUGH, _ROUGHNESS = 0.5, 0.6, 4.0
-# Spacings of further sums over those of the first, and its error over the largest difference. Next to kinks and jumps
-# two sums may agree by chance: these errors covered 168 of 168 averages, of twelve links at random covariances.
-_COARSER, _SAFETY = (2**0.5, 2**0.75), 1.5
+# Spacings of sums over those of the first, and its error over the largest difference. Next to kinks and jumps two sums
+# may agree by chance: these errors covered 168 of 168 averages, of twelve links at random covariances.
+_SCALES, _SAFETY = (1.0, 2**0.5, 2**0.75), 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,34 +65,37 @@ class PlaneInference(LatentInference):
     ) -> dict[str, Array]:
         """Return errors on new labels; the share of wrong labels without noise is a sum over grids."""
         facts = self.channel.labels
-        found = [self._sums(v) for v in variance] if facts.discrete and decisions and facts.noise == 0 else []
-        if not found or not all(found):
+        if not (facts.discrete and decisions and facts.noise == 0 and all(map(self._has_sums, variance))):
             return super().label_errors(variance, last_layer, decisions)
         errors = super().label_errors(variance, last_layer, False)
-        wrong = [[np.asarray(1 - one.certainty) for one in sums] for sums in found]
-        errors["label_error"] = np.array([first for first, *_ in wrong])
+        of_state = [
+            [np.asarray(1 - self.integrals.certainty(self._of_fields(v), self._fineness, scale)) for scale in _SCALES]
+            for v in variance
+        ]
+        errors["label_error"] = np.array([first for first, *_ in of_state])
         factor = confidence_factor(REPLICAS)
-        errors["label_standard_error"] = np.array([_error(first, *others) / factor for first, *others in wrong])
+        errors["label_standard_error"] = np.array([_error(first, *others) / factor for first, *others in of_state])
         return errors
 
     @property
     def _fineness(self) -> float:
         return float(max((self.points / _POINTS) ** _POWER, _COARSEST))
 
-    def _sums(self, variance: Array, slope: bool = False) -> list[PlaneAverages]:
-        """Return the sums over grids at one covariance, and those of longer spacings; none where there are too many."""
-        if np.linalg.eigvalsh(variance)[0] < self.integrals.labels.smallest:
-            return []
-        fields = np.asarray(np.kron(variance, np.eye(self.channel.fields.columns)), dtype=float)
-        fineness = self._fineness
-        found = self.integrals.averages(fields, slope, fineness)
-        return [found, *(self.integrals.averages(fields, False, fineness, more) for more in _COARSER)]
+    def _has_sums(self, variance: Array) -> bool:
+        """Return whether grids have few nodes at a covariance."""
+        return bool(np.linalg.eigvalsh(variance)[0] >= self.integrals.labels.smallest)
+
+    def _of_fields(self, variance: Array) -> Array:
+        """Return the covariance of both fields from that of the rows."""
+        return np.asarray(np.kron(variance, np.eye(self.channel.fields.columns)), dtype=float)
 
     def _averages(self, variance: Array, slope: bool = False) -> tuple[Averages, PlaneAverages | None]:
         """Return the averages at one covariance, and the sums over grids. None if they are sampled instead."""
-        sums = self._sums(variance, slope)
-        if not sums:
+        if not self._has_sums(variance):
             return super().averages(variance[None]), None
+        fields, fineness = self._of_fields(variance), self._fineness
+        # Slopes of the finest sums alone.
+        sums = [self.integrals.averages(fields, slope and scale == 1, fineness, scale) for scale in _SCALES]
         information, *others = (self._over_columns(one.information, variance) for one in sums)
         missing = _error(information, *others) * (_ROUGHNESS if self._fineness < _ROUGH else 1.0)
         log_partition, *others_log = (np.asarray(one.log_partition) for one in sums)

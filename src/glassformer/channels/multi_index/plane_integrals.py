@@ -32,6 +32,8 @@ _REACH = 6.0
 # Spacing of means over the width of partitions, which next to kinks is a few posterior deviations, and next to jumps
 # one; the longest, and the power of the means up to which it is longer. By trial, as all numbers here.
 _OF_MEANS, _AT_KINKS, _LONGEST, _LARGEST, _SMALL_POWER = 0.8, 3.0, 0.35, 1.0, 0.25
+# Spacing of means of averages over that of decisions.
+_OF_DECISIONS = 4
 # Width below which partitions next to kinks have little weight.
 _SHORTEST = 0.25
 # Probability of tiles that are left out.
@@ -51,13 +53,11 @@ class PlaneAverages(NamedTuple):
     Attributes:
         information: :math:`E\,gg^T`, shape (2, 2).
         log_partition: :math:`E\log Z_{out}`.
-        certainty: mean probability of the most probable label, if there are few.
         slope: :math:`E\,D\otimes D` of :math:`D = \partial g/\partial\omega`, shape (2, 2, 2, 2); None if not wanted.
     """
 
     information: Array
     log_partition: float
-    certainty: float
     slope: Array | None
 
 
@@ -152,17 +152,35 @@ class PlaneIntegrals:
         """
         variances, vectors = np.linalg.eigh(covariance)
         closer, scale = fineness**-self.labels.node_power * scale, scale / fineness
-        first, second = (self._axis(float(v), scale, closer).segments(1 + slope) for v in variances)
-        likely = [pair for pair in product(first, second) if pair[0].weight * pair[1].weight > _UNLIKELY]
-        parts = [
-            _averages(tile, part, slope)
-            for tile in self._tiles(likely, vectors)
-            for part in self.labels.parts(tile.values, np.outer(tile.first.mass, tile.second.mass), scale)
-        ]
-        information, log_partition, certainty, slopes = (sum(column) for column in zip(*parts, strict=True))
+        axes = [self._axis(float(v), scale, closer).segments(1 + slope) for v in variances]
+        parts = [_averages(*own, slope) for own in self._parts(axes, vectors, scale)]
+        information, log_partition, slopes = (sum(column) for column in zip(*parts, strict=True))
         turned = vectors @ information @ vectors.T
         full = np.einsum("ijkl,ai,bj,ck,dl->abcd", slopes, *[vectors] * 4, optimize=True) if slope else None
-        return PlaneAverages(turned, float(log_partition), float(certainty), full)
+        return PlaneAverages(turned, float(log_partition), full)
+
+    def certainty(self, covariance: Array, fineness: float = 1.0, scale: float = 1.0) -> float:
+        """Return the mean probability of the most probable of few labels.
+
+        It has kinks where two labels are equally probable, so that means are closer than for averages.
+
+        Args:
+            covariance: as for :meth:`averages`.
+            fineness: as for :meth:`averages`.
+            scale: as for :meth:`averages`.
+        """
+        variances, vectors = np.linalg.eigh(covariance)
+        closer, scale = fineness**-self.labels.node_power * scale, scale / fineness / _OF_DECISIONS
+        axes = [self._axis(float(v), scale, closer).segments(0) for v in variances]
+        return float(sum(_certainty(*own) for own in self._parts(axes, vectors, scale)))
+
+    def _parts(self, axes: list[list[_Segment]], vectors: Array, scale: float) -> Iterator[tuple[_Tile, Part]]:
+        """Yield the tiles of all likely pairs of segments with their labels."""
+        first, second = axes
+        likely = [pair for pair in product(first, second) if pair[0].weight * pair[1].weight > _UNLIKELY]
+        for tile in self._tiles(likely, vectors):
+            for part in self.labels.parts(tile.values, np.outer(tile.first.mass, tile.second.mass), scale):
+                yield tile, part
 
     def _axis(self, variance: float, scale: float, closer: float) -> _Axis:
         """Return the grids of one field; ``scale`` is the factor of the spacing of means, ``closer`` that of nodes."""
@@ -192,7 +210,7 @@ class PlaneIntegrals:
                 yield _Tile(first, second, part.reshape(*grid[0].shape, *part.shape[1:]))
 
 
-def _averages(tile: _Tile, part: Part, slope: bool) -> tuple[Array, float, float, Array]:
+def _averages(tile: _Tile, part: Part, slope: bool) -> tuple[Array, float, Array]:
     """Return the sums over some labels and the means of a tile: all of :class:`PlaneAverages`."""
     orders = 2 + slope
     found = tile.first.kernels @ part.likelihood @ tile.second.kernels.T
@@ -201,13 +219,19 @@ def _averages(tile: _Tile, part: Part, slope: bool) -> tuple[Array, float, float
     weight = part.weight * np.outer(tile.first.weights, tile.second.weights) * partition
     score = np.stack([found[:, 1, :, 0], found[:, 0, :, 1]]) / partition
     log_partition = float(np.sum(weight * (np.log(partition) + part.log_unit)))
-    sums = _products(score, weight), log_partition, float(np.sum(np.max(weight, axis=0)))
+    sums = _products(score, weight), log_partition
     if not slope:
         return *sums, np.zeros(())
     mixed = found[:, 1, :, 1]
     bend = np.stack([found[:, 2, :, 0], mixed, mixed, found[:, 0, :, 2]]) / partition
     bend -= (score[:, None] * score).reshape(bend.shape)
     return *sums, _products(bend, weight).reshape(2, 2, 2, 2)
+
+
+def _certainty(tile: _Tile, part: Part) -> float:
+    """Return the sum over the means of a tile of the largest probability of a label."""
+    partition = tile.first.kernels @ part.likelihood @ tile.second.kernels.T
+    return float(part.weight * (tile.first.weights @ np.max(partition, axis=0) @ tile.second.weights))
 
 
 def _power_below(spacing: float) -> float:
