@@ -8,10 +8,11 @@ from scipy.stats import norm
 
 from glassformer import Accuracy, SequenceMultiIndex
 from glassformer.channels.labelling import true_labels
-from glassformer.channels.multi_index.line_channel import NoisyLineChannel, cells_for
+from glassformer.channels.multi_index.line_channel import cells_for
 from glassformer.channels.multi_index.line_integrals import CELLS
 from glassformer.channels.multi_index.line_moments import in_blocks, line_pool
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
+from glassformer.channels.multi_index.noisy_line_channel import NoisyLineChannel
 from glassformer.numerics.scalarize import scalarize
 
 DATA = 256

@@ -36,6 +36,7 @@ from glassformer.cli import main
 from glassformer.core.errors import LinkError
 from glassformer.designs.projection import projection_design
 from glassformer.errors import ParameterError
+from glassformer.models.base import counting_threshold
 from glassformer.models.comparison import compare
 
 
@@ -578,3 +579,14 @@ def test_estimates_are_compared_up_to_the_symmetries_of_an_own_link(link, prior,
 def test_flags_and_vanishing_heads_are_refused(kind, settings, message):
     with pytest.raises(ParameterError, match=message):
         kind(**settings)
+
+
+def test_rows_that_labels_show_by_jumps_alone_are_never_known_perfectly():
+    model = SequenceMultiIndex(lambda z: z[1, 0] * jnp.sign(z[0, 0]), indices=2).at_accuracy(Accuracy(points=256))
+    found = thresholds_of(model)
+    assert found["perfect_recovery"].alpha == np.inf
+    assert "by jumps alone" in found["perfect_recovery"].note
+    # Close to perfect recovery of the other row averages over few data points are inaccurate, but fixed points agree.
+    assert found.hard_phase is False
+    smooth = SequenceMultiIndex(lambda z: z[1, 0] * jnp.sign(z[0, 0]) + z[0, 0], indices=2)
+    assert counting_threshold(smooth) == 2

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.bayes_optimal.equation_of_state import StateCurve, natural_scale, perfect_end, resolved_curve
 from glassformer.bayes_optimal.evolution_map import EvolutionMap
@@ -24,6 +25,8 @@ from glassformer.channels.sampled_error_bars import REPLICAS
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.progress import progress
+from glassformer.core.solution import Solution
+from glassformer.core.status import Status
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.quasi_random import confidence_factor
 
@@ -32,6 +35,8 @@ _ROUNDING = 1e-7
 # Several rows: fixed points are compared at these multiples of the first and the last threshold; coarse fixed points at
 # a larger distance per row are different; the transition is searched up to this factor beyond (chosen by trial).
 _MULTIPLES, _DISTANCE, _BEYOND = (0.9, 1.1, 1.5, 2.5), 0.1, 2.0
+# Errors, as a share of this distance, of fixed points that can be compared.
+_ACCURATE = 0.2
 # Bayes-optimal transition: relative accuracy, last step as a share of the error, largest number of steps.
 _ACCURACY, _LAST_STEP, _MOST_STEPS = 1e-10, 0.3, 40
 # Distance from the counting threshold, as a share of the hard phase, at which free entropies are compared.
@@ -41,6 +46,7 @@ _TRANSITION = "bayes_optimal_transition"
 _NO_HARD_PHASE = "No hard phase"
 _CROSSING = "The informed fixed point becomes the one of larger free entropy"
 _NEVER_PERFECT = "Noisy or discrete labels: perfect recovery is impossible at finite alpha"
+_NEVER_ALL = "Labels change with some rows by jumps alone: these are not known perfectly at any finite alpha"
 _NO_COUNTING = "Not determined: the prior is discrete, or its number of degrees of freedom is unknown"
 
 
@@ -105,6 +111,8 @@ def _counting(model: Model) -> Threshold:
         return Threshold("perfect_recovery", np.nan, 0.0, _NO_COUNTING)
     if not model.channel.labels.rank > 0:
         return Threshold("perfect_recovery", np.inf, 0.0, _NEVER_PERFECT)
+    if model.channel.labels.row_symmetries.by_jumps:
+        return Threshold("perfect_recovery", np.inf, 0.0, _NEVER_ALL)
     note = f"Of {model.learned_rows}; counting of degrees of freedom"
     return Threshold("perfect_recovery", counting_threshold(model), 0.0, note)
 
@@ -174,7 +182,7 @@ def _hard_phase_of_rows(model: Model, entries: list[Threshold]) -> tuple[bool | 
     update = EvolutionMap(model, alpha, model.channel)
     uninformed = coarse_state_evolution(update, "uninformed")
     informed = coarse_state_evolution(update, "informed", other=uninformed)
-    settled = uninformed.settled & informed.settled
+    settled = _is_known(uninformed, model.prior.rows) & _is_known(informed, model.prior.rows)
     distance = np.linalg.norm(uninformed.value - informed.value, axis=(1, 2))
     distinct = settled & (distance > _DISTANCE * model.prior.rows)
     if distinct.any():
@@ -186,6 +194,15 @@ def _hard_phase_of_rows(model: Model, entries: list[Threshold]) -> tuple[bool | 
         return False, reason, replace(undetermined, note=f"{_NO_HARD_PHASE} seen at alpha = {_join(alpha)}")
     reason = f"Not determined: fixed points did not converge at alpha = {_join(alpha[~settled])}"
     return None, reason, replace(undetermined, note=reason)
+
+
+def _is_known(solution: Solution, rows: int) -> NDArray[np.bool_]:
+    """Return which fixed points are known well enough to differ from others or not.
+
+    Next to perfect recovery the error of averages over few data points is larger than a share of the error.
+    """
+    inaccurate = np.array([status is Status.INTEGRATION_NOT_CONVERGED for status in solution.status])
+    return np.asarray(solution.settled | (inaccurate & (solution.error_estimate < _ACCURATE * _DISTANCE * rows)))
 
 
 def _join(values: Array) -> str:

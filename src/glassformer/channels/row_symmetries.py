@@ -33,6 +33,8 @@ class RowSymmetries(NamedTuple):
             ``invariances`` and fix the same covariances as all of them.
         permutation_groups: rows that may be permuted. Each is the only row of its rotation group.
         of_all_rotations: whether every rotation or reflection of all rows leaves labels unchanged, without groups.
+        by_jumps: whether continuous labels change along some direction by jumps alone. Labels without noise do not
+            determine it then.
     """
 
     invariances: Array
@@ -41,6 +43,7 @@ class RowSymmetries(NamedTuple):
     rotation_groups: tuple[tuple[tuple[int, ...], ...], ...] = ()
     permutation_groups: tuple[tuple[int, ...], ...] = ()
     of_all_rotations: bool = False
+    by_jumps: bool = False
 
     @classmethod
     def of_rotations(

@@ -351,7 +351,9 @@ theory of ridge is known ...
 
 
 def counting_threshold(model: Model) -> float:
-    """Return the sample ratio of as many noiseless labels as unknowns; infinite if labels never determine the field.
+    """Return the sample ratio of as many noiseless labels as unknowns; infinite if labels never determine the fields.
+
+    They do not if they are discrete, or change with some rows by jumps alone.
 
     Equation :eq:`counting` of the documentation.
 
@@ -360,8 +362,10 @@ def counting_threshold(model: Model) -> float:
         >>> counting_threshold(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))
         0.75
     """
-    rank = model.channel.labels.rank
-    return model.prior.degrees * model.prior.mmse_dimension / rank if rank > 0 else np.inf
+    labels = model.channel.labels
+    if labels.rank == 0 or labels.row_symmetries.by_jumps:
+        return np.inf
+    return model.prior.degrees * model.prior.mmse_dimension / labels.rank
 
 
 def is_ratio(value: object) -> bool:

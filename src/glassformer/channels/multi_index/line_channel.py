@@ -23,7 +23,6 @@ from glassformer.channels.base import Inference
 from glassformer.channels.confusion import distinct_labels, label_tolerance
 from glassformer.channels.labels import Labels
 from glassformer.channels.link.tracing import returns_positions
-from glassformer.channels.multi_index.conditionally_linear import ConditionallyLinearChannel, rows_of_linear_labels
 from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments
 from glassformer.channels.multi_index.latent_channel import LatentInference
 from glassformer.channels.multi_index.line_crossings import (
@@ -44,7 +43,7 @@ from glassformer.channels.multi_index.line_integrals import (
     near_level_set,
 )
 from glassformer.channels.multi_index.line_moments import by_blocks, expanded, in_blocks, line_pool, moments_from
-from glassformer.channels.multi_index.link_rows import IntegratedRowsChannel, LinkRowsChannel, NoisyLinkRowsChannel
+from glassformer.channels.multi_index.link_rows import IntegratedRowsChannel, LinkRowsChannel
 from glassformer.channels.multi_index.plane_inference import plane_inference
 from glassformer.channels.multi_index.plane_labels import FewLabels
 from glassformer.core.cache import memoize
@@ -59,11 +58,6 @@ from glassformer.numerics.scalarize import scalarize
 
 # Lines per axis and half.
 _LINES = 64
-# The same of labels with little noise, whose lines have one axis more; for low accuracy as well, because compiling for
-# another number of lines takes longer than these lines (by trial).
-_LINES_WITH_NOISE = 32
-# Sampled places of labels that are linear in the noise given the other rows, for each line: they take less time.
-_PLACES_WITH_NOISE = 2
 # Points of the pilot sample that shows where lines are best (by trial).
 _PILOT = 64
 # Lines along each axis that are treated at once, so that temporaries stay in the cache (measured).
@@ -279,51 +273,6 @@ class LineChannel(IntegratedRowsChannel):
             name: Search(self.link, own, self.cells, self.sharp, self._level) for name, own in level_sets.items()
         }
         return {name: CachedJit(level_set_integrals, search=search) for name, search in searches.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class NoisyLineChannel(NoisyLinkRowsChannel):
-    r""":math:`y = g(Z) + \sqrt\Delta\,\xi`, one number, with little noise, integrated along lines.
-
-    The noise is a further row of fields, with prior and posterior variance one, of a link without noise: lines cross
-    the shell around the level set of :math:`g`, which importance sampling covers only with many latents.
-    """
-
-    refinement_factor = LineChannel.refinement_factor
-
-    effort: Effort = field(default=Effort(points=_LINES_WITH_NOISE, starts=1, steps=1), kw_only=True)
-
-    @cached_property
-    def _noiseless(self) -> IntegratedRowsChannel:
-        link, atoms = partial(_with_noise, self.link, float(np.sqrt(self.noise))), 0.0
-        rows = (self.indices + 1, self.tokens, self.shape, self.symmetric)
-        linear = rows_of_linear_labels(link, self.indices + 1, self.tokens)
-        if linear:
-            effort = replace(self.effort, points=_PLACES_WITH_NOISE * self.effort.points)
-            return ConditionallyLinearChannel(link, *rows, linear, effort=effort, points=self.points)
-        return LineChannel(link, *rows, atoms, effort=self.effort, points=self.points)
-
-    def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
-        omega, root = (np.pad(part, [(0, 0), (0, 1), (0, more)]) for part, more in ((omega, 0), (root, 1)))
-        root[:, -1, -1] = 1.0
-        return _first_latents(self._noiseless.moments(y, omega, root), self.latents)
-
-
-def _with_noise(link: Callable[[Any], Any], deviation: float, fields: jax.Array) -> jax.Array:
-    return link(fields[:-1]) + deviation * fields[-1, 0]
-
-
-def _first_latents(moments: PosteriorMoments, size: int) -> PosteriorMoments:
-    """Return the moments of the first latents alone."""
-    few = slice(size)
-    return moments._replace(
-        first=moments.first[:, few],
-        second=moments.second[:, few],
-        covariance=moments.covariance[:, few, few],
-        first_square=moments.first_square[:, few, few],
-        second_square=moments.second_square[:, few, few],
-        fewer=tuple(_first_latents(part, size) for part in moments.fewer),
-    )
 
 
 def cells_for(link: Callable[[Any], Any], indices: int, tokens: int) -> int:

@@ -210,7 +210,7 @@ def moved_to(places: jax.Array, centre: jax.Array, spread: jax.Array) -> tuple[j
         Places of shape (m, d) and weights of shape (m,).
     """
     each, flat = places.shape[-2], places.reshape(-1, places.shape[-1])
-    near = (jnp.arange(len(flat)) % each >= each // 2)[:, None]
+    near = (jnp.arange(len(flat)) % each >= (each + 1) // 2)[:, None]
     moved = jnp.where(near, centre + spread * flat, flat)
     log_ratio = 0.5 * (moved**2 - ((moved - centre) / spread) ** 2) - jnp.log(spread)
     ratio = jnp.exp(jnp.sum(log_ratio, axis=1))

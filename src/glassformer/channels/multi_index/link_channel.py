@@ -15,9 +15,12 @@ from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet, confusio
 from glassformer.channels.label_laws import label_law
 from glassformer.channels.link.contract import Link
 from glassformer.channels.link.tracing import trace_error
-from glassformer.channels.multi_index.conditionally_linear import ConditionallyLinearChannel, rows_of_linear_labels
+from glassformer.channels.multi_index.conditionally_linear import (
+    ConditionallyLinearChannel,
+    rows_of_linear_labels,
+)
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.line_channel import LineChannel, NoisyLineChannel
+from glassformer.channels.multi_index.line_channel import LineChannel
 from glassformer.channels.multi_index.link_rows import (
     THICK_SHELL,
     LikelihoodRowsChannel,
@@ -27,6 +30,7 @@ from glassformer.channels.multi_index.link_rows import (
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.channels.multi_index.mislabelled_rows import MislabelledRowsChannel
 from glassformer.channels.multi_index.noiseless_labels import NoiselessLinkRowsChannel, NormalScores
+from glassformer.channels.multi_index.noisy_line_channel import NoisyLineChannel
 from glassformer.channels.multi_index.single_index import SingleIndexLabelLaw, SingleIndexLabelNoise, SingleIndexLink
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.channels.sampling_limits import require_noise
@@ -104,7 +108,7 @@ def link_channel(
     one index and one token          quadrature, as for scalar channels
     ================================ ====================================================================
 
-    Errors of sampled averages include the bias, estimated from fewer latents, fewer draws or longer cells.
+    Errors of sampled averages include the bias, estimated from fewer latents, places or draws, or from longer cells.
 
     Args:
         link: function from the fields of one sample, shape (P, L), to a number or an array, which JAX can trace; with

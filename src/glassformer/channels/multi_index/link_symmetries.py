@@ -20,6 +20,8 @@ _TRIALS, _FIELDS = 64, 512
 _PERMUTED, _FLIPPED = 4, 10
 # Halvings that find a jump of the labels on a segment, and distance at which its tangent plane is measured.
 _HALVINGS, _NEAR_JUMP = 60, 1e-3
+# Small step of the fields, and share of such steps that meet a jump, more than do by chance.
+_BESIDE, _MET = 1e-5, 1e-2
 # Share of the largest squared slope that is rounding, or curvature of jumps.
 _FLAT = 1e-8
 
@@ -60,8 +62,8 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
         alike |= [_one_to_one(plain, own) for own in labels]
     # A rotation without structure is a symmetry only if all of them are. It is none of the listed symmetries.
     rotated, same[-1], alike[-1] = bool(same[-1]) and indices > 1, False, False
-    visible = _visible(flat, indices, tokens, discrete)
-    return RowSymmetries(candidates[same], candidates[alike], visible, of_all_rotations=rotated)
+    visible, by_jumps = _visible(flat, indices, tokens, discrete)
+    return RowSymmetries(candidates[same], candidates[alike], visible, of_all_rotations=rotated, by_jumps=by_jumps)
 
 
 def _one_to_one(first: Array, second: Array) -> bool:
@@ -71,10 +73,11 @@ def _one_to_one(first: Array, second: Array) -> bool:
     return pairs == len(np.unique(codes[0])) == len(np.unique(codes[1]))
 
 
-def _visible(flat: Link, indices: int, tokens: int, discrete: bool) -> Array:
-    """Return the projector on the directions of the rows that change labels.
+def _visible(flat: Link, indices: int, tokens: int, discrete: bool) -> tuple[Array, bool]:
+    """Return the projector on the directions of the rows that change labels, and whether jumps alone show some of them.
 
-    It is the identity unless labels certainly do not depend on some direction.
+    The projector is the identity unless labels certainly do not depend on some direction. Jumps of discrete labels are
+    all that there is, and do not count.
     """
     rng = np.random.default_rng(2)
     fields = rng.standard_normal((_FIELDS, indices, tokens))
@@ -84,10 +87,12 @@ def _visible(flat: Link, indices: int, tokens: int, discrete: bool) -> Array:
         normals = np.nan_to_num(map_points(jax.jacfwd(flat), fields)).reshape(-1, indices, tokens)
     values, vectors = np.linalg.eigh(np.einsum("npl,nql->pq", normals, normals))
     none = vectors[:, values <= _FLAT * values[-1]]
-    moved = fields + np.einsum("pk,nkl->npl", none, rng.standard_normal((_FIELDS, none.shape[1], tokens)))
-    before, after = map_points(flat, fields), map_points(flat, moved)
-    blind = np.all(np.abs(after - before) <= label_tolerance(before))
-    return np.eye(indices) - none @ none.T * blind
+    steps = np.einsum("pk,nkl->npl", none, rng.standard_normal((_FIELDS, none.shape[1], tokens)))
+    before, after, beside = (map_points(flat, fields + size * steps) for size in (0.0, 1.0, _BESIDE))
+    blind = bool(np.all(np.abs(after - before) <= label_tolerance(before)))
+    # A link may stop gradients.
+    level = np.mean(np.any(np.abs(beside - before) > label_tolerance(before), axis=1)) < _MET
+    return np.eye(indices) - none @ none.T * blind, not (blind or discrete) and bool(level)
 
 
 def _jump_normals(flat: Link, fields: Array) -> Array:
