@@ -41,9 +41,9 @@ SMALLEST = 1e-300
 NODES, _MOST_NODES = 16, 64
 # Ends of panels around a step of the label's law, in units of its width (chosen by trial).
 _AROUND_STEP = np.array([-6.0, -3.0, -1.0, 1.0, 3.0, 6.0])
-# Size of the arrays of one batch, in numbers, such that they stay in the cache (measured), and approximate number of
-# panels.
-BATCH_NUMBERS, _PANELS = 48_000, 12
+# Size of the arrays of one batch, in numbers, and the approximate number of panels. Smaller ones stay in the cache, but
+# the C library then returns their memory to the system after every operation (measured).
+BATCH_NUMBERS, _PANELS = 4_000_000, 12
 # Weights of a margin, among which the best one is.
 _MARGIN_WEIGHTS = (-60.0, 0.0)
 

@@ -171,7 +171,7 @@ class OneRowAverages(LabelAverages):
         return shift, found
 
     def _batches(self, order: OrderParameters, shift: Array) -> Iterator[tuple[OrderParameters, Array]]:
-        """Split order parameters and intercepts such that arrays over all nodes stay in the cache."""
+        """Split order parameters and intercepts such that arrays over all nodes stay small."""
         labels = 2 if self.binary else len(self._joint_of_loss.y)
         rows = max(1, BATCH_NUMBERS // (labels * _PANELS * self.nodes))
         for begin in range(0, len(shift), rows):
