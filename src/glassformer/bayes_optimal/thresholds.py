@@ -197,9 +197,10 @@ def _hard_phase_of_rows(model: Model, entries: list[Threshold]) -> tuple[bool | 
 
 
 def _is_known(solution: Solution, rows: int) -> NDArray[np.bool_]:
-    """Return which fixed points are known well enough to differ from others or not.
+    """Return which fixed points are known well enough to tell whether two of them differ.
 
-    Next to perfect recovery the error of averages over few data points is larger than a share of the error.
+    Next to perfect recovery averages over few data points have large relative errors; fixed points that differ are much
+    farther apart than that.
     """
     inaccurate = np.array([status is Status.INTEGRATION_NOT_CONVERGED for status in solution.status])
     return np.asarray(solution.settled | (inaccurate & (solution.error_estimate < _ACCURATE * _DISTANCE * rows)))

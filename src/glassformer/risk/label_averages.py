@@ -43,7 +43,7 @@ NODES, _MOST_NODES = 16, 64
 _AROUND_STEP = np.array([-6.0, -3.0, -1.0, 1.0, 3.0, 6.0])
 # Size of the arrays of one batch, in numbers, and the approximate number of panels. Smaller ones stay in the cache, but
 # the C library then returns their memory to the system after every operation (measured).
-BATCH_NUMBERS, _PANELS = 4_000_000, 12
+_BATCH_NUMBERS, _PANELS = 4_000_000, 12
 # Weights of a margin, among which the best one is.
 _MARGIN_WEIGHTS = (-60.0, 0.0)
 
@@ -148,7 +148,7 @@ class LabelAverages:
             raise IncompatibleError(f"loss {self.loss.name} has no theory for labels of several numbers: use square")
         averages = self._discrete if self.channel.labels.values else self._continuous
         labels = len(self.channel.labels.values) or len(self._nodes.y)
-        rows = max(1, BATCH_NUMBERS // (labels * _PANELS * self.nodes))
+        rows = max(1, _BATCH_NUMBERS // (labels * _PANELS * self.nodes))
         parts = [
             averages(OrderParameters(*(part[begin : begin + rows] for part in order)))
             for begin in range(0, len(order.power), rows)

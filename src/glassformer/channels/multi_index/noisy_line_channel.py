@@ -28,10 +28,11 @@ _PLACES_WITH_NOISE = 2
 
 @dataclass(frozen=True, eq=False)
 class NoisyLineChannel(NoisyLinkRowsChannel):
-    r""":math:`y = g(Z) + \sqrt\Delta\,\xi`, one number, with little noise, integrated along lines.
+    r""":math:`y = g(Z) + \sqrt\Delta\,\xi`, one number, with little noise or a link that jumps.
 
-    The noise is a further row of fields, with prior and posterior variance one, of a link without noise: lines cross
-    the shell around the level set of :math:`g`, which importance sampling covers only with many latents.
+    The noise is a further row of fields, with prior and posterior variance one, of a link without noise. Lines cross
+    the shell around the level set of :math:`g`, which importance sampling covers only with many latents; if :math:`g`
+    is linear in some rows and piecewise constant in the others, so is this link.
     """
 
     refinement_factor = LineChannel.refinement_factor

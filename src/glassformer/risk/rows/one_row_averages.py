@@ -23,8 +23,8 @@ from glassformer.core.cache import memoize
 from glassformer.core.estimate import Array
 from glassformer.risk.label_averages import (
     _AROUND_STEP,
+    _BATCH_NUMBERS,
     _PANELS,
-    BATCH_NUMBERS,
     EMPTY,
     SMALLEST,
     LabelAverages,
@@ -173,7 +173,7 @@ class OneRowAverages(LabelAverages):
     def _batches(self, order: OrderParameters, shift: Array) -> Iterator[tuple[OrderParameters, Array]]:
         """Split order parameters and intercepts such that arrays over all nodes stay small."""
         labels = 2 if self.binary else len(self._joint_of_loss.y)
-        rows = max(1, BATCH_NUMBERS // (labels * _PANELS * self.nodes))
+        rows = max(1, _BATCH_NUMBERS // (labels * _PANELS * self.nodes))
         for begin in range(0, len(shift), rows):
             part = slice(begin, begin + rows)
             yield OrderParameters(*(own[part] for own in order)), shift[part]
